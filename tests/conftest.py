@@ -1,4 +1,4 @@
-"""What all tests share: no test writes into the journal of whoever runs them."""
+"""What all tests share: no test uses the journal and the configuration of whoever runs them."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def pytest_collection_finish():
 def pytest_configure(config):
     folder = tempfile.TemporaryDirectory(prefix="toolspeak-tests-")
     config.add_cleanup(folder.cleanup)
-    # Nor does one read the instructions and skills of whoever runs them.
+    # Nor does one read the configuration, instructions and skills of whoever runs them.
     os.environ["HOME"] = os.environ["XDG_CONFIG_HOME"] = folder.name
+    os.environ.pop("TOOLSPEAK_CONFIG", None)
     os.environ["TOOLSPEAK_JOURNAL"] = os.path.join(folder.name, "toolspeak.db")

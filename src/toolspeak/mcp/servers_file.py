@@ -76,13 +76,20 @@ def read_servers(path: str | os.PathLike[str], environ: Mapping[str, str] | None
     listing = entries[keys[0]]
     if not isinstance(listing, dict):
         raise ConfigurationError(f'{place}: {keys[0]}: expected {{"name": {{…}}}}, found {_excerpt(listing)}')
-    variables = {**(os.environ if environ is None else environ)}
     folder = place.resolve().parent
     workspace = str(folder.parent if folder.name == ".vscode" else folder)
+    return servers_of(cast("dict[str, Any]", listing), f"{place}: {keys[0]}", workspace, environ)
+
+
+def servers_of(
+    entries: Mapping[str, Any], place: str, workspace: str, environ: Mapping[str, str] | None = None
+) -> tuple[Server, ...]:
+    """The servers of the object under `mcpServers`, as `read_servers`. `place` names it in errors; `workspace` is the
+    folder that it belongs to."""
+    variables = {**(os.environ if environ is None else environ)}
     servers: list[Server] = []
-    for name, entry in cast("dict[str, Any]", listing).items():
-        at = _Place(f"{place}: {keys[0]}.{name}", variables, workspace)
-        server = _server(name, entry, at)
+    for name, entry in entries.items():
+        server = _server(name, entry, _Place(f"{place}.{name}", variables, workspace))
         if server is not None:
             servers.append(server)
     return tuple(servers)

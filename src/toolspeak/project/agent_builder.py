@@ -17,12 +17,14 @@ from toolspeak.data.values import quick
 from toolspeak.dialects import get_dialect
 from toolspeak.execute import Approve, InDoubtPolicy, Observer
 from toolspeak.journal import Journal
+from toolspeak.mcp.servers_file import Server, read_servers, servers_of
 from toolspeak.project.hidden_environment import hide_environment
 from toolspeak.project.instruction_files import NearerInstructions
 from toolspeak.project.json_file import read_json
 from toolspeak.project.project_files import read_project_files
 from toolspeak.project.rules_file import open_rules
 from toolspeak.project.run_setup import Setup
+from toolspeak.providers.model_strings import CONFIGURED
 from toolspeak.tools import ToolLike, Toolset
 from toolspeak.tools.builtin import Workspace, recall_tool, workspace_tools
 from toolspeak.tools.builtin.shell import RunCommand
@@ -88,12 +90,13 @@ async def open_agent(
                 *tools,
             ]
         )
-        if setup.mcp:
+        if setup.mcp or setup.mcp_servers:
             # Results and errors hold every problem; the SDK would also write tracebacks between the lines.
             logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
-            servers = await opened_parts.enter_async_context(mcp.McpServers.from_file(setup.mcp))
+            servers = await opened_parts.enter_async_context(mcp.McpServers(_servers(setup)))
             warnings += [str(problem) for problem in servers.left_out]
             toolset = toolset + servers.tools
+        CONFIGURED.set(setup.providers)
         agent = Agent(
             setup.model,
             Toolset(map(NearerInstructions(Path(setup.workspace)).of_tool, toolset)),
@@ -102,7 +105,7 @@ async def open_agent(
                 listing=setup.listing,
                 starts_in=setup.starts_in,
             ),
-            instructions="\n\n".join(filter(None, (_INSTRUCTIONS, files.instructions))),
+            instructions="\n\n".join(filter(None, (_INSTRUCTIONS, setup.instructions, files.instructions))),
             approve=Approval(
                 approver,
                 rules=open_rules(setup.rules) if setup.rules else None,
@@ -113,7 +116,7 @@ async def open_agent(
             window=setup.window,
             interceptors=interceptors,
             observers=observers,
-            prices=_prices(setup.prices) if setup.prices else {},
+            prices=_prices(setup),
             name=AGENT_NAME,
             journal=journal,
             cassette=cassette,
@@ -122,9 +125,18 @@ async def open_agent(
         yield OpenedAgent(agent, tuple(warnings))
 
 
-def _prices(file: str) -> Mapping[str, Price]:
-    protect(file, "the list of prices")  # `resume` reads the file again
-    return read_prices(read_json(file), file)
+def _prices(setup: Setup) -> Mapping[str, Price]:
+    prices = read_prices(setup.price_table, "prices") if setup.price_table else {}
+    if setup.prices:
+        protect(setup.prices, "the list of prices")  # `resume` reads the file again
+        prices |= read_prices(read_json(setup.prices), setup.prices)
+    return prices
+
+
+def _servers(setup: Setup) -> Sequence[Server]:
+    """The MCP servers of the configuration, and those of the file."""
+    configured = servers_of(setup.mcp_servers, "mcp", setup.workspace)
+    return [*configured, *(read_servers(setup.mcp) if setup.mcp else ())]
 
 
 def _written_in(dialect: str) -> str:

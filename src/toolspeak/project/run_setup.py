@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from toolspeak.data.messages import JSON
+from toolspeak.data.messages import JSON, no_extra
 from toolspeak.data.values import quick
 from toolspeak.dialects import Section
 from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import ConfigurationError
 from toolspeak.execute import ScheduleName
+from toolspeak.providers.configured_providers import ConfiguredProvider
 
 ApproveOption = Literal["ask", "all", "all+repaired", "none"]
 
@@ -42,6 +43,16 @@ class Setup:
     env: str = ""
     """Names of environment variables, with spaces between them."""
     active_file: str = ""
+    aliases: Mapping[str, str] = field(default_factory=no_extra)
+    """Short names of models, which sub-agents may use."""
+    providers: Mapping[str, ConfiguredProvider] = field(default_factory=no_extra)
+    """The user's own providers, by name."""
+    instructions: str = ""
+    """What the model reads besides toolspeak's own instructions."""
+    mcp_servers: Mapping[str, JSON] = field(default_factory=no_extra)
+    """MCP servers besides those of the file `mcp`, as the table of such a file."""
+    price_table: Mapping[str, JSON] = field(default_factory=no_extra)
+    """Prices besides those of the file `prices`, as the object of such a file."""
 
     def as_json(self) -> dict[str, JSON]:
         """The settings as JSON, with absolute paths: the run may be resumed from another folder."""
@@ -58,7 +69,7 @@ class Setup:
 
         Raises ConfigurationError for a run of another program, and for settings that this version does not know.
         """
-        known_fields = {field.name for field in fields(cls)}
+        known_fields = {each.name for each in fields(cls)}
         if not {"model", "workspace", "approve"} <= setup_json.keys():
             raise ConfigurationError(
                 f"run {run_id} was not started by `toolspeak run`: resume it with the program that started it"

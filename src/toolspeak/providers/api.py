@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import TypeAlias, Unpack, cast, get_args
+from copy import copy
+from typing import Self, TypeAlias, Unpack, cast, get_args
 
 import httpx2
 
@@ -235,6 +236,12 @@ class ApiProvider:
             return None
         tokens = cast("dict[str, JSON]", answer).get("input_tokens") if isinstance(answer, dict) else None
         return tokens if isinstance(tokens, int) else None
+
+    def with_name(self, name: str) -> Self:
+        """The provider under another name before the model's. It has the same connections: close one of the two."""
+        other = copy(self)
+        other._name = name
+        return other
 
     async def aclose(self) -> None:
         """Closes the connections. The provider cannot be used afterwards."""

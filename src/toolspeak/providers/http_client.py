@@ -49,6 +49,9 @@ _LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 # Keys in the form of common APIs, also half masked (`sk-ab***yz`), and anything after `Bearer`.
 _KEYS = re.compile(r"\b(?:sk|pk|gsk|xai|hf|r8|key)[-_][\w*.-]{6,}|\bAIza[\w-]{10,}|(?<=[Bb]earer )\S+")
 
+_SECRET = re.compile("auth|key|token|secret|cookie|password", re.IGNORECASE)
+"""Part of the name of a header that holds a secret."""
+
 _VERSION = re.compile(r"/v\d+[a-z]*$")
 
 
@@ -83,6 +86,9 @@ class ConnectionOptions(TypedDict, total=False):
     """A PEM file of the CAs to trust instead of the system's (and of SSL_CERT_FILE)."""
     clock: Clock
     """The time and random numbers for retries."""
+    extra_headers: Mapping[str, str] | None
+    """Headers of every request. They replace the API's own of the same name. A value whose header names a key, a token
+    or the like never appears in a message."""
 
 
 class HttpApi:
@@ -104,11 +110,13 @@ class HttpApi:
         longest_wait: float = LONGEST_SECONDS,
         ca_file: str | os.PathLike[str] | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        extra_headers: Mapping[str, str] | None = None,
     ) -> None:
         self._url = _checked_url(base_url)
         self._urls: dict[str, httpx2.URL] = {}
-        self._headers = dict(headers)
-        self.secrets = tuple(secret for secret in secrets if len(secret) >= 4)
+        self._headers = {**headers, **{name.lower(): value for name, value in (extra_headers or {}).items()}}
+        keys = [value.split()[-1] for name, value in (extra_headers or {}).items() if _SECRET.search(name) and value]
+        self.secrets = tuple(secret for secret in (*secrets, *keys) if len(secret) >= 4)
         self._timeouts = _timeouts(timeout)
         self._trusted = None if ca_file is None else _cas_of(ca_file)
         self._clients: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}

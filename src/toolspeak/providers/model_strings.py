@@ -5,8 +5,10 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from operator import attrgetter
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Protocol
 
 from toolspeak.errors import UnknownProvider, suggest
 from toolspeak.providers.base import Provider
@@ -32,6 +34,19 @@ PROVIDERS: Mapping[str, str] = {
 
 DEFAULT = "openai"
 
+
+class NamedProvider(Protocol):
+    """Makes the providers of a name: see `ConfiguredProvider`."""
+
+    def provider(self, name: str, model: str, environ: Mapping[str, str], **settings: Any) -> Provider: ...
+
+
+CONFIGURED: ContextVar[Mapping[str, NamedProvider]] = ContextVar(
+    "toolspeak_configured_providers", default=MappingProxyType({})
+)
+"""The providers of the user's configuration by name, which come before those of `PROVIDERS`. A context has its own:
+one process may serve several projects."""
+
 _OTHER_NAMES: Mapping[str, str] = {
     "claude": "anthropic",
     "google": "gemini",
@@ -56,12 +71,17 @@ def get_provider(model: str, environ: Mapping[str, str], **settings: Any) -> Pro
     model name.
 
     A bare name is a model of the provider `openai`. So is a name with a colon if its first half is not a provider
-    (`qwen3:8b`, as Ollama names models). `settings` are the provider's other parameters (`options`, `capabilities`,
-    `timeout`, …). Raises UnknownProvider if the first half clearly means a provider that does not exist, or if
-    `environ` lacks a variable that the provider needs.
+    (`qwen3:8b`, as Ollama names models). The providers of `CONFIGURED` come first.
+
+    `settings` are the provider's other parameters (`options`, `capabilities`, `timeout`, …). Raises UnknownProvider if
+    the first half clearly means a provider that does not exist, or if `environ` lacks a variable that the provider
+    needs.
     """
     prefix, colon, rest = model.partition(":")
-    if not colon or prefix not in PROVIDERS:
+    configured = CONFIGURED.get().get(prefix) if colon else None
+    if configured is not None and rest.strip():
+        return configured.provider(prefix, rest, environ, **settings)
+    if not colon or (configured is None and prefix not in PROVIDERS):
         if not model.strip():
             raise UnknownProvider("the model's name is empty; write for instance 'openai:gpt-4o' or 'qwen3:8b'")
         if colon:
@@ -71,7 +91,12 @@ def get_provider(model: str, environ: Mapping[str, str], **settings: Any) -> Pro
         raise UnknownProvider(
             f"{model!r} names no model: write {prefix}:<{'file' if prefix == 'scripted' else 'model'}>"
         )
-    return _factory(PROVIDERS[prefix])(rest, environ, **settings)
+    return provider_of_api(prefix, rest, environ, **settings)
+
+
+def provider_of_api(api: str, model: str, environ: Mapping[str, str], **settings: Any) -> Provider:
+    """The provider of a model over this API, a key of `PROVIDERS`. Raises as `get_provider`."""
+    return _factory(PROVIDERS[api])(model, environ, **settings)
 
 
 def _refuse_other_providers(prefix: str) -> None:
@@ -88,11 +113,10 @@ def _refuse_other_providers(prefix: str) -> None:
         )
     # 0.85 catches 'opnai' and 'OpenAI', and not the models 'openchat', 'llama3' and 'codellama'. 'deepseek-r1' is a
     # model too.
-    close = [
-        provider_name for provider_name in PROVIDERS if name == provider_name or not name.startswith(provider_name)
-    ]
+    names = {**PROVIDERS, **CONFIGURED.get()}
+    close = [known_name for known_name in names if name == known_name or not name.startswith(known_name)]
     if difflib.get_close_matches(name, close, n=1, cutoff=0.85):
-        raise UnknownProvider(f"unknown provider {suggest(prefix, PROVIDERS)}")
+        raise UnknownProvider(f"unknown provider {suggest(prefix, names)}")
 
 
 def _factory(place: str) -> Callable[..., Provider]:

@@ -33,10 +33,10 @@ Line = tuple[str, str]
 
 
 class Question:
-    """The lines of a request, shown a screen at a time."""
+    """The lines of a request, or of any other text, shown a screen at a time."""
 
-    def __init__(self, request: ApprovalRequest) -> None:
-        self._lines = folded(_lines(request))
+    def __init__(self, subject: ApprovalRequest | Iterator[Line]) -> None:
+        self._lines = folded(_lines(subject) if isinstance(subject, ApprovalRequest) else subject)
         self._next = 0
         self._rest: Line | None = None  # the rest of a line that is longer than a screen
         self.hidden = sum(len(text) for text, _ in self._lines)
@@ -68,7 +68,7 @@ def _lines(request: ApprovalRequest) -> Iterator[Line]:
         yield f"    {line}", ""
     if request.repaired_from is not None:
         yield "    the model wrote this, which is not valid:", "yellow"
-        for line in _split(request.repaired_from):
+        for line in visible_lines(request.repaired_from):
             yield f"      {line}", "dim"
     yield from preview_lines(request.preview)
 
@@ -76,7 +76,7 @@ def _lines(request: ApprovalRequest) -> Iterator[Line]:
 def preview_lines(preview: str) -> Iterator[Line]:
     """The lines of a call's preview, with colours if it is a diff."""
     diff = is_diff(preview)
-    for number, line in enumerate(_split(preview) if preview else ()):
+    for number, line in enumerate(visible_lines(preview) if preview else ()):
         yield f"    {line}", diff_style(line, number) if diff else "bold"
 
 
@@ -95,7 +95,8 @@ def _arguments(request: ApprovalRequest) -> list[str]:
     return [joined] if diff and len(joined) <= LINE else lines
 
 
-def _split(text: str) -> list[str]:
+def visible_lines(text: str) -> list[str]:
+    """The lines of a text, with everything spelled out that a terminal would not show."""
     # Not splitlines(): that splits at characters which are shown as they are escaped.
     return visible(text.replace("\r\n", "\n")).expandtabs(4).removesuffix("\n").split("\n")
 

@@ -7,7 +7,7 @@ import os
 import re
 import select
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Literal
@@ -23,11 +23,12 @@ from toolspeak.execute.concurrency.limits import in_thread
 from toolspeak.tools.builtin.text_format import visible
 from toolspeak.ui.argument_editor import arguments_from_json, arguments_to_json, edit, editor
 from toolspeak.ui.console import make_console, write
-from toolspeak.ui.question import Question, screen_rows
+from toolspeak.ui.question import Line, Question, screen_rows
 
 DEVICE = "/dev/tty"
 PROMPT = "  Run it? (y)es, (n)o and why, (e)dit, (r)emember this approval, (a)pprove all, (q)uit the run: "
 _HIDDEN_PROMPT = "  {hidden:,} more characters. (s)how them first, (n)o and why, (e)dit, (q)uit the run: "
+_MORE = "  {hidden:,} more characters. Press Enter to see them, or type (n)o: "
 _UNCLEAR = "  That is not a clear answer. Type y to run it, or n and your reason."
 _ALL = "  Until this program ends, only repaired calls need approval."
 _REMEMBERED = {
@@ -69,6 +70,22 @@ async def confirm(question: str) -> bool:
         _forget_typed(fd)
         line = await _ask_line(f"{question} (y)es, (n)o: ", fd, console)
     return _plain(line) in _YES
+
+
+async def confirm_text(lines: Iterator[Line], question: str) -> bool:
+    """Shows the lines to the person at the terminal, a screen at a time, and asks a yes-or-no question once all of them
+    have been on the screen. Any answer other than yes means no."""
+    with _terminal() as fd, _console_at(fd, make_console(sys.stderr)) as console:
+        text = Question(lines)
+        text.show(console, screen_rows(console))
+        while text.hidden:
+            _forget_typed(fd)
+            answer = await _ask_line(_MORE.format(hidden=text.hidden), fd, console)
+            if not answer or _plain(answer) in _NO:
+                return False
+            text.show(console, screen_rows(console))
+        _forget_typed(fd)
+        return _plain(await _ask_line(f"{question} (y)es, (n)o: ", fd, console)) in _YES
 
 
 class TerminalApprover:

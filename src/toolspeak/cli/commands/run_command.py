@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import click
 from click.core import ParameterSource
@@ -25,24 +24,21 @@ from toolspeak.cli.command_options import (
     thoughts_option,
     workspace_option,
 )
+from toolspeak.cli.configuration import choices_of, configuration
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.events import Limits
-from toolspeak.data.messages import JSON
-from toolspeak.dialects import Section
-from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import ConfigurationError
-from toolspeak.execute import ScheduleName
 from toolspeak.journal import Journal
+from toolspeak.project.config import Config
+from toolspeak.project.configured_setup import MODEL_OPTIONS, configured_setup, with_model_of
 from toolspeak.project.recorded_setup import setup_of
 from toolspeak.project.run_lookup import find_session, last_session_of
-from toolspeak.project.run_setup import ApproveOption, Setup, with_absolute_path
-
-_MODEL_OPTIONS = ("model", "dialect", "starts_in", "listing", "repair")
-"""The options that belong to the model: by default a session keeps those of its last run."""
+from toolspeak.project.run_setup import Setup, with_absolute_path
 
 _NO_MODEL = """\
-the model is missing. Write --model openai:NAME (or set TOOLSPEAK_MODEL), and set the server's address or key:
+the model is missing. Write --model openai:NAME, or set TOOLSPEAK_MODEL, or write model = "openai:NAME" into the file
+that `toolspeak config edit` opens. Set the server's address or key too:
   OPENAI_API_KEY=… toolspeak run --model openai:gpt-4o …
   toolspeak run --model ollama:qwen3:8b …     (at OLLAMA_HOST, by default http://127.0.0.1:11434)
 `toolspeak demo` needs no model."""
@@ -154,25 +150,12 @@ the model is missing. Write --model openai:NAME (or set TOOLSPEAK_MODEL), and se
 )
 @thoughts_option
 @click.option("--json", "as_json", is_flag=True, help="Print the journal's records, one JSON object per line.")
+@click.pass_context
 def run_command(
+    context: click.Context,
     task: str,
-    model: str | None,
-    dialect: str,
     workspace: str,
-    env: tuple[str, ...],
     active_file: str | None,
-    approve: ApproveOption,
-    rules: str | None,
-    schedule: ScheduleName | Literal["native"],
-    max_steps: int,
-    max_seconds: float | None,
-    max_cost: float | None,
-    prices: str | None,
-    window: int | None,
-    mcp: str | None,
-    starts_in: Section,
-    listing: PromptListing | None,
-    repair: bool,
     record: str | None,
     replay: str | None,
     journal: str | None,
@@ -182,6 +165,7 @@ def run_command(
     thoughts: bool,
     as_json: bool,
     timeline: str | None,
+    **_of_setup: object,
 ) -> None:
     """Do TASK with a model and the built-in tools; `-` reads the task from standard input.
 
@@ -194,36 +178,28 @@ def run_command(
         )
     cassette = Cassette.replay(replay, pauses=False) if replay else Cassette.record(record) if record else None
     if replay and cassette is not None:
-        model, journal = cassette.model, journal or "none"
+        journal = journal or "none"
     if session is not None and not session.strip():
         raise ConfigurationError(
             "--session is empty: name a session (`toolspeak sessions` lists them), or omit the option"
         )
     continues = bool(session) or continue_last
-    source = click.get_current_context().get_parameter_source
-    explicit = {name for name in _MODEL_OPTIONS if source(name) is ParameterSource.COMMANDLINE}
-    if not model and not continues:
+    choices = choices_of(context)  # the options that are no parameters here
+    explicit = {name for name in MODEL_OPTIONS if name in choices}
+    config = Config() if replay else configuration(workspace)
+    if replay and cassette is not None:
+        choices["model"] = cassette.model
+    setup = configured_setup(config, workspace, **choices)
+    if not setup.model and not continues:
         raise ConfigurationError(_NO_MODEL)
     text = read_reply() if task == "-" else task
     if not text.strip():
         raise ConfigurationError("the task is empty: write what to do")
     open_streams()
-    limits = Limits(steps=max_steps, seconds=max_seconds, cost=max_cost)
-    setup = Setup(
-        model or "",
-        dialect,
-        workspace,
-        approve,
-        schedule,
-        starts_in,
-        listing=listing,
-        repair="yes" if repair else "no",
-        rules="" if rules is None else str(Path(rules).resolve()),
-        window=window,
-        prices="" if prices is None else str(Path(prices).resolve()),
-        mcp="" if mcp is None else str(Path(mcp).resolve()),
+    limits = _limits(context, config.limits)
+    setup = replace(
+        setup,
         record="" if record is None else str(Path(record).resolve()),
-        env=" ".join(env),
         active_file=active_file or "",
         recording="" if cassette is None else cassette.id,
     )
@@ -261,7 +237,7 @@ async def _run(
             info = await (find_session(journal, session) if session else last_session_of(journal, setup.workspace))
             session_id = info.session_id
             if cassette is None or not cassette.replays:
-                setup = _as_before(setup, await setup_of(journal, info), explicit)
+                setup = with_model_of(setup, await setup_of(journal, info), explicit)
         if not setup.model:
             raise ConfigurationError(_NO_MODEL)
         if cassette is not None and not cassette.replays:
@@ -271,9 +247,12 @@ async def _run(
         await journal.aclose()
 
 
-def _as_before(setup: Setup, before: Mapping[str, JSON], explicit: Collection[str]) -> Setup:
-    """The set-up with the session's last model and its options, except those in `explicit`."""
-    if "model" in explicit:
-        return setup
-    earlier = {name: before[name] for name in _MODEL_OPTIONS if name not in explicit and before.get(name)}
-    return replace(setup, **earlier) if "model" in earlier else setup
+def _limits(context: click.Context, configured: Limits) -> Limits:
+    """The configured limits, with those that the command line names."""
+    options = {"max_steps": "steps", "max_seconds": "seconds", "max_cost": "cost"}
+    chosen = {
+        limit: context.params[option]
+        for option, limit in options.items()
+        if context.get_parameter_source(option) is ParameterSource.COMMANDLINE
+    }
+    return replace(configured, **chosen)

@@ -20,22 +20,12 @@ from toolspeak.gateway.upstreams.load_balancing import LONGEST_WAIT, Asking, Poo
 from toolspeak.gateway.upstreams.upstream_probe import probe
 from toolspeak.providers import get_provider
 from toolspeak.providers.base import Provider
-from toolspeak.providers.compatible import COMPATIBLE
+from toolspeak.providers.configured_providers import environment_for
 from toolspeak.providers.families import capabilities_of
 from toolspeak.providers.provider_failures import Clock
 
 MAX_MODELS = 256
 """Names of models that one process keeps connections for, if an upstream serves any name."""
-
-_VARIABLES: Mapping[str, tuple[str, str]] = {
-    "anthropic": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
-    "gemini": ("GEMINI_BASE_URL", "GEMINI_API_KEY"),
-    "ollama": ("OLLAMA_HOST", "OLLAMA_API_KEY"),
-    "openai": ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
-    "openai-responses": ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
-    **{name: (each.url_variable, each.key_variable) for name, each in COMPATIBLE.items()},
-}
-"""The environment variables of each provider's address and key."""
 
 _FORMATS = ("anthropic", "gemini", "ollama", "openai-responses")
 
@@ -329,16 +319,5 @@ def _environment(upstream: Upstream, environ: Mapping[str, str]) -> Mapping[str,
     names."""
     if upstream.provider == "scripted":
         return environ
-    url, key = _VARIABLES[upstream.provider]
-    variables = dict(environ)
-    if upstream.url:
-        variables[url] = upstream.url
-        variables.pop(key, None)
-    if upstream.key_variable:
-        value = environ.get(upstream.key_variable, "").strip()
-        if not value:
-            raise ConfigurationError(
-                f"the upstream's key for {upstream.names[0]!r}: the variable {upstream.key_variable} is not set"
-            )
-        variables[key] = value
-    return variables
+    what = f"the upstream's key for {upstream.names[0]!r}"
+    return environment_for(upstream.provider, upstream.url, upstream.key_variable, environ, what)

@@ -1,0 +1,163 @@
+"""Which projects' configurations the user trusts: each by the digest of all that it says."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from platformdirs import user_config_path, user_data_path
+
+from toolspeak.data.protected import protect
+from toolspeak.data.values import quick
+from toolspeak.errors import ConfigurationError
+from toolspeak.project.config_file import ConfigFile
+from toolspeak.project.config_table import ConfigTable
+from toolspeak.tools.builtin.folder import Folder
+from toolspeak.tools.builtin.text_format import visible
+
+_LOCK_SECONDS = 10.0
+_MOST_FOLDERS = 100
+
+
+@quick()
+class ProjectConfig:
+    """A project's configuration as a person decides about it.
+
+    - `digest`: of the file and of the files that it names. Another content is another configuration.
+    - `effects`: what it does beyond the choice of a model, a sentence each.
+    - `named_files`: the text of each file that it names, by path.
+    """
+
+    file: ConfigFile
+    table: ConfigTable
+    named_files: Mapping[str, str]
+    digest: str
+    effects: tuple[str, ...]
+
+
+def user_config_file(environ: Mapping[str, str]) -> str | None:
+    """The path of the user's file of configuration; None without a home folder."""
+    if path := environ.get("TOOLSPEAK_CONFIG"):
+        return os.path.abspath(path)
+    folder = user_config_path("toolspeak", appauthor=False)
+    return str(folder / "config.toml") if folder.is_absolute() else None
+
+
+def project_config_file(folder: str) -> tuple[str, str] | None:
+    """The path of the project's file of configuration, and the project's folder: the nearest `.toolspeak/config.toml`
+    from `folder` up to the git root, or up to below the home folder. Outside of both only `folder` counts."""
+    here = Path(os.path.realpath(folder))
+    home = Path(os.path.realpath(os.path.expanduser("~")))
+    folders: list[Path] = []
+    for each in [here, *here.parents][:_MOST_FOLDERS]:
+        if each == home:
+            break
+        folders.append(each)
+        if (each / ".git").exists():
+            break
+    else:
+        folders = [here]
+    for each in folders:
+        path = each / ".toolspeak" / "config.toml"
+        if os.path.lexists(path):
+            return str(path), str(each)
+    return None
+
+
+def project_config(file: ConfigFile, table: ConfigTable, named_files: Mapping[str, str]) -> ProjectConfig:
+    """What a person decides about for a project's file."""
+    content = json.dumps([file.path, file.text, sorted(named_files.items())])
+    digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
+    return ProjectConfig(file, table, named_files, digest, tuple(map(visible, _effects(table))))
+
+
+def _effects(table: ConfigTable) -> Iterator[str]:
+    if table.approve in ("all", "all+repaired"):
+        yield f"it approves calls without asking you (approve = {table.approve!r})"
+    assert not isinstance(table.mcp, str), "the file of servers has been read"
+    servers = table.mcp
+    for name, entry in servers.items():
+        server = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+        if "command" in server:
+            arguments = " ".join(map(str, cast("list[Any]", server.get("args") or [])))
+            yield f"it starts the MCP server {name}: {server['command']} {arguments}".rstrip()
+        else:
+            yield f"it connects to the MCP server {name} at {server.get('url')}"
+    for event, hooks in table.hooks.items():
+        yield from (f"it runs on {event}: {command}" for command in _commands(hooks))
+    yield from (f"it imports the Python tools {place}" for place in table.tools)
+    for name, provider in table.providers.items():
+        key = f", with the key in {provider.key_env}" if provider.key_env else ""
+        yield f"the provider {name} sends conversations to {provider.base_url or provider.api}{key}"
+    if table.env:
+        yield f"commands of the model get the environment variables {', '.join(table.env)}"
+    if table.instructions:
+        yield "it adds instructions for the model"
+
+
+def _commands(hooks: Any) -> Iterator[str]:
+    """Every `command` in the table of an event."""
+    if isinstance(hooks, dict):
+        for name, value in cast("dict[str, Any]", hooks).items():
+            if name == "command":
+                yield str(value)
+            else:
+                yield from _commands(value)
+    elif isinstance(hooks, list):
+        for each in cast("list[Any]", hooks):
+            yield from _commands(each)
+
+
+# --- the file that remembers -----------------------------------------------------------------------------------------
+
+
+def trust_file() -> Path:
+    """Where the digests of trusted configurations are stored."""
+    return user_data_path("toolspeak", appauthor=False) / "trusted.json"
+
+
+def is_trusted(config: ProjectConfig) -> bool:
+    """Whether the user has trusted just this content at just this path."""
+    file = trust_file()
+    protect(file, "the list of trusted configurations")
+    return _read(file).get(config.file.path) == config.digest
+
+
+def set_trust(path: str, digest: str | None) -> bool:
+    """Stores that the user trusts this content of the file at `path`; None: that they trust none. Returns whether that
+    changed anything. Raises ConfigurationError if it cannot be stored."""
+    file = trust_file()
+    if not file.is_absolute():
+        raise ConfigurationError("there is no home folder to remember trusted files in; set HOME or XDG_DATA_HOME")
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with Folder.top(os.path.realpath(file.parent)) as folder, folder.alone(_LOCK_SECONDS):
+            digests = _read(file)
+            if digests.get(path) == digest:
+                return False
+            digests.pop(path, None)
+            if digest is not None:
+                digests[path] = digest
+            # Other processes read the old list or the new one, never a part of it.
+            beside = file.with_name(f"{file.name}.{os.getpid()}.new")
+            beside.write_text(json.dumps(digests, indent=1), "utf-8")
+            beside.chmod(0o600)
+            beside.replace(file)
+    except OSError as error:
+        raise ConfigurationError(f"{file}: the trust was not stored: {error.strerror or error}") from None
+    return True
+
+
+def _read(file: Path) -> dict[str, str]:
+    """The stored digests. A file that cannot be read trusts nothing."""
+    try:
+        digests = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(digests, dict):
+        return {}
+    return {path: digest for path, digest in cast("dict[str, Any]", digests).items() if isinstance(digest, str)}

@@ -1,0 +1,81 @@
+"""The settings of a new run: what the person chose for it, and the configuration for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+import msgspec
+
+from toolspeak.data.messages import JSON
+from toolspeak.data.values import changed
+from toolspeak.project.config import Config, resolved_model
+from toolspeak.project.run_setup import Setup
+from toolspeak.providers.configured_providers import ConfiguredProvider
+
+
+class SetupChoices(TypedDict, total=False):
+    """What a person chose for one run: fields of `Setup`. A field that is missing is that of the configuration."""
+
+    model: str
+    dialect: str
+    approve: str
+    schedule: str
+    starts_in: str
+    listing: str | None
+    repair: bool
+    rules: str
+    window: int | None
+    prices: str
+    mcp: str
+    env: tuple[str, ...]
+
+
+MODEL_OPTIONS = ("model", "dialect", "starts_in", "listing", "repair")
+"""The settings that belong to the model: by default a session keeps those of its last run."""
+
+
+def configured_setup(config: Config, workspace: str, **choices: Unpack[SetupChoices]) -> Setup:
+    """The settings of a run in a folder. A model is resolved: an alias becomes its model string.
+
+    `mcp` takes the place of all configured MCP servers. The variables of `env` come on top of the configured ones, and
+    the prices of the file `prices` come before them.
+    """
+    setup = Setup(
+        model=resolved_model(config, choices.get("model") or config.model),
+        dialect=config.dialect,
+        workspace=workspace,
+        approve=config.approve,
+        schedule=config.schedule,
+        starts_in=config.starts_in,
+        listing=config.listing,
+        repair="yes" if choices.get("repair", config.repair) else "no",
+        rules=config.rules,
+        window=config.window,
+        prices=config.prices_file,
+        mcp=config.mcp,
+        env=" ".join(dict.fromkeys((*config.env, *choices.get("env", ())))),
+        aliases=config.aliases,
+        providers=config.providers,
+        instructions=config.instructions,
+        mcp_servers=config.mcp_servers,
+        price_table=config.prices,
+    )
+    changes: dict[str, Any] = {name: value for name, value in choices.items() if name not in ("model", "repair", "env")}
+    for name in ("rules", "prices", "mcp"):
+        if changes.get(name):
+            changes[name] = str(Path(changes[name]).resolve())
+    if changes.get("mcp"):
+        changes["mcp_servers"] = {}
+    return changed(setup, **changes)
+
+
+def with_model_of(setup: Setup, before: Mapping[str, JSON], choices: Collection[str]) -> Setup:
+    """The settings with the model of an earlier run and its options (`MODEL_OPTIONS`), except those in `choices`.
+    `before` are the earlier run's settings as JSON, empty for a run of another program."""
+    if "model" in choices or not before.get("model"):
+        return setup
+    earlier = {name: before[name] for name in MODEL_OPTIONS if name not in choices and before.get(name)}
+    providers = msgspec.convert(before.get("providers", {}), dict[str, ConfiguredProvider])
+    return changed(setup, **earlier, providers={**providers, **setup.providers})
