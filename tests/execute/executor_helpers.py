@@ -25,11 +25,11 @@ class Recorder:
         self.events.append(event)
 
     @property
-    def started(self):
+    def starts(self):
         return [event.call_id for event in self.events if isinstance(event, ToolStarted)]
 
     @property
-    def finished(self):
+    def finishes(self):
         return [event.result.call_id for event in self.events if isinstance(event, ToolFinished)]
 
     @property

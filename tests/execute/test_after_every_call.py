@@ -96,15 +96,15 @@ def test_outer_interceptors_get_what_an_inner_one_blocks_answers_or_breaks():
 def test_after_gets_the_call_as_it_was_let_pass():
     outer = Audit(gate=lambda call: replace(call, arguments={"page": "b"}))
     inner = Audit(gate=lambda call: Block("no"))
-    seen = []
+    arguments = []
 
     class Sees(Interceptor):
         async def after(self, call, result, context):
-            seen.append(call.arguments)
+            arguments.append(call.arguments)
             return result
 
     through(Sees(), outer, inner, calls=[a_call("read", page="a")])
-    assert seen == [{"page": "b"}]
+    assert arguments == [{"page": "b"}]
 
 
 def test_a_result_of_after_is_recorded_for_a_call_that_did_not_run():
@@ -210,17 +210,17 @@ def test_a_paused_batch_calls_no_after():
 
 
 def test_hooks_and_observers_know_the_principal_and_the_agent():
-    seen, events = [], []
+    principals, events = [], []
 
     class Who(Interceptor):
         async def before(self, call, context):
-            seen.append((context.principal, context.agent))
+            principals.append((context.principal, context.agent))
             return call
 
     provider = ScriptedProvider([ScriptedTurn("", calls=[ScriptedCall("read", {"page": "a"})]), "Read."])
     agent = Agent(provider, [read], name="reader", interceptors=[Who()], observers=[events.append])
     agent.run_sync("Read.", principal="ada")
-    assert seen == [("ada", "reader")]
+    assert principals == [("ada", "reader")]
     origins = [event.run for event in events if isinstance(event, StepEnded | ToolCallCompleted)]
     assert {(origin.principal, origin.agent) for origin in origins} == {("ada", "reader")}
     assert len(origins) == 3
@@ -253,6 +253,6 @@ def test_a_replay_calls_after_as_the_recording_did(tmp_path):
         result = agent.run_sync("Read.")
         return audit.log, [message.results for message in result.messages if message.role == "tool"]
 
-    recorded = play("record")
-    assert sorted(code for hook, _, code in recorded[0] if hook == "after") == ["rejected", "success", "success"]
-    assert play("replay") == recorded
+    recording = play("record")
+    assert sorted(code for hook, _, code in recording[0] if hook == "after") == ["rejected", "success", "success"]
+    assert play("replay") == recording

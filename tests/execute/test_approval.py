@@ -42,10 +42,10 @@ class Person:
 
     def __init__(self, *answers):
         self.answers = list(answers)
-        self.asked = []
+        self.requests = []
 
     async def __call__(self, request):
-        self.asked.append(request)
+        self.requests.append(request)
         return self.answers.pop(0)
 
 
@@ -76,14 +76,14 @@ def test_an_approver_is_asked_in_call_order_before_anything_runs():
 
     person, recorder = Watcher(Decision(True, by="ann"), Decision(False, "not that file", by="ann")), Recorder()
     results = results_of([write, read], WRITES, approver=person, emit=recorder)
-    assert [request.call.id for request in person.asked] == ["w1", "w2"]
+    assert [request.call.id for request in person.requests] == ["w1", "w2"]
     assert ran_when_asked == [[], []]
     assert sorted(ran) == ["a", "b"]
     assert [result.code for result in results] == [None, None, "rejected"]
     assert results[2].text == "the call was rejected: not that file"
     assert recorder.kinds[:4] == ["ApprovalRequested", "ApprovalDecided"] * 2
     assert recorder.events[3].reason == "not that file"
-    first = person.asked[0]
+    first = person.requests[0]
     assert (first.preview, first.reason, first.tool.name) == ("+1", "writes file:a", "write")
     assert first.effects == Effects(writes={"file:a"})
 
@@ -133,15 +133,15 @@ def test_invalid_calls_are_not_asked_about():
     person = Person()
     result = result_of([write], a_call("write", path="a"), approver=person)
     assert result.code == "invalid_arguments"
-    assert person.asked == []
+    assert person.requests == []
 
 
 def test_standing_answers_ask_nobody():
     recorder = Recorder()
     assert result_of([write], WRITES[0], approver=approve_all, emit=recorder).status == "success"
     assert recorder.kinds == ["ToolStarted", "ToolFinished"]
-    refused = result_of([write], WRITES[0], approver=approve_none("look, do not touch"))
-    assert (refused.code, refused.text) == ("rejected", "the call was rejected: look, do not touch")
+    refusal = result_of([write], WRITES[0], approver=approve_none("look, do not touch"))
+    assert (refusal.code, refusal.text) == ("rejected", "the call was rejected: look, do not touch")
     assert ran == ["a"]
 
 
@@ -186,15 +186,15 @@ def test_a_preview_that_fails_does_not_prevent_the_question():
 
     person = Person(Decision(True))
     results_of([replace(write, preview=broken)], WRITES[:1], approver=person)
-    assert person.asked[0].preview == "(no preview: OSError: no such file)"
+    assert person.requests[0].preview == "(no preview: OSError: no such file)"
 
 
 def test_a_long_preview_is_whole_or_not_there():
     person = Person(Decision(True), Decision(True))
     results_of([write], [a_call("write", path="a", text="x" * 1_000_000)], approver=person)
-    assert person.asked[0].preview == "+" + "x" * 1_000_000
+    assert person.requests[0].preview == "+" + "x" * 1_000_000
     results_of([write], [a_call("write", path="a", text="x" * 17_000_000)], approver=person)
-    assert person.asked[1].preview.startswith("(no preview: it has 17,000,001 characters")
+    assert person.requests[1].preview.startswith("(no preview: it has 17,000,001 characters")
 
 
 class Slow(Person):
@@ -246,16 +246,16 @@ def test_nobody_asked_is_nobody_waited_for(approver):
 
 
 def test_a_question_ends_when_the_batch_is_cancelled():
-    asked = asyncio.Event()
+    question = asyncio.Event()
 
     class Absent(Person):
         async def __call__(self, request):
-            asked.set()
+            question.set()
             await asyncio.Event().wait()
 
     async def main():
         task = asyncio.create_task(run_batch([write], WRITES[:1], approver=Absent(), deadline=0.05))
-        await asked.wait()
+        await question.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

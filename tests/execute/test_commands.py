@@ -36,11 +36,13 @@ async def other(command: str) -> str:
 
 def runs(line: str, *begins: str, rules: list[Rule] | None = None) -> bool:
     """Whether a line runs without a question, with these rules kept."""
-    kept = StandingRules()
+    standing_rules = StandingRules()
     for rule in rules or [Rule("approve", "shell", begins=(each,)) for each in begins]:
-        kept.add(rule)
+        standing_rules.add(rule)
     ran.clear()
-    results_of([shell, other], [a_call("shell", command=line)], approver=approve_none(), options={"rules": kept})
+    results_of(
+        [shell, other], [a_call("shell", command=line)], approver=approve_none(), options={"rules": standing_rules}
+    )
     return bool(ran)
 
 
@@ -173,11 +175,11 @@ def test_an_option_that_has_a_program_run_others_is_asked_about(prefix: str, lin
 
 
 def test_other_arguments_of_the_call_are_free_and_another_tool_is_another():
-    kept = StandingRules()
-    kept.add(Rule("approve", "*", begins=("ls",)))
+    rules = StandingRules()
+    rules.add(Rule("approve", "*", begins=("ls",)))
     ran.clear()
     calls = [a_call("shell", command="ls", timeout=5), a_call("other", command="ls")]
-    results_of([shell, other], calls, approver=approve_none(), options={"rules": kept})
+    results_of([shell, other], calls, approver=approve_none(), options={"rules": rules})
     assert ran == ["ls"]  # nobody said that `other` gives its argument to sh
 
 
@@ -236,10 +238,10 @@ def test_a_rule_for_one_call_is_for_its_very_arguments():
     assert runs("ls *", rules=[exact])
     assert not runs("ls x", rules=[exact])
     ran.clear()
-    kept = StandingRules()
-    kept.add(exact)
+    rules = StandingRules()
+    rules.add(exact)
     calls = [a_call("shell", command="ls *", timeout=5), a_call("other", command="ls *")]
-    results_of([shell, other], calls, approver=approve_none(), options={"rules": kept})
+    results_of([shell, other], calls, approver=approve_none(), options={"rules": rules})
     assert ran == []
 
 
@@ -322,18 +324,18 @@ def test_what_is_read_is_what_sh_runs(stubs: Path, line: str):
     commands = commands_of(line)
     if commands is None:
         return
-    seen, empty = stubs / "seen", stubs / "empty"
+    log_path, empty = stubs / "seen", stubs / "empty"
     empty.mkdir(exist_ok=True)
-    seen.unlink(missing_ok=True)
-    environment = {"PATH": str(stubs), "SEEN": str(seen)}
+    log_path.unlink(missing_ok=True)
+    environment = {"PATH": str(stubs), "SEEN": str(log_path)}
     done = subprocess.run(
         ["/bin/sh", "-c", line], cwd=empty, env=environment, capture_output=True, check=False, timeout=30
     )
     assert b"yntax" not in done.stderr, (line, done.stderr)
-    written = seen.read_text() if seen.exists() else ""
-    found = [tuple(entry.split("\0")[:-1]) for entry in written.split("\n\0")[:-1]]
+    written = log_path.read_text() if log_path.exists() else ""
+    executions = [tuple(entry.split("\0")[:-1]) for entry in written.split("\n\0")[:-1]]
     # What `&&` and `||` leave out does not run, and commands of a pipe run at once: every one that ran was read.
-    assert not set(found) - set(commands), line
+    assert not set(executions) - set(commands), line
     if len(commands) == 1 and commands[0][0] in ("a", "b", "c"):
-        assert found == list(commands), line
+        assert executions == list(commands), line
     assert os.listdir(empty) == [], line

@@ -77,7 +77,7 @@ def test_results_are_complete_and_in_call_order():
 
     batch, recorder = asyncio.run(main())
     assert [result.text for result in batch.results] == ["a", "b"]
-    assert recorder.finished == ["b", "a"]
+    assert recorder.finishes == ["b", "a"]
     assert batch.pending == ()
 
 
@@ -104,8 +104,8 @@ def test_what_cannot_run_fails_in_its_position():
     assert "shout" in results[2].text
     assert "number" in results[3].text
     assert [results[0].structured, results[4].structured] == [4, 8]
-    assert sorted(recorder.finished) == ["a", "b", "c", "d", "e"]
-    assert recorder.started == ["a", "e"]
+    assert sorted(recorder.finishes) == ["a", "b", "c", "d", "e"]
+    assert recorder.starts == ["a", "e"]
 
 
 def test_all_problems_of_the_arguments_are_in_one_message():
@@ -239,7 +239,7 @@ def test_an_emit_that_raises_stops_the_run_without_entering_the_function(asynchr
     with pytest.raises(OSError, match="disk is full"):
         results_of([note], calls, emit=recorder)
     assert entered == ["a"]
-    assert recorder.finished == ["a"]
+    assert recorder.finishes == ["a"]
 
 
 def test_an_emit_that_fails_on_a_result_stops_the_run():
@@ -283,11 +283,11 @@ def test_a_keyboard_interrupt_in_a_tool_ends_the_run(asynchronous):
 
 
 def test_the_context_reaches_the_tool():
-    seen = {}
+    contexts = {}
 
     @tool(read_only=True)
     def look(ctx: RunContext[str], word: str) -> None:
-        seen[word] = ctx
+        contexts[word] = ctx
         ctx.memory["word"] = word
         ctx.progress(f"looking at {word}")
 
@@ -298,7 +298,7 @@ def test_the_context_reaches_the_tool():
 
     context = BatchContext("r1", 3, "deps", memory, None, progress)
     results_of([look], [a_call("look", "c7", word="x")], context=context)
-    ctx = seen["x"]
+    ctx = contexts["x"]
     assert (ctx.deps, ctx.call.id, ctx.idempotency_key) == ("deps", "c7", "r1:c7")
     assert memory == {"word": "x"}
     assert lines == [("c7", "looking at x", True)]
@@ -323,14 +323,14 @@ def test_calls_with_the_same_id_are_calls_of_their_own():
 
 
 def test_finished_calls_are_not_run_again():
-    kept = ToolResult("a", "double", "success", (TextPart("from before"),))
+    earlier = ToolResult("a", "double", "success", (TextPart("from before"),))
     recorder = Recorder()
     calls = [a_call("double", "a", number=1), a_call("double", "b", number=2)]
-    results = results_of([double], calls, emit=recorder, earlier_results={"a": kept})
-    assert results[0] is kept
+    results = results_of([double], calls, emit=recorder, earlier_results={"a": earlier})
+    assert results[0] is earlier
     assert results[1].structured == 4
-    assert recorder.started == recorder.finished == ["b"]
-    assert results_of([double], calls[:1], emit=recorder, earlier_results={"a": kept}) == (kept,)
+    assert recorder.starts == recorder.finishes == ["b"]
+    assert results_of([double], calls[:1], emit=recorder, earlier_results={"a": earlier}) == (earlier,)
 
 
 VARIABLE = contextvars.ContextVar("variable", default="unset")
@@ -360,7 +360,7 @@ def test_max_calls_skips_the_calls_past_it():
     results = results_of([double], calls, emit=recorder, max_calls=2)
     assert [result.code for result in results] == ["malformed", None, None, "skipped", "skipped"]
     assert results[3].text == "the run's limit on calls is reached"
-    assert recorder.started == ["c0", "c1"]
+    assert recorder.starts == ["c0", "c1"]
 
 
 def test_a_batch_of_ten_thousand_keeps_every_result():

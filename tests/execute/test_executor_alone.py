@@ -46,15 +46,15 @@ def test_functions_an_approver_and_calls_are_all_it_needs():
 
 
 def test_an_async_function_is_asked_about_each_write():
-    asked, shop = [], Shop()
+    tools, shop = [], Shop()
 
     async def approve(request):
-        asked.append(request.call.name)
+        tools.append(request.call.name)
         return request.call.arguments["item"] == "b"
 
     executor = Executor([read, shop.order], approve=approve)
     batch = run(executor, call("look_up", item="a"), call("order", "2", item="b"), call("order", "3", item="c"))
-    assert asked == ["order", "order"]
+    assert tools == ["order", "order"]
     assert [result.code for result in batch.results] == [None, None, "rejected"]
     assert shop.orders == ["b"]
 

@@ -73,8 +73,8 @@ def test_the_deadline_cancels_what_runs_and_skips_what_does_not():
     assert [result.code for result in results] == [None, "timeout", "skipped", "skipped"]
     assert results[1].text == "the run's time limit was reached before this call finished"
     assert results[2].text == "the run's time limit was reached before this call started"
-    assert recorder.started == ["a", "b"]
-    assert recorder.finished == ["a", "b", "c", "d"]
+    assert recorder.starts == ["a", "b"]
+    assert recorder.finishes == ["a", "b", "c", "d"]
     assert cancelled == ["b"]
 
 
@@ -83,7 +83,7 @@ def test_a_deadline_that_is_over_skips_every_call(deadline):
     recorder = Recorder()
     results = results_of([quick], [a_call("quick"), a_call("quick")], emit=recorder, deadline=deadline)
     assert [result.code for result in results] == ["skipped"] * 2
-    assert recorder.started == []
+    assert recorder.starts == []
 
 
 class UntilTheDeadline(Recorder):
@@ -115,7 +115,7 @@ def test_a_deadline_does_not_interrupt_the_recording_of_a_result():
     first, second = results_of([quick, recorder.endless], calls, emit=recorder, deadline=0.05)
     assert first.text == "quick"
     assert second.code == "timeout"
-    assert sorted(recorder.finished) == ["e", "q"]
+    assert sorted(recorder.finishes) == ["e", "q"]
 
 
 def test_a_start_that_is_recorded_too_late_does_not_enter_the_function():
@@ -129,7 +129,7 @@ def test_a_start_that_is_recorded_too_late_does_not_enter_the_function():
     calls = [a_call("note", "n"), a_call("endless", "e")]
     results = results_of([note, recorder.endless], calls, emit=recorder, deadline=0.05)
     assert [result.code for result in results] == ["skipped", "timeout"]
-    assert sorted(recorder.finished) == ["e", "n"]
+    assert sorted(recorder.finishes) == ["e", "n"]
     assert entered == []
 
 
@@ -189,8 +189,8 @@ def test_cancelling_a_batch_awaits_its_async_tools_and_starts_nothing_more():
 
     batch = asyncio.run(main())
     assert batch.events == ["ran x", "cleaned up"]
-    assert batch.recorder.started == ["n1", "e"]
-    assert batch.recorder.finished == ["n1"]
+    assert batch.recorder.starts == ["n1", "e"]
+    assert batch.recorder.finishes == ["n1"]
 
 
 async def expire(limit, entered):
@@ -236,7 +236,7 @@ def test_cancelling_every_task_at_once_records_no_failure():
             await task
 
     asyncio.run(main())
-    assert recorder.finished == []
+    assert recorder.finishes == []
 
 
 def test_a_result_being_recorded_when_the_batch_is_cancelled_is_recorded():
@@ -258,7 +258,7 @@ def test_a_result_being_recorded_when_the_batch_is_cancelled_is_recorded():
         durable.set()
         with pytest.raises(asyncio.CancelledError):
             await task
-        return recorder.finished
+        return recorder.finishes
 
     assert asyncio.run(main()) == ["q"]
 

@@ -33,7 +33,7 @@ def test_missing_and_repeated_ids_become_unique_in_results_and_facts():
     ids = [result.call_id for result in results]
     assert len(set(ids)) == 5
     assert (ids[0], ids[4]) == ("a", "a#2")
-    assert sorted(recorder.finished) == sorted(ids)
+    assert sorted(recorder.finishes) == sorted(ids)
     keys = [event.idempotency_key for event in recorder.events if hasattr(event, "idempotency_key")]
     assert len(set(keys)) == 4
 
@@ -56,12 +56,12 @@ def test_the_models_own_id_stays_beside_the_new_one():
 @given(st.lists(st.sampled_from(["", "a", "b", "a#2", "a#3", "call#2"]), max_size=12))
 def test_every_call_has_an_id_of_its_own(ids):
     calls = unique([a_call("echo", name or None) if name else ToolCall("", "echo", {}) for name in ids])
-    found = [call.id for call in calls]
-    assert len(set(found)) == len(found)
-    assert all(found)
+    call_ids = [call.id for call in calls]
+    assert len(set(call_ids)) == len(call_ids)
+    assert all(call_ids)
     for position, name in enumerate(ids):  # the first bearer keeps its id
         if name and name not in ids[:position]:
-            assert found[position] == name
+            assert call_ids[position] == name
 
 
 def test_ten_thousand_equal_ids_are_renamed_in_linear_time():

@@ -31,9 +31,9 @@ def test_what_is_injected_cannot_be_given_by_the_model_and_shadows_no_argument(n
 
     assert results_of([who], [a_call("who", "c", word="w")])[0].text == "w c None"
     smuggled = ToolCall("c", "who", {"word": "w", name: {"id": "x", "name": "y", "arguments": {}}})
-    refused = results_of([who], [smuggled])[0]
-    assert refused.code == "invalid_arguments"
-    assert f"- {name}: unknown argument" in refused.text
+    refusal = results_of([who], [smuggled])[0]
+    assert refusal.code == "invalid_arguments"
+    assert f"- {name}: unknown argument" in refusal.text
 
 
 def test_an_argument_of_the_model_may_be_called_like_a_type_that_is_injected():
@@ -55,13 +55,13 @@ def test_calls_that_run_at_once_each_get_their_own():
 
 
 def test_a_preview_and_a_verify_may_ask_for_the_call():
-    def shown(word: str, call: ToolCall) -> str:
+    def preview_word(word: str, call: ToolCall) -> str:
         return f"{call.name} {word}"
 
     def happened(call: ToolCall) -> Happened:
         return Happened(f"{call.id} has happened")
 
-    @tool(preview=shown, verify=happened)
+    @tool(preview=preview_word, verify=happened)
     async def write(word: str) -> str:
         return word
 

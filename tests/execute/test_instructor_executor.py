@@ -89,7 +89,7 @@ def test_throw_on_failure_ends_the_batch_and_loses_nothing():
     assert isinstance(error, ToolFailed)
     assert (codes(batch), len(ran)) == ([None, "exception", "skipped"], 2)
     assert (error.execution.call.id, error.execution.error_message) == ("b", "OSError: disk")
-    assert recorder.finished == ["a", "b", "c"]
+    assert recorder.finishes == ["a", "b", "c"]
     (stopped,) = [event for event in recorder.events if isinstance(event, StopRequested)]
     assert (stopped.reason, stopped.call_id) == ("tool_failure", "b")
     assert recorder.events.index(stopped) < recorder.events.index(ToolFinished(batch.results[1]))
@@ -121,10 +121,10 @@ def test_a_block_does_not_throw():
 
 @pytest.mark.parametrize("by", ["interceptor", "approver"])
 def test_stop_on_block_skips_the_rest_and_keeps_every_pair(by):
-    asked = []
+    call_ids = []
 
     async def person(request):
-        asked.append(request.call.id)
+        call_ids.append(request.call.id)
         return Decision(request.call.name != "broken", "no broken today")
 
     how = {"interceptors": (Forbids("broken"),)} if by == "interceptor" else {"approver": person}
@@ -132,8 +132,8 @@ def test_stop_on_block_skips_the_rest_and_keeps_every_pair(by):
     assert codes(batch) == [None, "blocked" if by == "interceptor" else "rejected", "skipped"]
     assert "no broken today" in batch.results[1].text
     assert (error, ran) == (None, ["k"])
-    assert sorted(recorder.finished) == ["a", "b", "c"]
-    assert "c" not in asked
+    assert sorted(recorder.finishes) == ["a", "b", "c"]
+    assert "c" not in call_ids
     ran.clear()
     batch, _, _ = outcome(SAME, **how)
     assert (codes(batch)[2], ran) == (None, ["k", "k"])
@@ -144,7 +144,7 @@ def test_a_stop_is_raised_again_once_the_results_are_recorded():
     batch, error, recorder = outcome(calls)
     assert (type(error), str(error), error.answer) == (AgentStop, "that is all", "42")
     assert [result.status for result in batch.results] == ["success", "success", "failure"]
-    assert (codes(batch)[2], ran, recorder.finished) == ("skipped", ["k", "k"], ["a", "b", "c"])
+    assert (codes(batch)[2], ran, recorder.finishes) == ("skipped", ["k", "k"], ["a", "b", "c"])
 
 
 @pytest.mark.parametrize("hook", ["before", "around", "after"])
@@ -232,10 +232,10 @@ def test_observers_are_told_with_ids_and_final_results():
     pipeline = (Improves(), Forbids("stop"))
     _, _, _ = outcome(calls, observers=(events.append,), context=context, interceptors=pipeline)
     by_call = {name: [event for event in events if event.tool_call_id == name] for name in "abcd"}
-    started, completed = by_call["a"]
-    assert isinstance(started, ToolCallStarted)
-    assert (started.tool, started.args, started.at) == ("put", {"key": "x"}, completed.started_at)
-    assert (started.run.run_id, started.run.step, started.run.agent, started.run.parent_run_id) == ("r", 3, "Bob", "p")
+    start, completed = by_call["a"]
+    assert isinstance(start, ToolCallStarted)
+    assert (start.tool, start.args, start.at) == ("put", {"key": "x"}, completed.started_at)
+    assert (start.run.run_id, start.run.step, start.run.agent, start.run.parent_run_id) == ("r", 3, "Bob", "p")
     assert isinstance(completed, ToolCallCompleted)
     assert (completed.tool, completed.args, completed.raw) == ("put", {"key": "x"}, "")
     assert (completed.success, completed.error, completed.result.text) == (True, "", "improved")
@@ -257,9 +257,9 @@ def test_an_observer_that_fails_is_logged_and_changes_nothing(caplog):
     def fails(event):
         raise ValueError("no room")
 
-    seen = []
-    batch, _, _ = outcome(SAME[:1], observers=(fails, seen.append))
-    assert (codes(batch), len(seen)) == ([None], 2)
+    observations = []
+    batch, _, _ = outcome(SAME[:1], observers=(fails, observations.append))
+    assert (codes(batch), len(observations)) == ([None], 2)
     assert [record.exc_info[1].args for record in caplog.records] == [("no room",)] * 2
 
 
@@ -290,8 +290,8 @@ def test_what_interceptors_set_is_kept_in_call_order_whatever_finished_first():
         return "2"
 
     _, _, recorder = outcome([a_call("one", "a"), a_call("two", "b")], [one, two], interceptors=(Counts(),))
-    kept = [(event.values, event.by, event.call_id) for event in recorder.events if isinstance(event, MetadataSet)]
-    assert kept == [
+    entries = [(event.values, event.by, event.call_id) for event in recorder.events if isinstance(event, MetadataSet)]
+    assert entries == [
         ({"before": ["a"]}, "Counts", "a"),
         ({"before": ["a", "b"]}, "Counts", "b"),
         ({"after a": ["a", "b"]}, "Counts", "a"),
@@ -301,7 +301,7 @@ def test_what_interceptors_set_is_kept_in_call_order_whatever_finished_first():
     ]
     assert recorder.kinds[:2] == ["MetadataSet"] * 2
     assert recorder.kinds[-4:] == ["MetadataSet"] * 4
-    assert recorder.finished == ["b", "a"]
+    assert recorder.finishes == ["b", "a"]
 
 
 @settings(max_examples=fewer(20), deadline=None)
@@ -323,7 +323,7 @@ def test_what_calls_that_run_at_once_add_up_is_what_it_would_be_one_by_one(order
             return result
 
     _, _, recorder = outcome([a_call("act", name, key=name) for name in "abcd"], [act], interceptors=(Adds(),))
-    assert recorder.finished == list(order)
+    assert recorder.finishes == list(order)
     assert recorder.events[-1].values == {"seen": ["a", "b", "c", "d"]}
 
 

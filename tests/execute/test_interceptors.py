@@ -62,14 +62,14 @@ def test_before_changes_the_call():
 def test_a_changed_call_is_resolved_and_validated_and_approved_again():
     assert through(Before(lambda call: replace(call, arguments={}))).code == "invalid_arguments"
     assert through(Before(lambda call: replace(call, name="dubble"))).code == "unknown_tool"
-    asked = []
+    tools = []
 
     async def person(request):
-        asked.append(request.call.name)
+        tools.append(request.call.name)
         return Decision(False)
 
     assert through(Before(lambda call: replace(call, name="write")), approver=person).code == "rejected"
-    assert asked == ["write"]
+    assert tools == ["write"]
     assert ran == []
 
 

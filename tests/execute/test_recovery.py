@@ -41,10 +41,10 @@ def test_what_the_time_limit_skips_after_another_call_stays_in_doubt():
         )
         return batch.results, [event.result for event in facts if hasattr(event, "result")]
 
-    results, recorded = asyncio.run(main())
+    results, recorded_results = asyncio.run(main())
     assert [result.code for result in results] == ["timeout", "unknown_outcome", "skipped"]
     assert "time limit" in results[1].text
-    assert sorted(recorded, key=lambda result: result.call_id) == list(results)
+    assert sorted(recorded_results, key=lambda result: result.call_id) == list(results)
 
 
 @pytest.mark.parametrize("ends_run", [False, True])
@@ -138,18 +138,18 @@ async def ignore(_event):
 
 
 def test_a_yes_to_run_it_again_holds_for_that_tool_and_those_arguments_alone():
-    (asked,) = in_doubt(sender(), None).pending
-    yes = Decision(True, digest=asked.digest)
+    (question,) = in_doubt(sender(), None).pending
+    yes = Decision(True, digest=question.digest)
     assert [result.text for result in in_doubt(sender(), yes).results] == ["sent to ann"]
     assert [request.call.arguments for request in in_doubt(sender(), yes, to="bob").pending] == [{"to": "bob"}]
     (again,) = in_doubt(sender("Sends a letter, and a bill."), yes).pending
-    assert again.digest != asked.digest
+    assert again.digest != question.digest
     assert "was started before" in again.reason
 
 
 def test_a_no_is_for_that_question_alone_too():
-    (asked,) = in_doubt(sender(), None).pending
-    no = Decision(False, digest=asked.digest)
+    (question,) = in_doubt(sender(), None).pending
+    no = Decision(False, digest=question.digest)
     assert [result.code for result in in_doubt(sender(), no).results] == ["unknown_outcome"]
     assert in_doubt(sender(), no, to="bob").pending
 
@@ -165,7 +165,7 @@ def test_a_yes_to_run_it_at_all_is_no_yes_to_run_it_again():
 
 
 def test_a_call_in_doubt_runs_again_as_it_was_or_not_at_all():
-    (asked,) = in_doubt(sender(), None).pending
-    assert not asked.can_be_revised
+    (question,) = in_doubt(sender(), None).pending
+    assert not question.can_be_revised
     with pytest.raises(ConfigurationError, match="cannot be changed"):
-        asyncio.run(asked.revised({"to": "bob"}))
+        asyncio.run(question.revised({"to": "bob"}))

@@ -92,14 +92,14 @@ def test_it_runs_when_it_only_reads_or_somebody_said_so():
 
 @pytest.mark.parametrize("options", [{}, {"policy": [Rule("approve")]}, yes_by_rule()])
 def test_a_person_sees_what_the_model_wrote_and_decides(options):
-    asked = []
+    questions = []
 
     async def person(request):
-        asked.append((request.call.arguments, request.repaired_from, request.reason))
+        questions.append((request.call.arguments, request.repaired_from, request.reason))
         return Decision(True)
 
     assert result_of(ALL, mended("put"), approver=person, options=options).text == "put"
-    assert asked == [({"key": "k"}, RAW, "writes k; the model's text was malformed, and was repaired")]
+    assert questions == [({"key": "k"}, RAW, "writes k; the model's text was malformed, and was repaired")]
     batch = asyncio.run(run_batch(ALL, [mended("put")], approver=None, options=options))
     assert batch.pending[0].repaired_from == RAW
 

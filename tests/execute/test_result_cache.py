@@ -20,23 +20,23 @@ class World:
 
     def __init__(self):
         self.state = dict.fromkeys(PLACES, 0)
-        self.asked = []
+        self.calls = []
 
         @tool(effects=lambda key: Effects(reads={key}))
         async def look(key: str) -> dict[str, int]:
-            self.asked.append(key)
+            self.calls.append(key)
             await asyncio.sleep(0)
             return {place: n for place, n in self.state.items() if place == key or place.startswith(key + "/")}
 
         @tool(effects=lambda key: Effects(reads={key}), polls=True)
         async def poll(key: str) -> int:
-            self.asked.append(key)
+            self.calls.append(key)
             return self.state[key]
 
         @tool(effects=lambda key: Effects(writes={key}))
         async def change(key: str, fails: bool = False) -> str:
             await asyncio.sleep(0)
-            self.asked.append(key)
+            self.calls.append(key)
             for place in self.state:
                 if place == key or place.startswith(key + "/"):
                     self.state[place] += 1
@@ -50,12 +50,12 @@ class World:
 
         @tool(read_only=True)
         async def clock() -> int:
-            self.asked.append("clock")
-            return len(self.asked)
+            self.calls.append("clock")
+            return len(self.calls)
 
         @tool(external=True, effects=lambda key: Effects(reads={key}))
         async def fetch(key: str) -> str:
-            self.asked.append(key)
+            self.calls.append(key)
             return key
 
         self.tools = [look, poll, change, anything, clock, fetch]
@@ -84,7 +84,7 @@ def look(key, call_id=None):
 def test_the_same_read_again_is_answered_with_a_note():
     world = World()
     (first,), (second,) = world.run([look("file:a", "one")], [look("file:a", "two")])
-    assert world.asked == ["file:a"]
+    assert world.calls == ["file:a"]
     note, value = second.content
     assert "(one)" in note.text
     assert (value,) == first.content
@@ -129,13 +129,13 @@ def test_a_read_after_a_write_is_no_repeat(between):
 def test_polls_writes_and_what_depends_on_the_unknown_always_run(call):
     world = World()
     world.run([call], [call])
-    assert len(world.asked) == 2
+    assert len(world.calls) == 2
 
 
 def test_a_write_elsewhere_changes_nothing():
     world = World()
     world.run([look("file:a")], [a_call("change", key="file:c")], [look("file:a")])
-    assert world.asked == ["file:a", "file:c"]
+    assert world.calls == ["file:a", "file:c"]
 
 
 def test_another_version_of_what_is_read_is_another_call():

@@ -12,7 +12,7 @@ from toolspeak.execute import Interceptor
 from toolspeak.tools import tool
 
 
-def shown(value, max_bytes):
+def cut_result(value, max_bytes):
     @tool(read_only=True)
     async def give():
         return value
@@ -22,7 +22,7 @@ def shown(value, max_bytes):
 
 def test_a_long_text_keeps_its_head_and_its_tail():
     text = "".join(f"line {number}\n" for number in range(10_000))
-    result = shown(text, 1_000)
+    result = cut_result(text, 1_000)
     size = len(result.text.encode())
     assert 950 <= size <= 1_000
     assert result.text.startswith("line 0\nline 1\n")
@@ -38,14 +38,14 @@ def test_a_long_text_keeps_its_head_and_its_tail():
 
 
 def test_what_fits_stays_as_it_is():
-    result = shown("x" * 1_000, 1_000)
+    result = cut_result("x" * 1_000, 1_000)
     assert result.content == (TextPart("x" * 1_000),)
     assert result.extra == {}
 
 
 @given(st.text("aé€😀\n\ud800", min_size=100, max_size=400), st.integers(0, 800))
 def test_a_cut_never_splits_a_character_and_keeps_to_the_limit(text, max_bytes):
-    result = shown(text, max_bytes)
+    result = cut_result(text, max_bytes)
     size = len(text.encode("utf-8", "surrogatepass"))
     if size <= max_bytes:
         assert result.text == text
@@ -54,21 +54,21 @@ def test_a_cut_never_splits_a_character_and_keeps_to_the_limit(text, max_bytes):
     tail = rest.split("less.]\n", 1)[1]
     assert text.startswith(head)
     assert text.endswith(tail)
-    kept = len((head + tail).encode("utf-8", "surrogatepass"))
-    assert result.extra["truncated_bytes"] == size - kept
-    marker = len(result.text.encode("utf-8", "surrogatepass")) - kept
-    assert kept + marker <= max(max_bytes, marker)
+    kept_bytes = len((head + tail).encode("utf-8", "surrogatepass"))
+    assert result.extra["truncated_bytes"] == size - kept_bytes
+    marker = len(result.text.encode("utf-8", "surrogatepass")) - kept_bytes
+    assert kept_bytes + marker <= max(max_bytes, marker)
 
 
 def test_lone_surrogates_survive():
-    result = shown("\ud800" * 1_000, 500)
+    result = cut_result("\ud800" * 1_000, 500)
     assert result.text.startswith("\ud800")
     assert result.text.endswith("\ud800")
 
 
 def test_long_json_stays_json_and_says_what_is_missing():
     value = {"rows": list(range(10_000)), "note": "x" * 5_000, "ok": True}
-    result = shown(value, 2_000)
+    result = cut_result(value, 2_000)
     short, note = result.content
     assert short.value["rows"][:3] == [0, 1, 2]
     assert short.value["rows"][-1] == 9_999
@@ -92,7 +92,7 @@ def test_long_json_stays_json_and_says_what_is_missing():
     st.integers(300, 600),
 )
 def test_json_is_never_longer_than_allowed(value, max_bytes):
-    parts = shown(value, max_bytes).content
+    parts = cut_result(value, max_bytes).content
     encoded = [
         part.text if isinstance(part, TextPart) else json.dumps(part.value, ensure_ascii=False) for part in parts
     ]
@@ -100,7 +100,7 @@ def test_json_is_never_longer_than_allowed(value, max_bytes):
 
 
 def test_json_that_cannot_be_shortened_becomes_capped_text():
-    (part,) = shown({"x" * 400: 1, "y" * 400: 2}, 500).content
+    (part,) = cut_result({"x" * 400: 1, "y" * 400: 2}, 500).content
     assert isinstance(part, TextPart)
     assert part.text.startswith('{"xxx')
     assert part.text.endswith('": 2}')
@@ -108,14 +108,14 @@ def test_json_that_cannot_be_shortened_becomes_capped_text():
 
 
 def test_short_json_stays_json():
-    result = shown({"rows": [1]}, 500)
+    result = cut_result({"rows": [1]}, 500)
     assert result.content == (JsonPart({"rows": [1]}),)
     assert result.structured == {"rows": [1]}
 
 
 def test_images_and_files_are_not_cut():
     image, file = ImagePart("image/png", b"x" * 5_000), FilePart("a.bin", "application/octet-stream", b"y" * 5_000)
-    result = shown([TextPart("a" * 1_000), image, TextPart("b" * 1_000), file], 600)
+    result = cut_result([TextPart("a" * 1_000), image, TextPart("b" * 1_000), file], 600)
     assert [type(part) for part in result.content] == [TextPart, ImagePart, TextPart, FilePart]
     assert result.content[1] == image
     assert result.content[3] == file
@@ -126,7 +126,7 @@ def test_images_and_files_are_not_cut():
 
 
 def test_many_small_parts_are_capped_together():
-    result = shown([TextPart(f"{number} ") for number in range(10_000)], 1_000)
+    result = cut_result([TextPart(f"{number} ") for number in range(10_000)], 1_000)
     assert len(result.text.encode()) <= 1_000
     assert result.text.startswith("0 1 2 ")
     assert result.text.endswith("9998 9999 ")
@@ -144,13 +144,13 @@ def test_failures_are_capped_too():
 
 @pytest.mark.parametrize("value", ["", None, 0, [], {}])
 def test_empty_values_pass(value):
-    result = shown(value, 100)
+    result = cut_result(value, 100)
     assert result.status == "success"
     assert result.extra == {}
 
 
 def test_long_json_with_a_note_after_it_stays_json():
-    result = shown({"rows": list(range(5_000)), "share": float("nan")}, 1_000)
+    result = cut_result({"rows": list(range(5_000)), "share": float("nan")}, 1_000)
     part, note, shortened = result.content
     assert part.value["share"] == "nan"
     assert "result.share is nan" in note.text
@@ -162,7 +162,7 @@ def test_json_too_deep_to_show_is_told_of_and_the_call_has_run():
     deep = []
     for _ in range(100_000):
         deep = [deep]
-    result = shown(JsonPart(deep), 1_000)
+    result = cut_result(JsonPart(deep), 1_000)
     assert (result.status, result.code) == ("success", None)
     assert "The call ran" in result.text
     while deep:  # taken apart by hand: Python frees it recursively otherwise
@@ -170,11 +170,11 @@ def test_json_too_deep_to_show_is_told_of_and_the_call_has_run():
 
 
 def test_an_after_interceptor_sees_the_whole_result():
-    seen = []
+    lengths = []
 
     class Reads(Interceptor):
         async def after(self, call, result, context):
-            seen.append(len(result.text))
+            lengths.append(len(result.text))
             return result
 
     @tool(read_only=True)
@@ -183,5 +183,5 @@ def test_an_after_interceptor_sees_the_whole_result():
 
     options = {"interceptors": (Reads(),), "max_result_bytes": 500}
     result = result_of([long], a_call("long"), options=options)
-    assert seen == [10_000]
+    assert lengths == [10_000]
     assert len(result.text.encode()) <= 500

@@ -33,11 +33,11 @@ class Editor:
 
     def __init__(self, **arguments):
         self.arguments = arguments
-        self.shown = []
+        self.questions = []
 
     async def __call__(self, request):
         revised = await request.revised({**request.call.arguments, **self.arguments})
-        self.shown.append(revised)
+        self.questions.append(revised)
         return Decision(True, by="ann", arguments=revised.call.arguments, digest=revised.digest)
 
 
@@ -50,8 +50,12 @@ def run(*, tools=None, approver=None, recorder=None, calls=(CALL,), **arguments)
 def test_the_question_about_other_arguments_has_their_effects_preview_and_digest():
     editor, recorder = Editor(path="b"), Recorder()
     batch = run(approver=editor, recorder=recorder)
-    (shown,) = editor.shown
-    assert (shown.effects, shown.preview, shown.reason) == (Effects(writes={"file:b"}), "b: +1", "writes file:b")
+    (question,) = editor.questions
+    assert (question.effects, question.preview, question.reason) == (
+        Effects(writes={"file:b"}),
+        "b: +1",
+        "writes file:b",
+    )
     assert "wrote 1 to b" in batch.results[0].text
     assert "[This call was changed before it ran" in batch.results[0].text
     assert recorder.kinds == [
@@ -61,11 +65,11 @@ def test_the_question_about_other_arguments_has_their_effects_preview_and_digest
         "ToolStarted",
         "ToolFinished",
     ]
-    first, second, decided, started, _ = recorder.events
-    assert (first.call, second.call) == (CALL, shown.call)
-    assert first.digest != second.digest == decided.digest == shown.digest
-    assert (decided.arguments, started.changed) == ({"path": "b", "text": "1"}, shown.call)
-    assert started.effects == shown.effects
+    first, second, decided, start, _ = recorder.events
+    assert (first.call, second.call) == (CALL, question.call)
+    assert first.digest != second.digest == decided.digest == question.digest
+    assert (decided.arguments, start.changed) == ({"path": "b", "text": "1"}, question.call)
+    assert start.effects == question.effects
 
 
 @pytest.mark.parametrize(
@@ -102,15 +106,15 @@ def test_what_has_other_effects_by_the_time_of_the_yes_is_not_let_run():
 
 
 def test_one_and_true_are_other_arguments():
-    seen = []
+    arguments = []
 
     @tool
     async def note(value: bool | int) -> str:
-        seen.append(value)
+        arguments.append(value)
         return "noted"
 
     run(tools=[note], calls=[a_call("note", "w", value=1)], approver=Editor(value=True))
-    assert seen[0] is True
+    assert arguments[0] is True
 
 
 def test_arguments_that_do_not_fit_are_told_and_the_question_stays():
@@ -144,7 +148,7 @@ def test_a_secret_that_is_typed_is_a_placeholder_before_it_is_recorded():
     editor, recorder = Editor(text="key hunter2hunter2"), Recorder()
     executor = Executor(Toolset([writer()]), secrets=Secrets({"KEY": "hunter2hunter2"}))
     batch = asyncio.run(executor.run([CALL], emit=recorder, context=BatchContext("run"), approver=editor))
-    assert editor.shown[0].preview == "a: +key {{secret:KEY}}"
+    assert editor.questions[0].preview == "a: +key {{secret:KEY}}"
     assert "hunter2" not in repr([*recorder.events, batch])
     assert recorder.events[2].arguments == {"path": "a", "text": "key {{secret:KEY}}"}
 

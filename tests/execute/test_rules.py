@@ -124,9 +124,9 @@ ARGUMENTS = [
 ]
 
 
-@pytest.mark.parametrize(("wanted", "given", "fits"), ARGUMENTS)
-def test_arguments(wanted, given, fits):
-    assert (fitting(Rule("approve", arguments=wanted), a_request(**given)) is not None) == fits
+@pytest.mark.parametrize(("wanted", "arguments", "fits"), ARGUMENTS)
+def test_arguments(wanted, arguments, fits):
+    assert (fitting(Rule("approve", arguments=wanted), a_request(**arguments)) is not None) == fits
 
 
 def test_what_came_before():
@@ -220,23 +220,23 @@ def test_a_policy_that_fails_lets_a_person_decide(policy):
 
 
 def test_a_policy_sees_what_is_to_run_before_and_the_run():
-    seen = []
+    requests = []
 
     def policy(request):
-        seen.append(([call.id for call in request.earlier], request.reason, request.digest != ""))
+        requests.append(([call.id for call in request.earlier], request.reason, request.digest != ""))
         return Decision(False) if request.call.id == "b" else Decision(True)
 
     calls = [a_call("read", name, path=name) for name in "abc"]
     results = results_of([read], calls, options={"policy": policy}, context=BatchContext("r"))
     assert [result.code for result in results] == [None, "rejected", None]
-    assert seen == [([], "", True), (["a"], "", True), (["a"], "", True)]
+    assert requests == [([], "", True), (["a"], "", True), (["a"], "", True)]
 
 
 def test_always_is_kept_listed_and_revoked():
-    rules, asked = StandingRules(), []
+    rules, call_ids = StandingRules(), []
 
     async def person(request):
-        asked.append(request.call.id)
+        call_ids.append(request.call.id)
         return Decision(True, by="ann", always=request.always())
 
     def once(call_id, tools=(write,)):
@@ -245,13 +245,13 @@ def test_always_is_kept_listed_and_revoked():
 
     once("1")
     once("2")
-    (kept,) = rules
-    assert (asked, kept.by, kept.rule.tool) == (["1"], "ann", "write")
+    (standing_rule,) = rules
+    assert (call_ids, standing_rule.by, standing_rule.rule.tool) == (["1"], "ann", "write")
     once("3", [replace(write, spec=replace(write.spec, description="another tool by now"))])
-    assert asked == ["1", "3"]
-    assert rules.revoke(kept.id) == kept
+    assert call_ids == ["1", "3"]
+    assert rules.revoke(standing_rule.id) == standing_rule
     once("4")
-    assert asked == ["1", "3", "4"]
+    assert call_ids == ["1", "3", "4"]
     with pytest.raises(ConfigurationError, match="there is no rule '1'; the rules are"):
         rules.revoke("1")
 
@@ -267,13 +267,13 @@ def test_a_policy_that_refuses_goes_before_a_kept_rule():
 
 
 def test_kept_rules_survive_as_text():
-    stored = []
-    rules = StandingRules(on_change=lambda rules: stored.append(rules.dumps()))
+    texts = []
+    rules = StandingRules(on_change=lambda rules: texts.append(rules.dumps()))
     rules.add(Rule("approve", "write", ("/w/*",), arguments={"a": 1}), "ann")
     rules.add(Rule("reject", "shell"))
     rules.add(Rule("reject", "shell"))
-    again = StandingRules.loads(stored[-1])
-    assert (list(again), len(stored)) == (list(rules), 2)
+    again = StandingRules.loads(texts[-1])
+    assert (list(again), len(texts)) == (list(rules), 2)
     assert again.add(Rule("approve", "x")).id == "3"
     with pytest.raises(FormatError):
         StandingRules.loads('{"format":1,"type":"Decision","approved":true}')
@@ -295,10 +295,10 @@ class Panel:
     """Is shown a batch's requests together."""
 
     def __init__(self, *answers):
-        self.answers, self.shown = answers, []
+        self.answers, self.batches = answers, []
 
     async def together(self, requests):
-        self.shown.append([request.call.id for request in requests])
+        self.batches.append([request.call.id for request in requests])
         return self.answers
 
 
@@ -306,7 +306,7 @@ def test_the_approvals_of_a_batch_are_given_together():
     panel, recorder = Panel(Decision(True), Decision(False, "no")), Recorder()
     calls = [a_call("write", "a", path="1"), a_call("read", "r", path="3"), a_call("write", "b", path="2")]
     results = results_of([write, read], calls, approver=panel, emit=recorder)
-    assert panel.shown == [["a", "b"]]
+    assert panel.batches == [["a", "b"]]
     assert [result.code for result in results] == [None, None, "rejected"]
     assert recorder.kinds[:4] == ["ApprovalRequested"] * 2 + ["ApprovalDecided"] * 2
     with pytest.raises(ConfigurationError, match="2 were asked, 1 answered"):

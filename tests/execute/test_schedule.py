@@ -30,24 +30,24 @@ EFFECTS = st.builds(Effects, SOME_KEYS, SOME_KEYS, external=st.booleans(), idemp
 )
 
 
-def conflict(left, right):
+def conflict(first, second):
     """The definition: one writes what the other touches, or both send something that counts."""
     touched = [
         (a, b)
-        for ours, theirs in ((left.writes, right.writes), (left.writes, right.reads), (left.reads, right.writes))
+        for ours, theirs in ((first.writes, second.writes), (first.writes, second.reads), (first.reads, second.writes))
         for a in ours
         for b in theirs
     ]
-    sent = all((one.external or not one.declared) and not one.idempotent for one in (left, right))
-    return sent or any(covers(a, b) or covers(b, a) for a, b in touched)
+    external = all((one.external or not one.declared) and not one.idempotent for one in (first, second))
+    return external or any(covers(a, b) or covers(b, a) for a, b in touched)
 
 
 def closure(edges):
     """For each call everything it comes after, directly or not."""
-    found = []
+    closures = []
     for waited_for in edges:
-        found.append(frozenset(waited_for).union(*(found[index] for index in waited_for)))
-    return found
+        closures.append(frozenset(waited_for).union(*(closures[index] for index in waited_for)))
+    return closures
 
 
 @settings(deadline=None)
@@ -77,13 +77,13 @@ def test_external_calls_that_are_not_idempotent_keep_their_order():
 
 def test_external_calls_end_in_their_order():
     async def main():
-        sent, second_may_go = [], asyncio.Event()
+        texts, second_may_go = [], asyncio.Event()
 
         @tool(external=True, effects=Effects())
         async def post(text: str) -> None:
             if text == "first":
                 await second_may_go.wait()
-            sent.append(text)
+            texts.append(text)
 
         @tool(read_only=True)
         async def release() -> None:
@@ -92,7 +92,7 @@ def test_external_calls_end_in_their_order():
         await run_batch(
             [post, release], [a_call("post", text="first"), a_call("post", text="second"), a_call("release")]
         )
-        return sent
+        return texts
 
     assert asyncio.run(main()) == ["first", "second"]
 
@@ -153,11 +153,11 @@ def world_tools(world):
 
     @tool(effects=lambda source: Effects(reads={source}))
     async def look(source: str, target: str, pauses: int, mark: str) -> dict[str, str]:
-        seen = {}
+        snapshot = {}
         for place in below(world, source):
-            seen[place] = world[place]
+            snapshot[place] = world[place]
             await rest(pauses)
-        return seen
+        return snapshot
 
     @tool(effects=lambda target: Effects(writes={target}))
     async def change(source: str, target: str, pauses: int, mark: str) -> None:
@@ -167,11 +167,11 @@ def world_tools(world):
 
     @tool(effects=lambda source, target: Effects(reads={source}, writes={target}))
     async def copy(source: str, target: str, pauses: int, mark: str) -> str:
-        found = world[source]
+        original = world[source]
         await rest(pauses)
         for place in below(world, target):
-            world[place] = f"{mark} from ({found})"
-        return found
+            world[place] = f"{mark} from ({original})"
+        return original
 
     @tool(effects=lambda source, target: Effects(writes={source, target}))
     async def rename(source: str, target: str, pauses: int, mark: str) -> str:
@@ -206,11 +206,11 @@ def world_tools(world):
         return await everything(pauses, mark)
 
     async def everything(pauses, mark):
-        seen = dict(world)
+        snapshot = dict(world)
         for place in world:
             await rest(pauses)
-            world[place] = f"{mark}<{seen[place][:20]}"
-        return str(seen)
+            world[place] = f"{mark}<{snapshot[place][:20]}"
+        return str(snapshot)
 
     return [look, change, copy, rename, half, unclear, undeclared]
 
@@ -243,12 +243,12 @@ def test_limits_change_when_calls_run_and_not_what_comes_of_them(steps, limit):
 @pytest.mark.parametrize("schedule", ["serializable", "parallel"])
 def test_independent_calls_overlap(schedule):
     async def main():
-        begun = {name: asyncio.Event() for name in ("a", "b")}
+        starts = {name: asyncio.Event() for name in ("a", "b")}
 
         @tool(effects=lambda name: Effects(writes={f"room:{name}"}))
         async def meet(name: str, other: str) -> str:
-            begun[name].set()
-            await begun[other].wait()
+            starts[name].set()
+            await starts[other].wait()
             return name
 
         calls = [a_call("meet", name="a", other="b"), a_call("meet", name="b", other="a")]
@@ -295,7 +295,7 @@ def test_undeclared_calls_run_one_after_the_other():
     assert [result.structured for result in results] == [1] * 20
 
 
-def started(tools, calls):
+def running_calls(tools, calls):
     recorder = Recorder()
     asyncio.run(run_batch(tools, calls, emit=recorder))
     return [event for event in recorder.events if type(event).__name__ == "ToolStarted"]
@@ -329,17 +329,17 @@ def test_a_batch_says_which_calls_waited_for_which():
         a_call("get", "d", key="file:c"),
         a_call("put", "e", key="file:"),
     ]
-    found = {wait.call_id: wait.waited_for for wait in waits(started([put, get], calls))}
-    assert found == {"c": ("a",), "e": ("a", "b", "c", "d")}
+    waits_by_call = {wait.call_id: wait.waited_for for wait in waits(running_calls([put, get], calls))}
+    assert waits_by_call == {"c": ("a",), "e": ("a", "b", "c", "d")}
 
 
 def test_hints_name_the_tools_that_say_too_little_and_only_where_somebody_waited():
-    assert hints(started([vague, get], [a_call("vague")])) == ()
-    assert hints(started([put, get], [a_call("put", key="file:a"), a_call("get", key="file:a")])) == ()
+    assert hints(running_calls([vague, get], [a_call("vague")])) == ()
+    assert hints(running_calls([put, get], [a_call("put", key="file:a"), a_call("get", key="file:a")])) == ()
     calls = [a_call("put", key="file:a"), a_call("vague"), a_call("get", key="file:b"), a_call("get", key="file:c")]
-    (hint,) = hints(started([put, vague, get], calls))
+    (hint,) = hints(running_calls([put, vague, get], calls))
     assert hint.startswith("vague does not declare what it touches, so 3 calls had to wait; with @tool(effects=…)")
-    (hint,) = hints(started([put, glance], [a_call("put", key="file:a"), a_call("glance")]))
+    (hint,) = hints(running_calls([put, glance], [a_call("put", key="file:a"), a_call("glance")]))
     assert hint.startswith("glance may read anything, so 1 call had to wait")
 
 

@@ -36,7 +36,7 @@ ODD = "q\"uo'te\\d\n☃"
 
 
 @pytest.mark.parametrize(
-    "shown",
+    "text",
     [
         json.dumps({"inner": json.dumps({"k": ODD})}),
         json.dumps({"a": json.dumps({"b": json.dumps(ODD, ensure_ascii=False)})}),
@@ -46,8 +46,8 @@ ODD = "q\"uo'te\\d\n☃"
         json.dumps({"reason": repr(ODD)}),
     ],
 )
-def test_a_value_is_found_in_text_inside_of_text(shown):
-    assert "te" not in Secrets({"ODD": ODD}).hide_text(shown).replace("write", "")
+def test_a_value_is_found_in_text_inside_of_text(text):
+    assert "te" not in Secrets({"ODD": ODD}).hide_text(text).replace("write", "")
 
 
 def test_a_value_is_found_as_a_number_and_in_files_of_text():
@@ -71,7 +71,7 @@ PEM_LINES = [line.strip() for line in PEM.splitlines() if line != "short"]
 
 
 @pytest.mark.parametrize(
-    "shown",
+    "text",
     [
         PEM,
         PEM.replace("\n", "\r\n"),
@@ -82,9 +82,9 @@ PEM_LINES = [line.strip() for line in PEM.splitlines() if line != "short"]
     ],
     ids=["whole", "crlf", "diff", "numbered", "json", "one line"],
 )
-def test_every_line_of_a_longer_value_is_found(shown):
+def test_every_line_of_a_longer_value_is_found(text):
     secrets = Secrets({"PEM": PEM, "TOKEN": "s3cr3t"})
-    hidden = secrets.hide_text(shown)
+    hidden = secrets.hide_text(text)
     for line in PEM_LINES:
         assert line not in hidden
         assert json.dumps(line)[1:-1] not in hidden
@@ -139,12 +139,12 @@ def test_a_secret_is_named_and_not_empty_and_never_printed():
     assert "line" not in repr(SECRETS)
 
 
-received = []
+tokens = []
 
 
 @tool(effects=lambda token: Effects(writes={f"account:{token}"}), preview=lambda token: f"log in with {token}")
 async def login(token: str, ctx: RunContext) -> dict[str, str]:
-    received.append(token)
+    tokens.append(token)
     ctx.progress(f"using {token}")
     return {"token": token, token: "key"}
 
@@ -158,22 +158,22 @@ CALL = a_call("login", "c", token="{{secret:TOKEN}}")
 
 
 def test_the_function_alone_sees_the_value():
-    asked, seen, lines, recorder = [], [], [], Recorder()
+    questions, calls, lines, recorder = [], [], [], Recorder()
 
     async def person(request):
-        asked.append(request)
+        questions.append(request)
         return Decision(True)
 
     class Watches(Interceptor):
         async def before(self, call, context):
-            seen.append(call)
+            calls.append(call)
             return call
 
         async def after(self, call, result, context):
-            seen.append(result)
+            calls.append(result)
             return result
 
-    received.clear()
+    tokens.clear()
     result = result_of(
         [login],
         CALL,
@@ -182,13 +182,13 @@ def test_the_function_alone_sees_the_value():
         context=BatchContext("r", progress=lambda call_id, line: lines.append(line)),
         options={"secrets": SECRETS, "interceptors": (Watches(),)},
     )
-    assert received == ["s3cr3t"]
+    assert tokens == ["s3cr3t"]
     assert result.structured == {"token": "{{secret:TOKEN}}", "{{secret:TOKEN}}": "key"}
     assert result.content == (JsonPart(result.structured),)
-    assert asked[0].preview == "log in with {{secret:TOKEN}}"
-    assert asked[0].effects == Effects(writes={"account:{{secret:TOKEN}}"})
+    assert questions[0].preview == "log in with {{secret:TOKEN}}"
+    assert questions[0].effects == Effects(writes={"account:{{secret:TOKEN}}"})
     assert lines == ["using {{secret:TOKEN}}"]
-    assert "s3cr3t" not in repr([recorder.events, asked, seen])
+    assert "s3cr3t" not in repr([recorder.events, questions, calls])
 
 
 def test_errors_do_not_leak():
@@ -224,7 +224,7 @@ async def connect(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "problem"),
     [
         ({"port": "{{secret:LONG}}"}, 'port: expected an integer, got "{{secret:LONG}}" (string)'),
         ({"port": "x", "host": "{{secret:LONG}}"}, 'port: expected an integer, got "x" (string)'),
@@ -235,10 +235,10 @@ async def connect(
         ({"broken": "{{secret:LONG}}"}, ""),
     ],
 )
-def test_argument_problems_show_no_part_of_a_secret(arguments, told):
+def test_argument_problems_show_no_part_of_a_secret(arguments, problem):
     result = result_of([connect], a_call("connect", **arguments), options={"secrets": LONG_SECRETS})
     assert result.code == "invalid_arguments"
-    assert told in result.text
+    assert problem in result.text
     assert all(LONG_VALUE[start : start + 4] not in result.text for start in range(len(LONG_VALUE) - 3))
 
 
@@ -252,10 +252,12 @@ def test_a_reader_that_raises_shows_no_part_of_a_secret():
         return arguments
 
     call, tell = a_call("connect", host="{{secret:LONG}}"), {"secrets": LONG_SECRETS}
-    told = [result_of([replace(connect, read_arguments=one)], call, options=tell) for one in (cuts, cuts_values_only)]
+    results = [
+        result_of([replace(connect, read_arguments=one)], call, options=tell) for one in (cuts, cuts_values_only)
+    ]
     start = "the arguments of 'connect' cannot be read: "
-    assert told[0].text == start + "ValueError: cannot use {{secret:LONG}}"
-    assert told[1].text == start + "a secret's value does not fit"
+    assert results[0].text == start + "ValueError: cannot use {{secret:LONG}}"
+    assert results[1].text == start + "a secret's value does not fit"
 
 
 def test_a_value_that_fits_is_used_even_if_its_placeholder_would_not():

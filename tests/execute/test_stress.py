@@ -68,7 +68,7 @@ def a_batch(chance, count):
     ]
 
 
-def left():
+def leftovers():
     """What the process holds: threads other than the shared workers', and the number of open descriptors."""
     gc.collect()
     threads = {each.name for each in threading.enumerate()} - {"MainThread", "toolspeak-tool"}
@@ -90,10 +90,10 @@ def test_ten_thousand_calls_have_their_results_in_order_and_leave_nothing(schedu
         )
         return batch, asyncio.all_tasks() - {asyncio.current_task()}
 
-    before = left()
+    before = leftovers()
     batch, tasks = asyncio.run(main())
     assert [result.call_id for result in batch.results] == [call.id for call in calls]
-    assert sorted(recorder.finished) == sorted(call.id for call in calls)
+    assert sorted(recorder.finishes) == sorted(call.id for call in calls)
     for call, result in zip(calls, batch.results, strict=True):
         if call.name == "thread":
             assert result.code == ("exception" if call.arguments["rest"] == 3 else None)
@@ -101,7 +101,7 @@ def test_ten_thousand_calls_have_their_results_in_order_and_leave_nothing(schedu
             assert result.code == CODES[call.name], result
     assert tasks == set()
     assert batch.orphaned == ()
-    assert left() == before
+    assert leftovers() == before
 
 
 def test_batches_that_are_cancelled_at_any_moment_leave_nothing():
@@ -126,15 +126,15 @@ def test_batches_that_are_cancelled_at_any_moment_leave_nothing():
             results = [event.result for event in recorder.events if isinstance(event, ToolFinished)]
             assert len({result.call_id for result in results}) == len(results)
             ran = {each.call_id for each in results if each.status == "success" and ANSWERED_FROM not in each.extra}
-            assert ran <= set(recorder.started)
+            assert ran <= set(recorder.starts)
         # All places were given back: a batch that needs every one of them still runs.
         calls = [a_call("good", key=number, rest=1) for number in range(50)]
         batch = await run_batch(TOOLS, calls, context=BatchContext("run", scope=scope))
         return [result.code for result in batch.results], asyncio.all_tasks() - {asyncio.current_task()}
 
-    before = left()
+    before = leftovers()
     assert asyncio.run(main()) == ([None] * 50, set())
-    assert left() == before
+    assert leftovers() == before
 
 
 def test_cancelling_ends_the_processes_of_many_shells(tmp_path: Path):
@@ -151,8 +151,8 @@ def test_cancelling_ends_the_processes_of_many_shells(tmp_path: Path):
         await asyncio.wait([task])
         return task.cancelled()
 
-    before = left()
+    before = leftovers()
     assert asyncio.run(main())
-    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    assert f"sleep {mark}" not in listed
-    assert left()[1] == before[1]
+    processes = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert f"sleep {mark}" not in processes
+    assert leftovers()[1] == before[1]

@@ -36,7 +36,7 @@ def test_a_hung_thread_holds_up_nothing_and_learns_that_it_was_given_up():
         "hang did not finish within 0.05 seconds; it may still be running",
     )
     assert [result.text for result in results[1:]] == ["quick"] * 20
-    assert recorder.finished[-1] == "h"
+    assert recorder.finishes[-1] == "h"
     released.set()
     assert noticed.wait(10)
 
@@ -128,7 +128,7 @@ def test_only_so_many_synchronous_calls_run_at_once():
     class Watching(Recorder):
         async def __call__(self, event):
             await super().__call__(event)
-            if len(self.started) == 129:
+            if len(self.starts) == 129:
                 full.set()
 
     recorder = Watching()
@@ -143,7 +143,7 @@ def test_only_so_many_synchronous_calls_run_at_once():
         for _ in range(100):  # time for the others to start, if they could
             await asyncio.sleep(0)
         released.set()
-        return len(recorder.started)
+        return len(recorder.starts)
 
     calls = [*(a_call("hold") for _ in range(400)), a_call("release")]
     *held, last = results_of([hold, release], calls, emit=recorder)
@@ -188,10 +188,10 @@ def test_what_conflicts_with_an_orphaned_call_is_not_started(released, schedule,
     results = results_of([hang, touch], calls, emit=recorder, options={"schedule": schedule})
     assert [result.code for result in results] == expected
     assert sorted(ran) == sorted(key for key, code in zip(keys, expected[1:], strict=True) if code is None)
-    assert len(recorder.finished) == 6
+    assert len(recorder.finishes) == 6
     if schedule != "parallel":
         assert results[1].text == "not started: it depends on hang, which is still running after its timeout"
-        assert "t0" not in recorder.started
+        assert "t0" not in recorder.starts
 
 
 def test_an_orphaned_call_that_ended_meanwhile_holds_up_nobody():
@@ -211,7 +211,7 @@ def test_an_orphaned_call_that_ended_meanwhile_holds_up_nobody():
     class Watching(Recorder):
         async def __call__(self, event):
             await super().__call__(event)
-            if "h" in self.finished:
+            if "h" in self.finishes:
                 loop_side["timed_out"].set()
 
     @tool(effects=Effects(writes={"file:b"}))
@@ -254,15 +254,15 @@ def test_a_call_orphaned_by_an_interceptor_holds_up_its_followers(released):
             if call.name != "hang":
                 return await proceed(call)
             entered = asyncio.create_task(proceed(call))
-            await asyncio.to_thread(begun.wait)
+            await asyncio.to_thread(start.wait)
             entered.cancel()
             return await entered
 
-    begun = threading.Event()
+    start = threading.Event()
 
     @tool(effects=Effects(writes={"file:a"}))
     def hang() -> None:
-        begun.set()
+        start.set()
         released.wait()
 
     calls = [a_call("hang"), a_call("touch", key="file:a"), a_call("touch", key="file:b")]
