@@ -25,7 +25,7 @@ class FormatServer:
 
     def __init__(self, *turns: list[Delta], break_off: bool = False) -> None:
         self.turns = list(turns)
-        self.asked: list[WireRequest] = []
+        self.requests: list[WireRequest] = []
         self.break_off = break_off
 
     def read(self, exchange: Exchange) -> WireRequest:
@@ -36,17 +36,17 @@ class FormatServer:
 
     async def __call__(self, exchange: Exchange) -> None:
         try:
-            asked = self.read(exchange)
+            request = self.read(exchange)
         except FormatError as error:
             await self._json(exchange, "400 Bad Request", self.wire.encode_error(str(error), 400))
             return
-        self.asked.append(asked)
+        self.requests.append(request)
         turn = self.turns.pop(0)
-        if not asked.stream:
-            answer = self.wire.encode_response(turn, model=asked.model, response_id="r1", created=1)
+        if not request.stream:
+            answer = self.wire.encode_response(turn, model=request.model, response_id="r1", created=1)
             await self._json(exchange, "200 OK", answer)
             return
-        encoder = self.wire.encoder(asked, response_id="r1", created=1)
+        encoder = self.wire.encoder(request, response_id="r1", created=1)
         if self.break_off:
             frames = [*encoder.feed(turn[0]), *encoder.fail("the model broke off", self.failure)]
         else:

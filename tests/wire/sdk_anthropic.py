@@ -73,11 +73,11 @@ def kinds_of(value: Any) -> Iterator[tuple[str, frozenset[str]]]:
 @PATIENT
 @given(requests(opaque=SIGNED), st.booleans())
 def test_requests_are_what_the_packages_types_say(request: ModelRequest, cache: bool):
-    asked = ModelRequest(
+    model_request = ModelRequest(
         request.messages, request.tools, request.choice, request.parallel, request.output, request.options, cache
     )
     for stream, (adapter, fields) in PARAMS.items():
-        body = ANTHROPIC.encode_request(asked, model="m", stream=stream)
+        body = ANTHROPIC.encode_request(model_request, model="m", stream=stream)
         read = consumed(adapter.validate_python(body))
         # A union that took a block for another kind would have dropped fields of it.
         assert [*kinds_of(read["messages"])] == [*kinds_of(body["messages"])]
@@ -129,7 +129,7 @@ TOOLS: Any = [
     {"name": "ping", "input_schema": SCHEMA},
 ]
 USER: Any = {"role": "user", "content": "Hi"}
-ASKED: Any = {"model": "m", "max_tokens": 99}
+OPTIONS: Any = {"model": "m", "max_tokens": 99}
 
 
 class Server(FormatServer):
@@ -178,7 +178,7 @@ def test_a_conversation_whole():
     async def work(messages: Any) -> None:
         thinking = {"type": "adaptive"}
         first = await messages.create(
-            **ASKED, system="Be brief.", messages=[USER], tools=TOOLS, tool_choice={"type": "any"}, thinking=thinking
+            **OPTIONS, system="Be brief.", messages=[USER], tools=TOOLS, tool_choice={"type": "any"}, thinking=thinking
         )
         assert (content(first), first.stop_reason) == (CONTENT, "tool_use")
         usage = first.usage
@@ -189,13 +189,13 @@ def test_a_conversation_whole():
             for block in first.content
             if block.type == "tool_use"
         ]
-        said = {"role": "assistant", "content": first.content}
-        second = await messages.create(**ASKED, messages=[USER, said, {"role": "user", "content": results}])
+        reply = {"role": "assistant", "content": first.content}
+        second = await messages.create(**OPTIONS, messages=[USER, reply, {"role": "user", "content": results}])
         assert content(second) == [{"type": "text", "text": '{"n": 7}'}]
 
     talk(server, work)
     assert server.headers["anthropic-version"] == API_VERSION
-    first, second = server.asked
+    first, second = server.requests
     assert first.request.choice == ToolChoice("required")
     assert first.request.options == {"max_tokens": 99, "thinking": {"type": "adaptive"}}
     assert list(first.request.messages) == [Message.system("Be brief."), Message.user("Hi")]
@@ -210,7 +210,7 @@ def test_a_conversation_whole():
 
 def test_a_stream_of_events():
     async def work(messages: Any) -> list[Any]:
-        stream = await messages.create(**ASKED, messages=[USER], tools=TOOLS, stream=True)
+        stream = await messages.create(**OPTIONS, messages=[USER], tools=TOOLS, stream=True)
         return [event async for event in stream]
 
     events = talk(Server(TURN), work)
@@ -222,7 +222,7 @@ def test_a_stream_of_events():
 
 def test_the_stream_helper_puts_the_message_together():
     async def work(messages: Any) -> tuple[list[str], Any]:
-        async with messages.stream(**ASKED, messages=[USER], tools=TOOLS) as stream:
+        async with messages.stream(**OPTIONS, messages=[USER], tools=TOOLS) as stream:
             texts = [text async for text in stream.text_stream]
             return texts, await stream.get_final_message()
 
@@ -232,7 +232,7 @@ def test_the_stream_helper_puts_the_message_together():
     assert (final.usage.input_tokens, final.usage.cache_read_input_tokens, final.usage.output_tokens) == (2, 1, 2)
 
 
-class Found(BaseModel):
+class Count(BaseModel):
     n: int
 
 
@@ -240,15 +240,15 @@ def test_an_answer_of_a_schema():
     server = Server(ANSWER, ANSWER)
 
     async def work(messages: Any) -> list[Any]:
-        whole = await messages.parse(**ASKED, messages=[USER], output_format=Found)
-        async with messages.stream(**ASKED, messages=[USER], output_format=Found) as stream:
+        whole = await messages.parse(**OPTIONS, messages=[USER], output_format=Count)
+        async with messages.stream(**OPTIONS, messages=[USER], output_format=Count) as stream:
             streamed = await stream.get_final_message()
         return [each.parsed_output for each in (whole, streamed)]
 
-    assert talk(server, work) == [Found(n=7)] * 2
-    for asked in server.asked:
-        assert asked.request.output is not None
-        assert asked.request.output.schema["required"] == ["n"]
+    assert talk(server, work) == [Count(n=7)] * 2
+    for request in server.requests:
+        assert request.request.output is not None
+        assert request.request.output.schema["required"] == ["n"]
 
 
 MALFORMED: list[Delta] = [
@@ -261,7 +261,7 @@ MALFORMED: list[Delta] = [
 
 def test_half_a_call_that_was_streamed_is_never_taken_for_one():
     async def work(messages: Any) -> Any:
-        async with messages.stream(**ASKED, messages=[USER], tools=TOOLS) as stream:
+        async with messages.stream(**OPTIONS, messages=[USER], tools=TOOLS) as stream:
             return await stream.get_final_message()
 
     with pytest.raises(ValueError, match="Unable to parse tool parameter JSON"):
@@ -272,15 +272,15 @@ def test_half_a_call_that_was_streamed_is_never_taken_for_one():
 
 
 def test_errors_as_the_client_raises_them():
-    async def refused(messages: Any) -> None:
-        await messages.create(**ASKED, messages=[USER], tools=[{"type": "web_search_20250305", "name": "web_search"}])
+    async def check_errors(messages: Any) -> None:
+        await messages.create(**OPTIONS, messages=[USER], tools=[{"type": "web_search_20250305", "name": "web_search"}])
 
     with pytest.raises(anthropic.BadRequestError, match="is one of Anthropic's own tools") as caught:
-        talk(Server(), refused)
+        talk(Server(), check_errors)
     assert caught.value.type == "invalid_request_error"
 
     async def broken(messages: Any) -> None:
-        stream = await messages.create(**ASKED, messages=[USER], stream=True)
+        stream = await messages.create(**OPTIONS, messages=[USER], stream=True)
         async for _ in stream:
             pass
 

@@ -164,24 +164,24 @@ def test_a_conversation_whole():
         assert (first.text, first.candidates[0].finish_reason) == ("I look.", types.FinishReason.STOP)
         counts = first.usage_metadata
         assert (counts.total_token_count, counts.cached_content_token_count, counts.thoughts_token_count) == (16, 4, 2)
-        said = first.candidates[0].content
-        contents = [USER, said, results(first.function_calls)]
+        reply = first.candidates[0].content
+        contents = [USER, reply, results(first.function_calls)]
         second = await models.generate_content(model=MODEL, contents=contents, config=config())
         assert second.text == '{"n": 7}'
 
     talk(server, work)
-    first, second = server.asked
+    first, second = server.requests
     assert (first.model, first.stream) == (MODEL, False)
     assert (first.request.choice, first.request.options) == (ToolChoice("required"), {"seed": 7})
     assert [tool.name for tool in first.request.tools] == ["read", "ping"]
     assert first.request.tools[0].parameters == {"type": "object", "properties": {"p": {"type": "string"}}}
     read = ToolCall("c0", "read", {"p": "ü"}, "c0", opaque=SIGNED)
     ping = ToolCall("r1-1", "ping", {}, "r1-1")
-    system, user, said, told = second.request.messages
+    system, user, reply, tool_message = second.request.messages
     assert (system, user) == (Message.system("Be brief."), Message.user("Hi"))
-    assert isinstance(said, Message)
-    assert said.parts[1:] == (TextPart("I look."), read, ping)
-    assert told == Message(
+    assert isinstance(reply, Message)
+    assert reply.parts[1:] == (TextPart("I look."), read, ping)
+    assert tool_message == Message(
         "tool", tuple(ToolResult(call.id, call.name, "success", (TextPart("ok"),)) for call in (read, ping))
     )
 
@@ -201,7 +201,7 @@ def test_a_stream():
     assert [part.function_call.id for part in calls] == ["c0", "r1-1"]
     assert calls[0].thought_signature == b"signature"
     assert chunks[-1].usage_metadata.total_token_count == 16
-    assert (server.asked[0].model, server.asked[0].stream) == (MODEL, True)
+    assert (server.requests[0].model, server.requests[0].stream) == (MODEL, True)
 
 
 def test_an_answer_of_a_schema():
@@ -215,7 +215,7 @@ def test_an_answer_of_a_schema():
     response = talk(server, work)
     assert json.loads(response.text) == {"n": 7}
     assert response.candidates[0].content.parts[0].thought_signature == b"signature"
-    assert server.asked[0].request.output == OutputSchema("response", schema)
+    assert server.requests[0].request.output == OutputSchema("response", schema)
 
 
 def test_a_malformed_call_of_a_dialect_is_text():
@@ -230,12 +230,12 @@ def test_a_malformed_call_of_a_dialect_is_text():
 
 
 def test_errors_as_the_client_raises_them():
-    async def refused(models: Any) -> None:
+    async def check_errors(models: Any) -> None:
         search = types.GenerateContentConfig(tools=[types.Tool(google_search=types.GoogleSearch())])
         await models.generate_content(model=MODEL, contents="Hi", config=search)
 
     with pytest.raises(errors.ClientError, match="googleSearch: not supported here") as caught:
-        talk(Server(), refused)
+        talk(Server(), check_errors)
     assert (caught.value.code, caught.value.status) == (400, "INVALID_ARGUMENT")
 
     async def broken(models: Any) -> None:

@@ -56,10 +56,10 @@ def test_its_types_take_our_requests(request: ModelRequest):
     for message, written in zip(read.messages, body["messages"], strict=True):
         # Its type of an image takes bytes or a file; what it sends of them is base64.
         images = [{"value": base64.b64decode(image)} for image in written.get("images", ())]
-        told = ollama.Message.model_validate({**message, "images": images})
-        assert told.model_dump()["images"] == written.get("images", [])
-        assert (told.role, told.content) == (written["role"], written["content"])
-        assert [call.function.name for call in told.tool_calls or ()] == [
+        typed_message = ollama.Message.model_validate({**message, "images": images})
+        assert typed_message.model_dump()["images"] == written.get("images", [])
+        assert (typed_message.role, typed_message.content) == (written["role"], written["content"])
+        assert [call.function.name for call in typed_message.tool_calls or ()] == [
             call["function"]["name"] for call in written.get("tool_calls", ())
         ]
 
@@ -132,19 +132,19 @@ def test_a_conversation_whole():
 
     async def work(client: ollama.AsyncClient) -> None:
         first = await client.chat("m", [USER], tools=[read_file], think=True, options={"num_ctx": 4096, "seed": 7})
-        said = first.message
-        assert (said.content, said.thinking, first.done_reason) == ("I look.", "Hm.", "stop")
+        reply = first.message
+        assert (reply.content, reply.thinking, first.done_reason) == ("I look.", "Hm.", "stop")
         assert (first.prompt_eval_count, first.eval_count) == (10, 6)
-        assert said.tool_calls is not None
-        calls = [(call.function.name, call.function.arguments) for call in said.tool_calls]
+        assert reply.tool_calls is not None
+        calls = [(call.function.name, call.function.arguments) for call in reply.tool_calls]
         assert calls == [("read_file", {"path": "ü"}), ("ping", {})]
         # Its types know no ids: results are told apart by their tool.
         results = [{"role": "tool", "tool_name": name, "content": f"of {name}"} for name in ("ping", "read_file")]
-        second = await client.chat("m", [USER, said, *results])
+        second = await client.chat("m", [USER, reply, *results])
         assert second.message.content == '{"n": 7}'
 
     talk(server, work)
-    first, second = server.asked
+    first, second = server.requests
     assert (first.stream, first.request.options) == (False, {"think": True, "num_ctx": 4096, "seed": 7})
     assert first.request.messages == [Message("user", (TextPart("Hi"), ImagePart("image/*", b"\x89P")))]
     [tool] = first.request.tools
@@ -171,7 +171,7 @@ def test_a_stream():
     calls = [call.function.name for line in lines for call in line.message.tool_calls or ()]
     assert calls == ["read_file", "ping"]
     assert (lines[-1].done, lines[-1].eval_count) == (True, 6)
-    assert server.asked[0].stream
+    assert server.requests[0].stream
 
 
 def test_an_answer_of_a_schema():
@@ -182,7 +182,7 @@ def test_an_answer_of_a_schema():
         return await client.chat("m", [USER], format=schema)
 
     assert json.loads(talk(server, work).message.content) == {"n": 7}
-    assert server.asked[0].request.output == OutputSchema("response", schema)
+    assert server.requests[0].request.output == OutputSchema("response", schema)
 
 
 def test_a_malformed_call_of_a_dialect_is_text():
@@ -197,11 +197,11 @@ def test_a_malformed_call_of_a_dialect_is_text():
 
 
 def test_errors_as_the_client_raises_them():
-    async def refused(client: ollama.AsyncClient) -> None:
+    async def check_errors(client: ollama.AsyncClient) -> None:
         await client.chat("m", [])
 
     with pytest.raises(ollama.ResponseError, match="at least one message is needed") as caught:
-        talk(Server(), refused)
+        talk(Server(), check_errors)
     assert caught.value.status_code == 400
 
     async def broken(client: ollama.AsyncClient) -> None:

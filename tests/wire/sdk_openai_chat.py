@@ -129,7 +129,7 @@ def test_a_conversation_whole():
         assert second.choices[0].message.content == '{"n": 7}'
 
     talk(server, work)
-    first, second = server.asked
+    first, second = server.requests
     assert (first.request.choice, first.request.options) == (ToolChoice("required"), {"seed": 7})
     assert [tool.name for tool in first.request.tools] == ["read", "ping"]
     read, ping = ToolCall("c0", "read", {"path": "a"}, "c0"), ToolCall("call_r1_1", "ping", {}, "call_r1_1")
@@ -149,8 +149,8 @@ def test_a_stream(usage: bool):
 
     chunks = talk(Server(TURN), work)
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == "I look."
-    told = [chunk.usage.total_tokens for chunk in chunks if chunk.usage is not None]
-    assert told == ([5] if usage else [])
+    totals = [chunk.usage.total_tokens for chunk in chunks if chunk.usage is not None]
+    assert totals == ([5] if usage else [])
 
 
 def test_the_stream_helper_puts_the_calls_together():
@@ -167,7 +167,7 @@ def test_the_stream_helper_puts_the_calls_together():
     assert kinds.count("tool_calls.function.arguments.done") == 2
 
 
-class Found(BaseModel):
+class Count(BaseModel):
     n: int
 
 
@@ -175,16 +175,16 @@ def test_an_answer_of_a_schema():
     server = Server(ANSWER, ANSWER)
 
     async def work(completions: Any) -> list[Any]:
-        whole = await completions.parse(model="m", messages=[USER], response_format=Found)
-        async with completions.stream(model="m", messages=[USER], response_format=Found) as stream:
+        whole = await completions.parse(model="m", messages=[USER], response_format=Count)
+        async with completions.stream(model="m", messages=[USER], response_format=Count) as stream:
             streamed = await stream.get_final_completion()
         return [each.choices[0].message.parsed for each in (whole, streamed)]
 
-    assert talk(server, work) == [Found(n=7)] * 2
-    for asked in server.asked:
-        output = asked.request.output
+    assert talk(server, work) == [Count(n=7)] * 2
+    for request in server.requests:
+        output = request.request.output
         assert isinstance(output, OutputSchema)
-        assert (output.name, output.strict, output.schema["required"]) == ("Found", True, ["n"])
+        assert (output.name, output.strict, output.schema["required"]) == ("Count", True, ["n"])
 
 
 def test_a_malformed_call_of_a_dialect_does_not_break_the_helper():
@@ -198,11 +198,11 @@ def test_a_malformed_call_of_a_dialect_does_not_break_the_helper():
 
 
 def test_errors_as_the_client_raises_them():
-    async def refused(completions: Any) -> None:
+    async def check_errors(completions: Any) -> None:
         await completions.create(model="m", messages=[USER], n=2)
 
     with pytest.raises(openai.BadRequestError, match="n: expected 1, found a number") as caught:
-        talk(Server(), refused)
+        talk(Server(), check_errors)
     assert caught.value.type == "invalid_request_error"
 
     async def broken(completions: Any) -> None:

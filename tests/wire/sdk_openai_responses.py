@@ -64,8 +64,8 @@ def test_its_types_take_our_requests(request: ModelRequest):
 @PATIENT
 @given(turns(opaque=SIGNED))
 def test_its_types_take_our_answers_and_we_read_what_it_makes_of_them(deltas: list[Delta]):
-    asked = WireRequest(ModelRequest([Message.user("Hi")], (READ,)), "m")
-    encoder = OPENAI_RESPONSES.encoder(asked, response_id="resp_1", created=1)
+    wire_request = WireRequest(ModelRequest([Message.user("Hi")], (READ,)), "m")
+    encoder = OPENAI_RESPONSES.encoder(wire_request, response_id="resp_1", created=1)
     decoder, again = OPENAI_RESPONSES.decoder(model="m"), OPENAI_RESPONSES.decoder(model="m")
     ours: list[Delta] = []
     theirs: list[Delta] = []
@@ -82,8 +82,8 @@ def test_its_types_take_our_answers_and_we_read_what_it_makes_of_them(deltas: li
     assert [_unsigned(d) for d in read] == [_unsigned(d) for d in OPENAI_RESPONSES.decode_response(body, model="m")]
     # What it gave is what its users append to their input.
     items = [{"type": "message", "role": "user", "content": "Hi"}, *dumped["output"]]
-    found = OPENAI_RESPONSES.decode_request({"model": "m", "input": items}).request.messages
-    assert len(found[-1].calls) == sum(isinstance(delta, CallCompleted) for delta in deltas)
+    messages = OPENAI_RESPONSES.decode_request({"model": "m", "input": items}).request.messages
+    assert len(messages[-1].calls) == sum(isinstance(delta, CallCompleted) for delta in deltas)
 
 
 def _unsigned(delta: Delta) -> Delta:
@@ -96,10 +96,10 @@ def _unsigned(delta: Delta) -> Delta:
 # --- its client and our server -----------------------------------------------------------------------------------
 
 
-def serving(deltas: Sequence[Delta], asked: list[WireRequest]) -> Answer:
+def serving(deltas: Sequence[Delta], requests: list[WireRequest]) -> Answer:
     async def answer(exchange: Exchange) -> None:
         request = OPENAI_RESPONSES.decode_request(exchange.json)
-        asked.append(request)
+        requests.append(request)
         if not request.stream:
             body = OPENAI_RESPONSES.encode_response(deltas, model=request.model, response_id="resp_1", created=1)
             await whole("200 OK", json.dumps(body).encode())(exchange)
@@ -116,13 +116,13 @@ def client_of(server: Server) -> openai.AsyncOpenAI:
 
 
 def run(deltas: Sequence[Delta], use: Callable[[openai.AsyncOpenAI], Awaitable[Any]]) -> tuple[Any, WireRequest]:
-    asked: list[WireRequest] = []
+    requests: list[WireRequest] = []
 
     async def go() -> Any:
-        async with serve(serving(deltas, asked)) as server, client_of(server) as client:
+        async with serve(serving(deltas, requests)) as server, client_of(server) as client:
             return await use(client)
 
-    return asyncio.run(go()), asked[-1]
+    return asyncio.run(go()), requests[-1]
 
 
 TOOLS: Any = [
@@ -160,11 +160,11 @@ def test_create_and_what_its_client_asks():
             max_output_tokens=9,
         )
 
-    response, asked = run(CALLS, use)
+    response, wire_request = run(CALLS, use)
     assert calls_of(response) == CALLED
     assert response.output_text == "I look."
     assert response.usage.output_tokens_details.reasoning_tokens == 1
-    request = asked.request
+    request = wire_request.request
     assert request.messages == [Message.system("Be brief."), Message.user("Hi")]
     assert (request.tools, request.choice, request.parallel) == ([READ], ToolChoice("specific", "read"), False)
     assert request.options == {"temperature": 0.5, "max_output_tokens": 9}
@@ -174,8 +174,8 @@ def test_create_streamed():
     async def use(client: openai.AsyncOpenAI) -> Any:
         return [each async for each in await client.responses.create(model="m", input="Hi", tools=TOOLS, stream=True)]
 
-    events, asked = run(CALLS, use)
-    assert asked.stream
+    events, wire_request = run(CALLS, use)
+    assert wire_request.stream
     assert [each.sequence_number for each in events] == [*range(len(events))]
     assert "".join(each.delta for each in events if each.type == "response.output_text.delta") == "I look."
     assert events[-1].type == "response.completed"
@@ -184,9 +184,9 @@ def test_create_streamed():
 
 def test_its_stream_helper():
     async def use(client: openai.AsyncOpenAI) -> Any:
-        async with client.responses.stream(model="m", input="Hi", tools=TOOLS) as found:
-            events = [each async for each in found]
-            return events, await found.get_final_response()
+        async with client.responses.stream(model="m", input="Hi", tools=TOOLS) as stream:
+            events = [each async for each in stream]
+            return events, await stream.get_final_response()
 
     (events, final), _ = run(CALLS, use)
     snapshots = [each.snapshot for each in events if each.type == "response.function_call_arguments.delta"]
@@ -203,10 +203,10 @@ def test_parsed_output():
     async def use(client: openai.AsyncOpenAI) -> Any:
         return await client.responses.parse(model="m", input="Hi", text_format=Answered)
 
-    response, asked = run([TextDelta('{"n": 3}'), TurnEnded("stop", USAGE)], use)
+    response, wire_request = run([TextDelta('{"n": 3}'), TurnEnded("stop", USAGE)], use)
     assert response.output_parsed == Answered(n=3)
-    assert isinstance(asked.request.output, OutputSchema)
-    assert (asked.request.output.name, asked.request.output.strict) == ("Answered", True)
+    assert isinstance(wire_request.request.output, OutputSchema)
+    assert (wire_request.request.output.name, wire_request.request.output.strict) == ("Answered", True)
 
 
 def test_its_stream_helper_lives_with_a_malformed_call():
@@ -217,8 +217,8 @@ def test_its_stream_helper_lives_with_a_malformed_call():
     ]
 
     async def use(client: openai.AsyncOpenAI) -> Any:
-        async with client.responses.stream(model="m", input="Hi", tools=TOOLS) as found:
-            return [each async for each in found]
+        async with client.responses.stream(model="m", input="Hi", tools=TOOLS) as stream:
+            return [each async for each in stream]
 
     events, _ = run(deltas, use)
     assert events[-1].type == "response.incomplete"
@@ -233,8 +233,8 @@ def test_a_second_turn_with_what_it_gave():
             model="m", input=[{"role": "user", "content": "Hi"}, *first.output, *outputs], store=False
         )
 
-    _, asked = run(CALLS, use)
-    messages = asked.request.messages
+    _, wire_request = run(CALLS, use)
+    messages = wire_request.request.messages
     assert [message.role for message in messages] == ["user", "assistant", "tool"]
     assert messages[1].text == "I look."
     assert [call.name for call in messages[1].calls] == ["read", "read"]
@@ -268,9 +268,9 @@ def test_a_turn_that_broke_off():
         async with (
             serve(answer) as server,
             client_of(server) as client,
-            client.responses.stream(model="m", input="Hi") as found,
+            client.responses.stream(model="m", input="Hi") as response_stream,
         ):
-            return [each async for each in found][-1]
+            return [each async for each in response_stream][-1]
 
     failed = asyncio.run(go())
     assert (failed.type, failed.response.error.message) == ("response.failed", "it broke")

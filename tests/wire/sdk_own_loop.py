@@ -17,10 +17,10 @@ GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "executor-alone.md"
 def test_the_guides_messages_and_tools_are_those_of_the_package():
     page: dict[str, Any] = {"__name__": "guide"}
     exec(program_of(GUIDE), page)
-    listed: list[Any] = []
+    definitions: list[Any] = []
 
     def model(messages: list[Any], tools: list[Any]) -> dict[str, Any]:
-        listed.extend(tools)
+        definitions.extend(tools)
         written = {"role": "assistant", "content": "Let me see.", "tool_calls": None}
         if len(messages) == 1:
             function = {"name": "look_up", "arguments": '{"item": "apple"}'}
@@ -33,5 +33,5 @@ def test_the_guides_messages_and_tools_are_those_of_the_package():
     assert [message["role"] for message in messages] == ["user", "assistant", "tool", "assistant"]
     for message in messages:
         TypeAdapter(ChatCompletionMessageParam).validate_python(message)
-    for each in listed:
+    for each in definitions:
         assert TypeAdapter(ChatCompletionToolParam).validate_python(each) == each

@@ -40,7 +40,7 @@ class Zoo(BaseModel):
     model_config = ConfigDict(extra="forbid")
     animals: list[Annotated[Cat | Dog, Field(discriminator="kind")]] = Field(max_length=3, min_length=2)
     mood: Mood = Mood.GOOD
-    opened: date
+    founded: date
     id: UUID | None = Field(default=None, description="If it has one.")
     town: Town = Field(description="Where it is.", examples=[{"name": "Ulm"}])
     code: Annotated[str, Field(json_schema_extra={"format": "binary"})] = "x"
@@ -90,28 +90,28 @@ def nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
 
 def refused_by_openai(schema: Any) -> list[str]:
     """What the API's documentation says it refuses, and its package takes care of."""
-    found: list[str] = []
+    faults: list[str] = []
     for node in nodes(schema):
         if node.get("type") == "object":
             if node.get("additionalProperties") is not False:
-                found.append("open")
+                faults.append("open")
             if set(node.get("required", ())) != set(node["properties"]):
-                found.append("optional")
+                faults.append("optional")
         if "$ref" in node and node.keys() - {"$ref", "$defs"}:
-            found.append("beside a reference")
-        found += [keyword for keyword in ("minLength", "uniqueItems", "oneOf", "default") if keyword in node]
+            faults.append("beside a reference")
+        faults += [keyword for keyword in ("minLength", "uniqueItems", "oneOf", "default") if keyword in node]
         if "(?=" in node.get("pattern", "") or node.get("format") == "binary":
-            found.append("text")
-    return found
+            faults.append("text")
+    return faults
 
 
 def refused_by_anthropic(schema: Any) -> list[str]:
-    found: list[str] = []
+    faults: list[str] = []
     for node in nodes(schema):
         if node.get("type") == "object" and node.get("additionalProperties") is not False:
-            found.append("open")
+            faults.append("open")
         bounds = ("minimum", "maximum", "minLength", "maxLength", "pattern", "maxItems", "multipleOf", "oneOf")
-        found += [keyword for keyword in bounds if keyword in node]
+        faults += [keyword for keyword in bounds if keyword in node]
         if node.get("minItems", 0) > 1 or node.get("format") == "binary":
-            found.append("beyond")
-    return found
+            faults.append("beyond")
+    return faults

@@ -48,7 +48,7 @@ def encode(request: ModelRequest, *, model: str = MODEL, stream: bool = True) ->
     return ANTHROPIC.encode_request(request, model=model, stream=stream)
 
 
-def sent(*messages: Message | TextMessage) -> list[Any]:
+def messages_of(*messages: Message | TextMessage) -> list[Any]:
     return encode(ModelRequest(messages))["messages"]
 
 
@@ -59,8 +59,8 @@ def message_of(role: str, *content: Any) -> dict[str, Any]:
     }
 
 
-def call(call_id: str, name: str = "read", given: str | None = None, **arguments: Any) -> ToolCall:
-    return ToolCall(call_id, name, arguments, given or call_id)
+def call(call_id: str, name: str = "read", provider_id: str | None = None, **arguments: Any) -> ToolCall:
+    return ToolCall(call_id, name, arguments, provider_id or call_id)
 
 
 def result(call_id: str, text: str = "ok", name: str = "read") -> ToolResult:
@@ -261,12 +261,12 @@ def sayable(request: ModelRequest) -> ModelRequest:
 def visible(message: Message) -> Message:
     """White space alone is no text to the API, and none may end the conversation."""
 
-    def shown(part: Any) -> Any:
+    def visible_part(part: Any) -> Any:
         if isinstance(part, TextPart) and not part.text.strip():
             return TextPart(f"{part.text}.")
-        return replace(part, content=tuple(map(shown, part.content))) if isinstance(part, ToolResult) else part
+        return replace(part, content=tuple(map(visible_part, part.content))) if isinstance(part, ToolResult) else part
 
-    return replace(message, parts=tuple(map(shown, message.parts)))
+    return replace(message, parts=tuple(map(visible_part, message.parts)))
 
 
 @settings(deadline=None)
@@ -278,15 +278,15 @@ def test_every_request_is_read_as_it_was_written(request: ModelRequest, cache: b
         replace(message, parts=tuple(replace(p, code=None) if isinstance(p, ToolResult) else p for p in message.parts))
         for message in messages
     ]
-    told = sayable(replace(request, messages=plain, cache=cache))
-    assert ANTHROPIC.decode_request(encode(told, stream=stream)) == WireRequest(told, MODEL, stream)
+    plain_request = sayable(replace(request, messages=plain, cache=cache))
+    assert ANTHROPIC.decode_request(encode(plain_request, stream=stream)) == WireRequest(plain_request, MODEL, stream)
 
 
 # --- what is sent ------------------------------------------------------------------------------------------------
 
 
 def test_neighbours_of_one_role_are_joined_and_results_come_first():
-    messages = sent(
+    messages = messages_of(
         Message.user("a"),
         TextMessage("user", "b"),
         Message("assistant", (call("t1"),)),
@@ -306,19 +306,21 @@ def test_a_system_message_inside_the_conversation_is_the_users():
 
 
 def test_text_of_white_space_alone_is_left_out():
-    messages = sent(Message.system(" "), Message.user(""), USER, Message("assistant", (TextPart("\n"), call("t1"))))
+    messages = messages_of(
+        Message.system(" "), Message.user(""), USER, Message("assistant", (TextPart("\n"), call("t1")))
+    )
     assert messages == [
         message_of("user", "Hi"),
         message_of("assistant", {"type": "tool_use", "id": "t1", "name": "read", "input": {}}),
     ]
     assert "system" not in encode(ModelRequest([Message.system(" "), USER]))
-    (_, _, answer) = sent(USER, Message("assistant", (call("t1"),)), Message("tool", (result("t1", ""),)))
+    (_, _, answer) = messages_of(USER, Message("assistant", (call("t1"),)), Message("tool", (result("t1", ""),)))
     assert answer["content"] == [{"type": "tool_result", "tool_use_id": "t1"}]
 
 
 def test_an_answer_to_be_continued_does_not_end_in_white_space():
-    assert sent(USER, Message.assistant("It is \n"))[-1] == message_of("assistant", "It is")
-    assert sent(USER, Message.assistant("It is \n"), USER)[1] == message_of("assistant", "It is \n")
+    assert messages_of(USER, Message.assistant("It is \n"))[-1] == message_of("assistant", "It is")
+    assert messages_of(USER, Message.assistant("It is \n"), USER)[1] == message_of("assistant", "It is \n")
 
 
 @pytest.mark.parametrize(
@@ -327,7 +329,7 @@ def test_an_answer_to_be_continued_does_not_end_in_white_space():
     ids=["unsigned", "another provider's", "another model's"],
 )
 def test_reasoning_that_is_not_the_models_own_stays_here(opaque: Opaque | None):
-    assert sent(USER, Message("assistant", (ReasoningPart("hm", opaque), TextPart("Hello.")))) == [
+    assert messages_of(USER, Message("assistant", (ReasoningPart("hm", opaque), TextPart("Hello.")))) == [
         message_of("user", "Hi"),
         message_of("assistant", "Hello."),
     ]
@@ -336,7 +338,7 @@ def test_reasoning_that_is_not_the_models_own_stays_here(opaque: Opaque | None):
 def test_a_malformed_call_goes_back_as_text_and_its_result_in_words():
     malformed = MalformedCall("c2", '{"path": ', "invalid_arguments", "cut off", "read")
     answers = (result("c1"), ToolResult("c2", "read", "failure", (TextPart("cut off"),), "malformed"))
-    messages = sent(USER, Message("assistant", (call("c1"), malformed)), Message("tool", answers))
+    messages = messages_of(USER, Message("assistant", (call("c1"), malformed)), Message("tool", answers))
     assert messages[1]["content"][1] == {"type": "text", "text": '{"path": '}
     assert [block["type"] for block in messages[2]["content"]] == ["tool_result", "text"]
 
@@ -348,7 +350,7 @@ def test_what_the_api_takes_no_image_or_file_of_is_told_in_words():
         FilePart("bad.txt", "text/plain", b"\xff"),
         JsonPart({"a": 1}),
     )
-    texts = [block["text"] for block in sent(Message("user", parts))[0]["content"]]
+    texts = [block["text"] for block in messages_of(Message("user", parts))[0]["content"]]
     assert texts == [
         "[image: image/tiff]",
         "[file a.zip: application/zip, 2 bytes]",
@@ -356,7 +358,7 @@ def test_what_the_api_takes_no_image_or_file_of_is_told_in_words():
         '{"a": 1}',
     ]
     drawn = Message("assistant", (ImagePart("image/png", PIXEL),))
-    assert sent(USER, drawn)[1] == message_of("assistant", "[image: image/png]")
+    assert messages_of(USER, drawn)[1] == message_of("assistant", "[image: image/png]")
 
 
 @given(
@@ -366,29 +368,29 @@ def test_what_the_api_takes_no_image_or_file_of_is_told_in_words():
 )
 @settings(deadline=None)
 def test_ids_are_accepted_and_stay_apart_and_the_same(ids: list[tuple[str, str | None]]):
-    calls = tuple(ToolCall(own, "read", {}, given) for own, given in ids)
+    calls = tuple(ToolCall(own, "read", {}, provider_id) for own, provider_id in ids)
     history = (
         [USER, Message("assistant", calls), Message("tool", tuple(result(own) for own, _ in ids))] if ids else [USER]
     )
-    messages = sent(*history)
+    messages = messages_of(*history)
     blocks = [block for message in messages[1:] for block in message["content"]]
     uses = [block["id"] for block in blocks if block["type"] == "tool_use"]
     assert all(re.fullmatch(r"[a-zA-Z0-9_-]+", each) for each in uses)
     assert len(set(uses)) == len(ids)
     assert [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"] == uses
-    later = sent(*history, Message("assistant", (ToolCall("later", "read", {}, "toolu_9"),)))
+    later = messages_of(*history, Message("assistant", (ToolCall("later", "read", {}, "toolu_9"),)))
     assert later[: len(messages)] == messages
 
 
 def test_an_id_that_looks_like_a_changed_one_stays_apart():
-    (changed,) = [block["id"] for block in sent(USER, Message("assistant", (call("a.b"),)))[1]["content"]]
-    blocks = sent(USER, Message("assistant", (call("a.b"), call("x", given=changed))))[1]["content"]
+    (changed,) = [block["id"] for block in messages_of(USER, Message("assistant", (call("a.b"),)))[1]["content"]]
+    blocks = messages_of(USER, Message("assistant", (call("a.b"), call("x", provider_id=changed))))[1]["content"]
     assert blocks[0]["id"] == changed
     assert len({block["id"] for block in blocks}) == 2
 
 
 def test_a_name_the_model_made_up_is_sent_in_accepted_letters():
-    assert sent(USER, Message("assistant", (call("c1", "a.b/c"),)))[1]["content"][0]["name"] == "a_b_c"
+    assert messages_of(USER, Message("assistant", (call("c1", "a.b/c"),)))[1]["content"][0]["name"] == "a_b_c"
 
 
 def test_a_tool_whose_name_the_api_refuses():
@@ -415,8 +417,8 @@ def marks(body: dict[str, Any]) -> int:
 @settings(deadline=None)
 def test_at_most_four_cache_markers_and_none_at_a_thought(request: ModelRequest):
     body = encode(replace(request, cache=True))
-    said = [body.get("system"), body.get("tools"), *(message["content"] for message in body["messages"])]
-    assert bool(any(said)) <= marks(body) <= 4  # white space alone is not sent, so there may be nothing to mark
+    contents = [body.get("system"), body.get("tools"), *(message["content"] for message in body["messages"])]
+    assert bool(any(contents)) <= marks(body) <= 4  # white space alone is not sent, so there may be nothing to mark
     thoughts = [b for m in body["messages"] for b in m["content"] if b["type"] in ("thinking", "redacted_thinking")]
     assert not any("cache_control" in block for block in thoughts)
 
@@ -493,7 +495,7 @@ def test_two_output_formats_are_a_mistake():
 
 def test_the_whole_conversation_is_sent_whatever_a_server_has():
     history = [USER, Message.assistant("Hello."), Message.user("And?")]
-    assert encode(ModelRequest(history, earlier=Earlier("msg_1", 1)))["messages"] == sent(*history)
+    assert encode(ModelRequest(history, earlier=Earlier("msg_1", 1)))["messages"] == messages_of(*history)
 
 
 def test_lone_surrogates_are_replaced():
@@ -515,14 +517,14 @@ def decode(*messages: Any, **fields: Any) -> ModelRequest:
 
 def test_texts_for_lists_of_blocks():
     use = {"type": "tool_use", "id": "t1", "name": "read", "input": {}}
-    found = decode(
+    request = decode(
         {"role": "user", "content": "Hi"},
         {"role": "assistant", "content": [use]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "ok"}]},
         {"role": "system", "content": "now in French"},
         system="Be brief.",
     )
-    assert found.messages == [
+    assert request.messages == [
         Message.system("Be brief."),
         USER,
         Message("assistant", (call("t1"),)),
@@ -537,9 +539,9 @@ def test_a_stream_is_asked_for_or_not():
 
 
 def test_automatic_caching_is_asked_for_at_the_top():
-    found = decode(cache_control=MARK)
-    assert found.cache is True
-    assert "cache_control" not in found.options
+    request = decode(cache_control=MARK)
+    assert request.cache is True
+    assert "cache_control" not in request.options
 
 
 def test_unsigned_thinking_is_read():
@@ -551,23 +553,23 @@ USE = {"type": "tool_use", "id": "t1", "name": "read", "input": {}}
 
 
 def test_results_are_one_message_wherever_the_user_puts_them():
-    def result(given: str) -> dict[str, Any]:
-        return {"type": "tool_result", "tool_use_id": given, "content": given}
+    def result(call_id: str) -> dict[str, Any]:
+        return {"type": "tool_result", "tool_use_id": call_id, "content": call_id}
 
     read = decode(
         message_of("assistant", USE, {**USE, "id": "t2"}, {**USE, "id": "t1"}),
         message_of("user", result("t1")),
         message_of("user", result("t2"), result("t1"), result("t9"), "Hm.", result("")),
     ).messages
-    said_, answered, *rest = read
-    ids = [part.id for part in said_.calls]
+    assistant, answered, *rest = read
+    ids = [part.id for part in assistant.calls]
     assert len({*ids}) == 3
     assert [part.call_id for part in answered.results] == [ids[0], ids[1], ids[2], "t9"]
     assert [message.role for message in rest] == ["user", "tool"]
     assert rest[1].results[0].call_id == ""
 
 
-REFUSED: list[tuple[Any, str]] = [
+REFUSALS: list[tuple[Any, str]] = [
     ([], "the request: expected an object, found a list"),
     ({}, "model: expected a name, found nothing"),
     (body(5), "messages[0]: expected an object, found a number"),
@@ -608,10 +610,10 @@ REFUSED: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "problem"), REFUSED, ids=[problem for _, problem in REFUSED])
-def test_a_request_that_cannot_be_read_names_the_field(asked: Any, problem: str):
+@pytest.mark.parametrize(("request_body", "problem"), REFUSALS, ids=[problem for _, problem in REFUSALS])
+def test_a_request_that_cannot_be_read_names_the_field(request_body: Any, problem: str):
     with pytest.raises(FormatError) as caught:
-        ANTHROPIC.decode_request(asked)
+        ANTHROPIC.decode_request(request_body)
     assert problem in str(caught.value)
 
 
@@ -645,16 +647,16 @@ JSON_LIKE = st.recursive(
     )
 )
 @settings(deadline=None)
-def test_no_request_breaks_the_reader(asked: Any):
+def test_no_request_breaks_the_reader(request_body: Any):
     try:
-        found = ANTHROPIC.decode_request(asked)
+        request = ANTHROPIC.decode_request(request_body)
     except FormatError:
         return
-    assert found.model == "m"
+    assert request.model == "m"
 
 
 def test_arguments_of_any_depth_are_sent():
     deep: Any = {}
     for _ in range(MAX_DEPTH - 1):
         deep = {"a": deep}
-    assert sent(USER, Message("assistant", (ToolCall("c1", "read", deep),)))[1]["content"][0]["input"] == deep
+    assert messages_of(USER, Message("assistant", (ToolCall("c1", "read", deep),)))[1]["content"][0]["input"] == deep

@@ -48,8 +48,8 @@ def text(index: int, *pieces: str) -> list[dict[str, Any]]:
     return [block(index, "text", text=""), *(delta(index, "text_delta", text=piece) for piece in pieces), stop(index)]
 
 
-def tool(index: int, *pieces: str, name: str = "read", given: str = "toolu_1") -> list[dict[str, Any]]:
-    start = block(index, "tool_use", id=given, name=name, input={})
+def tool(index: int, *pieces: str, name: str = "read", call_id: str = "toolu_1") -> list[dict[str, Any]]:
+    start = block(index, "tool_use", id=call_id, name=name, input={})
     return [start, *(delta(index, "input_json_delta", partial_json=piece) for piece in pieces), stop(index)]
 
 
@@ -60,7 +60,7 @@ def end(reason: str | None = "end_turn", **usage: Any) -> list[dict[str, Any]]:
 
 def decode(*events: Any, model: str | None = None) -> list[Delta]:
     decoder = ANTHROPIC.decoder(model=model)
-    return [found for event in events for found in decoder.feed(event)] + decoder.close()
+    return [delta for event in events for delta in decoder.feed(event)] + decoder.close()
 
 
 def whole(*content: Any, reason: str | None = "end_turn", **fields: Any) -> list[Delta]:
@@ -74,7 +74,7 @@ COMPLETED = CallCompleted(0, "read", {"p": "a"}, "toolu_1")
 
 
 def test_a_turn_with_a_thought_a_text_and_a_call():
-    found = decode(
+    deltas = decode(
         begin(input_tokens=5, output_tokens=1),
         block(0, "thinking", thinking="", signature=""),
         {"type": "ping"},
@@ -86,7 +86,7 @@ def test_a_turn_with_a_thought_a_text_and_a_call():
         *tool(2, "", '{"p":', '"a"}'),
         *end("tool_use", output_tokens=9),
     )
-    assert found == [
+    assert deltas == [
         ReasoningDelta("h"),
         ReasoningDelta("m"),
         PartEnded("reasoning", Opaque("anthropic", MODEL, {"signature": "c2ln"})),
@@ -116,11 +116,11 @@ def test_thinking_without_a_signature_is_a_part_of_its_own():
 
 def test_a_call_is_complete_when_the_next_event_says_that_it_was_not_cut_off():
     decoder = ANTHROPIC.decoder()
-    first, second = tool(0, '{"p":', '"a"}'), tool(1, "{}", given="toolu_2")
-    assert [found for event in first for found in decoder.feed(event)] == CALLED
+    first, second = tool(0, '{"p":', '"a"}'), tool(1, "{}", call_id="toolu_2")
+    assert [delta for event in first for delta in decoder.feed(event)] == CALLED
     assert decoder.feed(second[0]) == [COMPLETED, CallStarted(1, "read", "toolu_2")]
     assert decoder.feed({"type": "ping"}) == []
-    assert [found for event in second[1:] for found in decoder.feed(event)] == [ArgumentsDelta(1, "{}")]
+    assert [delta for event in second[1:] for delta in decoder.feed(event)] == [ArgumentsDelta(1, "{}")]
     assert decoder.feed(end("tool_use")[0]) == [CallCompleted(1, "read", {}, "toolu_2")]
     assert decoder.close() == [BatchEnded((0, 1), True), TurnEnded("tool_calls")]
 
@@ -136,24 +136,24 @@ def test_a_call_without_arguments_has_none():
 @pytest.mark.parametrize("reason", ["max_tokens", "model_context_window_exceeded", "refusal", "unheard_of"])
 @pytest.mark.parametrize("pieces", [[], ['{"p":'], ['{"p": 1']], ids=["nothing", "a key", "no brace"])
 def test_a_call_that_is_cut_off_never_runs(reason: str, pieces: list[str]):
-    found = decode(*tool(0, *pieces), *end(reason))
-    (malformed,) = [each for each in found if isinstance(each, CallMalformed)]
+    deltas = decode(*tool(0, *pieces), *end(reason))
+    (malformed,) = [each for each in deltas if isinstance(each, CallMalformed)]
     assert "the turn ended in the middle of its arguments" in malformed.reason
-    assert found[-2] == BatchEnded((), False)
+    assert deltas[-2] == BatchEnded((), False)
 
 
 def test_calls_before_the_one_that_is_cut_off_are_whole():
-    found = decode(*tool(0), *tool(1, '{"p', given="toolu_2"), *end("max_tokens"))
-    assert BatchEnded((0,), False) in found
+    deltas = decode(*tool(0), *tool(1, '{"p', call_id="toolu_2"), *end("max_tokens"))
+    assert BatchEnded((0,), False) in deltas
 
 
-@pytest.mark.parametrize("given", [{}, {"p": "a"}])
-def test_a_whole_answer_that_was_cut_off_ends_in_no_call(given: dict[str, Any]):
-    call = {"type": "tool_use", "id": "toolu_1", "name": "read", "input": given}
-    found = whole({"type": "text", "text": "Hm"}, {**call, "id": "toolu_0"}, call, reason="max_tokens")
-    assert [each.index for each in found if isinstance(each, CallCompleted)] == [0]
-    assert [each.index for each in found if isinstance(each, CallMalformed)] == [1]
-    assert found[-2:] == [BatchEnded((0,), False), TurnEnded("length", Usage(), MODEL)]
+@pytest.mark.parametrize("arguments", [{}, {"p": "a"}])
+def test_a_whole_answer_that_was_cut_off_ends_in_no_call(arguments: dict[str, Any]):
+    call = {"type": "tool_use", "id": "toolu_1", "name": "read", "input": arguments}
+    deltas = whole({"type": "text", "text": "Hm"}, {**call, "id": "toolu_0"}, call, reason="max_tokens")
+    assert [each.index for each in deltas if isinstance(each, CallCompleted)] == [0]
+    assert [each.index for each in deltas if isinstance(each, CallMalformed)] == [1]
+    assert deltas[-2:] == [BatchEnded((0,), False), TurnEnded("length", Usage(), MODEL)]
 
 
 def test_arguments_that_come_whole_with_the_start_of_their_block():
@@ -164,13 +164,13 @@ def test_arguments_that_come_whole_with_the_start_of_their_block():
 
 
 def test_blocks_in_turns_are_known_by_their_index():
-    one, two = tool(0, "{", '"p":1}'), tool(1, '{"p":', "2}", given="toolu_2")
-    found = decode(one[0], two[0], one[1], two[1], two[2], one[2], stop(0), stop(1), *end("tool_use"))
-    assert [each.arguments for each in found if isinstance(each, CallCompleted)] == [{"p": 1}, {"p": 2}]
+    one, two = tool(0, "{", '"p":1}'), tool(1, '{"p":', "2}", call_id="toolu_2")
+    deltas = decode(one[0], two[0], one[1], two[1], two[2], one[2], stop(0), stop(1), *end("tool_use"))
+    assert [each.arguments for each in deltas if isinstance(each, CallCompleted)] == [{"p": 1}, {"p": 2}]
 
 
 def test_a_whole_answer():
-    found = whole(
+    deltas = whole(
         {"type": "thinking", "thinking": "hm", "signature": "s"},
         {"type": "redacted_thinking", "data": "x"},
         {"type": "text", "text": "Hi", "citations": None},
@@ -178,7 +178,7 @@ def test_a_whole_answer():
         reason="tool_use",
         usage={"input_tokens": 3, "output_tokens": 4},
     )
-    assert found == [
+    assert deltas == [
         ReasoningDelta("hm"),
         PartEnded("reasoning", Opaque("anthropic", "asked", {"signature": "s"})),
         PartEnded("reasoning", Opaque("anthropic", "asked", {"redacted": "x"})),
@@ -237,13 +237,13 @@ def test_every_token_is_counted_once():
 
 
 def test_later_counts_replace_earlier_ones():
-    found = decode(
+    deltas = decode(
         begin(input_tokens=0, output_tokens=0), *end(input_tokens=9, output_tokens=2, cache_read_input_tokens=3)
     )
-    assert found[-1] == TurnEnded("stop", Usage(12, 2, 3), MODEL)
+    assert deltas[-1] == TurnEnded("stop", Usage(12, 2, 3), MODEL)
     for nothing in (None, 0):  # servers that speak the format end with 0
-        kept = decode(begin(input_tokens=5), *end(input_tokens=nothing, output_tokens=2))
-        assert kept[-1] == TurnEnded("stop", Usage(5, 2), MODEL)
+        kept_deltas = decode(begin(input_tokens=5), *end(input_tokens=nothing, output_tokens=2))
+        assert kept_deltas[-1] == TurnEnded("stop", Usage(5, 2), MODEL)
 
 
 @pytest.mark.parametrize("usage", [None, 5, {}, {"input_tokens": "5"}, {"input_tokens": True}, {"output_tokens": -1}])
@@ -365,7 +365,7 @@ def test_a_call_whose_block_ends_twice_is_one_call():
 @settings(deadline=None)
 def test_no_event_breaks_the_reader(events: list[Any]):
     try:
-        found = decode(begin(), *json.loads(json.dumps(events)))
+        deltas = decode(begin(), *json.loads(json.dumps(events)))
     except ProviderError:
         return
-    assert isinstance(found[-1], TurnEnded)
+    assert isinstance(deltas[-1], TurnEnded)

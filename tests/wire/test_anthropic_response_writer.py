@@ -33,14 +33,14 @@ from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import ModelRequest, StreamFrame, WireRequest
 
 MODEL = "m-1"
-ASKED = WireRequest(ModelRequest([]), MODEL, stream=True)
+REQUEST = WireRequest(ModelRequest([]), MODEL, stream=True)
 SIGNED = Opaque("anthropic", MODEL, {"signature": "c2ln"})
 HIDDEN = Opaque("anthropic", MODEL, {"redacted": "x"})
 END = TurnEnded("tool_calls", Usage(7, 5))
 
 
 def encode(deltas: Iterable[Delta]) -> list[StreamFrame]:
-    encoder = ANTHROPIC.encoder(ASKED, response_id="msg_1", created=0)
+    encoder = ANTHROPIC.encoder(REQUEST, response_id="msg_1", created=0)
     return [frame for delta in deltas for frame in encoder.feed(delta)]
 
 
@@ -50,7 +50,7 @@ def whole(deltas: Iterable[Delta]) -> dict[str, Any]:
 
 def decode(events: Iterable[Any]) -> list[Delta]:
     decoder = ANTHROPIC.decoder(model=MODEL)
-    return [found for event in events for found in decoder.feed(event)] + decoder.close()
+    return [delta for event in events for delta in decoder.feed(event)] + decoder.close()
 
 
 def events_of(pieces: Sequence[bytes]) -> list[Any]:
@@ -62,9 +62,9 @@ def events_of(pieces: Sequence[bytes]) -> list[Any]:
         ) as client,
         client.stream("GET", "http://server.example") as response,
     ):
-        found = [*httpx2.EventSource(response)]
-    assert all(event.event == json.loads(event.data)["type"] for event in found)
-    return [json.loads(event.data) for event in found]
+        sse_events = [*httpx2.EventSource(response)]
+    assert all(event.event == json.loads(event.data)["type"] for event in sse_events)
+    return [json.loads(event.data) for event in sse_events]
 
 
 def called(index: int, *pieces: str, name: str = "read") -> list[Delta]:
@@ -213,7 +213,7 @@ def test_tokens_from_a_cache_are_told_apart():
 
 
 def test_a_second_call_begins_at_once_when_the_first_is_whole():
-    encoder = ANTHROPIC.encoder(ASKED, response_id="msg_1", created=0)
+    encoder = ANTHROPIC.encoder(REQUEST, response_id="msg_1", created=0)
     for delta in [CallStarted(0, "a", "t0"), ArgumentsDelta(0, '{"p": 1'), ArgumentsDelta(0, "}")]:
         encoder.feed(delta)
     assert [name for name, _ in encoder.feed(CallStarted(1, "b", "t1"))] == [
@@ -243,7 +243,7 @@ def test_a_call_that_comes_in_one_piece():
 
 
 def test_ids_are_accepted_and_no_two_are_the_same():
-    deltas = [CallCompleted(i, "f", {}, given) for i, given in enumerate(["a.b", "a.b", "ok", "ok", None, ""])]
+    deltas = [CallCompleted(i, "f", {}, call_id) for i, call_id in enumerate(["a.b", "a.b", "ok", "ok", None, ""])]
     ids = [block["id"] for block in whole([*deltas, BatchEnded(tuple(range(6)), True), END])["content"]]
     assert len(set(ids)) == 6
     assert ids[2] == "ok"
@@ -268,8 +268,8 @@ MALFORMED = [
 def test_nobody_can_read_half_a_call_that_was_sent(rest: list[Delta]):
     frames = encode([*MALFORMED, *rest, BatchEnded((), False), TurnEnded("stop")])
     assert contents(frames)[0] == 'tool_use {"p": "a \0'
-    found = decode(data for _, data in frames)
-    assert [each.index for each in found if isinstance(each, CallMalformed)] == [0]
+    deltas = decode(data for _, data in frames)
+    assert [each.index for each in deltas if isinstance(each, CallMalformed)] == [0]
 
 
 def test_a_call_that_never_ends_is_half_a_call():
@@ -316,9 +316,9 @@ def test_what_a_dialects_parser_reads_is_written(size: int):
     parser = get_dialect("hermes").parser()
     deltas = [each for at in range(0, len(text), size) for each in parser.feed(text[at : at + size])]
     frames = encode([*deltas, *parser.close("stop"), TurnEnded("stop")])
-    found = decode(data for _, data in frames)
-    assert [each.arguments for each in found if isinstance(each, CallCompleted)] == [{"path": "a"}]
-    assert "".join(each.text for each in found if isinstance(each, TextDelta)).strip() == "Let me see."
+    read_deltas = decode(data for _, data in frames)
+    assert [each.arguments for each in read_deltas if isinstance(each, CallCompleted)] == [{"path": "a"}]
+    assert "".join(each.text for each in read_deltas if isinstance(each, TextDelta)).strip() == "Let me see."
     assert stopped(frames) == "tool_use"
 
 
@@ -342,7 +342,7 @@ def test_what_a_dialects_parser_reads_is_written(size: int):
 def test_errors(status: int, kind: str):
     body = {"type": "error", "error": {"type": kind, "message": "why"}}
     assert ANTHROPIC.encode_error("why", status) == body
-    assert ANTHROPIC.encoder(ASKED, response_id="msg_1", created=0).fail("why", status) == [("error", body)]
+    assert ANTHROPIC.encoder(REQUEST, response_id="msg_1", created=0).fail("why", status) == [("error", body)]
 
 
 # --- written and read --------------------------------------------------------------------------------------------
@@ -350,15 +350,15 @@ def test_errors(status: int, kind: str):
 
 def joined_turn(deltas: Iterable[Delta]) -> tuple[Any, ...]:
     """A turn with its fragments joined: what was said in its order, each call's arguments, the calls, the end."""
-    said: list[Any] = []
+    passages: list[Any] = []
     arguments: dict[int, str] = {}
     for delta in deltas:
         match delta:
             case TextDelta(text) | ReasoningDelta(text):
-                if said and said[-1][0] is type(delta):
-                    said[-1] = (type(delta), said[-1][1] + text)
+                if passages and passages[-1][0] is type(delta):
+                    passages[-1] = (type(delta), passages[-1][1] + text)
                 else:
-                    said.append((type(delta), text))
+                    passages.append((type(delta), text))
             case PartEnded(_, None):
                 pass
             case ArgumentsDelta(index, text):
@@ -368,11 +368,11 @@ def joined_turn(deltas: Iterable[Delta]) -> tuple[Any, ...]:
             case TurnEnded(finish, usage, model):
                 finish = "refusal" if finish == "content_filter" else finish
                 usage = Usage(usage.input or 0, usage.output or 0, usage.cached, usage.reasoning, usage.cache_write)
-                said.append((finish, usage, model))
+                passages.append((finish, usage, model))
             case _:
-                said.append((delta,))
+                passages.append((delta,))
     completed = sorted((each for each in deltas if isinstance(each, CallCompleted)), key=lambda each: each.index)
-    return said, arguments, completed
+    return passages, arguments, completed
 
 
 @settings(deadline=None)
@@ -389,9 +389,9 @@ def test_a_turn_is_read_as_it_was_written(data: st.DataObject, interleaved: bool
 @given(turns(opaque=SIGNED, model=MODEL))
 def test_a_whole_turn_is_read_as_it_was_written(turn: list[Delta]):
     body = json.loads(json.dumps(whole(turn)))
-    said, arguments, completed = joined_turn(ANTHROPIC.decode_response(body, model=MODEL))
+    passages, arguments, completed = joined_turn(ANTHROPIC.decode_response(body, model=MODEL))
     expected, raw, calls = joined_turn(turn)
-    assert (said, completed) == (expected, calls)
+    assert (passages, completed) == (expected, calls)
     assert {index: json.loads(text) for index, text in arguments.items()} == {
         i: json.loads(text) for i, text in raw.items()
     }

@@ -23,7 +23,7 @@ def searching(number: int) -> dict[str, Any]:
     return {"type": "server_tool_use", "id": f"srvtoolu_{number}", "name": "web_search", "input": {"query": "n°ews"}}
 
 
-def found(number: int) -> dict[str, Any]:
+def search_result(number: int) -> dict[str, Any]:
     page = {
         "type": "web_search_result",
         "url": "https://x",
@@ -82,25 +82,25 @@ def read(content: list[Any], reason: str = "pause_turn", *, stream: bool = True)
     return collector.turn().message
 
 
-def sent(*messages: Message, model: str = MODEL, **more: Any) -> list[Any]:
+def messages_of(*messages: Message, model: str = MODEL, **more: Any) -> list[Any]:
     return ANTHROPIC.encode_request(ModelRequest(messages, **more), model=model, stream=True)["messages"]
 
 
 CONTENTS: list[list[Any]] = [
     [searching(1)],
-    [THOUGHT, text_block("I look."), searching(1), found(1), searching(2)],
+    [THOUGHT, text_block("I look."), searching(1), search_result(1), searching(2)],
     [
         text_block("I look."),
         searching(1),
         searching(2),
-        found(1),
-        found(2),
+        search_result(1),
+        search_result(2),
         text_block("There is "),
         text_block("news", CITED, CITED),
     ],
     [
         searching(1),
-        found(1),
+        search_result(1),
         text_block("There is "),
         text_block("news", CITED),
         text_block(" and more. "),
@@ -108,7 +108,7 @@ CONTENTS: list[list[Any]] = [
         text_block("."),
     ],
     [{"type": "mcp_tool_use", "id": "mcptoolu_1", "name": "x", "server_name": "y", "input": {}}],
-    [searching(1), found(1), {"type": "container_upload", "file_id": "file_1"}, text_block("Done.")],
+    [searching(1), search_result(1), {"type": "container_upload", "file_id": "file_1"}, text_block("Done.")],
 ]
 
 
@@ -116,11 +116,11 @@ CONTENTS: list[list[Any]] = [
 @pytest.mark.parametrize("content", CONTENTS, ids=range(len(CONTENTS)))
 def test_a_paused_turn_goes_back_as_it_came(content: list[Any], stream: bool):
     paused = read(content, stream=stream)
-    assert sent(USER, paused)[1] == {"role": "assistant", "content": content}
-    assert sent(USER, paused)[1]["content"] == content  # the first encoding has changed nothing
-    cached = sent(USER, paused, cache=True)[1]["content"]
-    kept = [{name: value for name, value in block.items() if name != "cache_control"} for block in cached]
-    assert (kept, read(content, stream=stream)) == (content, paused)
+    assert messages_of(USER, paused)[1] == {"role": "assistant", "content": content}
+    assert messages_of(USER, paused)[1]["content"] == content  # the first encoding has changed nothing
+    cached = messages_of(USER, paused, cache=True)[1]["content"]
+    blocks = [{name: value for name, value in block.items() if name != "cache_control"} for block in cached]
+    assert (blocks, read(content, stream=stream)) == (content, paused)
     marked = [block["type"] for block in cached if "cache_control" in block]
     assert marked in ([], ["text"])
 
@@ -129,31 +129,31 @@ def test_what_follows_a_pause_is_the_same_message_to_the_api():
     messages = [
         USER,
         read([text_block("I look."), searching(1)]),
-        read([found(1), text_block("News.", CITED)], "end_turn"),
+        read([search_result(1), text_block("News.", CITED)], "end_turn"),
     ]
-    (_, answer) = sent(*messages)
-    assert answer["content"] == [text_block("I look."), searching(1), found(1), text_block("News.", CITED)]
+    (_, answer) = messages_of(*messages)
+    assert answer["content"] == [text_block("I look."), searching(1), search_result(1), text_block("News.", CITED)]
 
 
 def test_another_model_gets_the_text_alone():
     paused = read(CONTENTS[3])
-    assert sent(USER, paused, model="other")[1]["content"] == [
+    assert messages_of(USER, paused, model="other")[1]["content"] == [
         text_block("There is "), text_block("news"), text_block(" and more. "), text_block("Also"), text_block(".")
     ]  # fmt: skip
 
 
 def test_a_call_that_the_api_never_answered_is_left_out_once_it_is_too_late():
-    cut = read([text_block("I look."), searching(1), found(1), searching(2)], "max_tokens")
-    assert sent(USER, cut, USER)[1]["content"] == [text_block("I look."), searching(1), found(1)]
-    assert [message["role"] for message in sent(USER, read([searching(1)]), USER)] == ["user", "user"]
+    cut = read([text_block("I look."), searching(1), search_result(1), searching(2)], "max_tokens")
+    assert messages_of(USER, cut, USER)[1]["content"] == [text_block("I look."), searching(1), search_result(1)]
+    assert [message["role"] for message in messages_of(USER, read([searching(1)]), USER)] == ["user", "user"]
 
 
 def test_a_call_of_the_apis_beside_one_of_ours_goes_on_with_our_result():
     both = read([searching(1), CALL], "tool_use")
     result = Message("tool", (ToolResult("call_0", "read", "success", ()),))
-    assert sent(USER, both, result)[1]["content"] == [searching(1), CALL]
-    after = read([found(1), text_block("So.")], "end_turn")
-    assert sent(USER, both, result, after, USER)[1]["content"] == [searching(1), CALL]
+    assert messages_of(USER, both, result)[1]["content"] == [searching(1), CALL]
+    after = read([search_result(1), text_block("So.")], "end_turn")
+    assert messages_of(USER, both, result, after, USER)[1]["content"] == [searching(1), CALL]
 
 
 def test_the_apis_own_tools_are_an_option_beside_the_requests():

@@ -51,7 +51,7 @@ OLD, NEW = "gemini-2.5-flash", "gemini-3-pro"
 SIGNED = {"thoughtSignature": "c2lnbmF0dXJl"}
 READ = ToolSpec("read", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
 LIST = ToolSpec("list", "", {"type": "object", "properties": {}})
-ASKED = [Message.user("Hi")]
+MESSAGES = [Message.user("Hi")]
 
 
 def body_of(request: ModelRequest | list[Message], model: str = OLD) -> dict[str, Any]:
@@ -69,9 +69,9 @@ def read(*items: Any, **fields: Any) -> ModelRequest:
 
 def asked_back(request: ModelRequest, model: str) -> ModelRequest:
     body = json.loads(json.dumps(body_of(request, model)))
-    found = GEMINI.decode_request_at(f"/v1beta/models/{model}:streamGenerateContent", body)
-    assert (found.model, found.stream) == (model, True)
-    return found.request
+    wire_request = GEMINI.decode_request_at(f"/v1beta/models/{model}:streamGenerateContent", body)
+    assert (wire_request.model, wire_request.stream) == (model, True)
+    return wire_request.request
 
 
 def chunk(*parts: Any, finish: str | None = None, **fields: Any) -> dict[str, Any]:
@@ -86,9 +86,9 @@ def streamed(*chunks: Any, model: str | None = NEW) -> list[Delta]:
     return deltas + decoder.close()
 
 
-def sent(deltas: list[Delta]) -> list[dict[str, Any]]:
-    asked = WireRequest(ModelRequest(ASKED), "m-1")
-    encoder = GEMINI.encoder(asked, response_id="r1", created=0)
+def frames_of(deltas: list[Delta]) -> list[dict[str, Any]]:
+    request = WireRequest(ModelRequest(MESSAGES), "m-1")
+    encoder = GEMINI.encoder(request, response_id="r1", created=0)
     return [frame for delta in deltas for _, frame in encoder.feed(delta)]
 
 
@@ -147,7 +147,7 @@ def test_a_whole_request():
 @pytest.mark.parametrize("name", ["contents", "systemInstruction", "tools", "toolConfig", "model"])
 def test_an_option_that_is_a_field_of_the_request(name: str):
     with pytest.raises(ConfigurationError, match=f"the option '{name}' cannot be set"):
-        body_of(ModelRequest(ASKED, options={name: 1}))
+        body_of(ModelRequest(MESSAGES, options={name: 1}))
 
 
 def test_results_stand_in_one_content_in_the_order_of_their_calls():
@@ -200,7 +200,7 @@ def test_a_response_is_an_object(part: TextPart | JsonPart, response: dict[str, 
 
 
 def test_a_malformed_call_and_its_result_go_back_as_text():
-    said = Message("assistant", (MalformedCall("a", "print(", "invalid_arguments", "why"), ToolCall("b", "list", {})))
+    reply = Message("assistant", (MalformedCall("a", "print(", "invalid_arguments", "why"), ToolCall("b", "list", {})))
     results = Message(
         "tool",
         (
@@ -208,7 +208,7 @@ def test_a_malformed_call_and_its_result_go_back_as_text():
             ToolResult("b", "list", "success", (TextPart("x"),)),
         ),
     )
-    call, response, text = contents(said, results)
+    call, response, text = contents(reply, results)
     assert call["parts"][0] == {"text": "print("}
     assert [*response["parts"][0]] == ["functionResponse"]
     assert text == {"role": "user", "parts": [{"text": "write JSON"}]}
@@ -296,15 +296,15 @@ def test_calls_and_results_without_ids_find_each_other():
     call = {"functionCall": {"name": "read", "args": {"path": "a"}}}
     other = {"functionCall": {"name": "list"}}
     answers = [{"functionResponse": {"name": name, "response": {"result": name}}} for name in ("list", "read", "read")]
-    found = read(
+    request = read(
         {"parts": [{"text": "go"}]},
         {"role": "model", "parts": [call, other, call]},
         {"role": "function", "parts": answers},
     )
-    said, results = found.messages[1], found.messages[2]
-    assert isinstance(said, Message)
+    reply, results = request.messages[1], request.messages[2]
+    assert isinstance(reply, Message)
     assert isinstance(results, Message)
-    assert [call.id for call in said.calls] == ["call-1", "call-2", "call-3"]
+    assert [call.id for call in reply.calls] == ["call-1", "call-2", "call-3"]
     assert [result.call_id for result in results.results] == ["call-2", "call-1", "call-3"]
     assert results.role == "tool"
 
@@ -320,7 +320,7 @@ def test_ids_that_come_again_are_made_unique():
 
 
 def test_both_spellings_of_a_field_are_read():
-    found = read(
+    request = read(
         {"role": "user", "parts": [{"inline_data": {"mime_type": "image/png", "data": "-_8="}}]},
         system_instruction={"parts": [{"text": "Be brief."}]},
         tools=[{"function_declarations": [{"name": "a"}]}],
@@ -328,10 +328,10 @@ def test_both_spellings_of_a_field_are_read():
         generation_config={"max_output_tokens": 5, "response_mime_type": "application/json", "response_schema": {}},
         safety_settings=[],
     )
-    assert found.messages == [Message.system("Be brief."), Message("user", (ImagePart("image/png", b"\xfb\xff"),))]
-    assert found.choice == ToolChoice("specific", "a")
-    assert found.options == {"maxOutputTokens": 5, "safetySettings": []}
-    assert found.output == OutputSchema("response", {})
+    assert request.messages == [Message.system("Be brief."), Message("user", (ImagePart("image/png", b"\xfb\xff"),))]
+    assert request.choice == ToolChoice("specific", "a")
+    assert request.options == {"maxOutputTokens": 5, "safetySettings": []}
+    assert request.output == OutputSchema("response", {})
 
 
 def test_a_schema_of_the_api_is_read_as_json_schema():
@@ -345,8 +345,8 @@ def test_a_schema_of_the_api_is_read_as_json_schema():
         "required": ["mode"],
         "propertyOrdering": ["mode", "many"],
     }
-    found = read({"parts": [{"text": "a"}]}, tools=[{"functionDeclarations": [{"name": "f", "parameters": schema}]}])
-    assert found.tools[0].parameters == {
+    request = read({"parts": [{"text": "a"}]}, tools=[{"functionDeclarations": [{"name": "f", "parameters": schema}]}])
+    assert request.tools[0].parameters == {
         "type": "object",
         "properties": {
             "mode": {"type": ["string", "null"], "enum": ["a", "b", None], "description": "how"},
@@ -360,8 +360,8 @@ def test_a_schema_of_the_api_is_read_as_json_schema():
 def test_several_allowed_tools_are_the_ones_that_are_offered():
     tools = [{"functionDeclarations": [{"name": name} for name in "abc"]}]
     config = {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["a", "c"]}}
-    found = read({"parts": [{"text": "x"}]}, tools=tools, toolConfig=config)
-    assert ([tool.name for tool in found.tools], found.choice) == (["a", "c"], ToolChoice("required"))
+    request = read({"parts": [{"text": "x"}]}, tools=tools, toolConfig=config)
+    assert ([tool.name for tool in request.tools], request.choice) == (["a", "c"], ToolChoice("required"))
 
 
 def test_what_a_model_did_besides_is_kept_for_it():
@@ -372,7 +372,7 @@ def test_what_a_model_did_besides_is_kept_for_it():
 
 
 TEXT = {"parts": [{"text": "a"}]}
-REFUSED = [
+REFUSALS = [
     ([], "the request: expected an object, found a list"),
     ({}, "contents: at least one content is needed"),
     ({"contents": "hi"}, "contents: expected a list, found 'hi'"),
@@ -396,7 +396,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("body", "problem"), REFUSED)
+@pytest.mark.parametrize(("body", "problem"), REFUSALS)
 def test_a_request_that_cannot_be_read(body: Any, problem: str | None):
     if problem is None:
         assert GEMINI.decode_request(body).request.messages
@@ -406,15 +406,15 @@ def test_a_request_that_cannot_be_read(body: Any, problem: str | None):
 
 
 @pytest.mark.parametrize(
-    ("path", "found"),
+    ("path", "expected"),
     [
         ("/v1beta/models/gemini-3-pro:generateContent", ("gemini-3-pro", False)),
         ("/v1beta/models/qwen3:8b:streamGenerateContent?alt=sse", ("qwen3:8b", True)),
     ],
 )
-def test_the_path_names_the_model(path: str, found: tuple[str, bool]):
-    asked = GEMINI.decode_request_at(path, {"contents": [TEXT]})
-    assert (asked.model, asked.stream) == found
+def test_the_path_names_the_model(path: str, expected: tuple[str, bool]):
+    request = GEMINI.decode_request_at(path, {"contents": [TEXT]})
+    assert (request.model, request.stream) == expected
 
 
 def test_a_path_of_something_else():
@@ -444,9 +444,9 @@ JUNK = st.recursive(
 def test_nothing_that_is_sent_raises_anything_else(junk: Any):
     with contextlib.suppress(FormatError):
         GEMINI.decode_request({"contents": [TEXT], **junk} if isinstance(junk, dict) else junk)
-    begun = GEMINI.decoder()
-    begun.feed(chunk({"text": "a"}))
-    for read_it in (GEMINI.decode_response, GEMINI.decoder().feed, begun.feed):
+    decoder = GEMINI.decoder()
+    decoder.feed(chunk({"text": "a"}))
+    for read_it in (GEMINI.decode_response, GEMINI.decoder().feed, decoder.feed):
         with contextlib.suppress(ProviderError):
             read_it(junk)
 
@@ -457,7 +457,7 @@ def test_nothing_that_is_sent_raises_anything_else(junk: Any):
 @given(turns(opaque=Opaque("gemini", "m-1", SIGNED), response_id="r1"))
 @settings(deadline=None)
 def test_a_turn_survives_being_streamed(turn: list[Delta]):
-    frames = json.loads(json.dumps(sent(turn)))
+    frames = json.loads(json.dumps(frames_of(turn)))
     assert joined_deltas(streamed(*frames, model="m-1")) == joined_deltas(turn)
 
 
@@ -568,21 +568,21 @@ FINISHES = [
 ]
 
 
-@pytest.mark.parametrize(("told", "finish"), FINISHES)
-def test_finish_reasons(told: str, finish: Any):
-    assert streamed(chunk({"text": "a"}, finish=told))[-1] == TurnEnded(finish)
-    assert streamed({"candidates": [{"finishReason": told, "index": 0}]})[-1] == TurnEnded(finish)
+@pytest.mark.parametrize(("reason", "finish"), FINISHES)
+def test_finish_reasons(reason: str, finish: Any):
+    assert streamed(chunk({"text": "a"}, finish=reason))[-1] == TurnEnded(finish)
+    assert streamed({"candidates": [{"finishReason": reason, "index": 0}]})[-1] == TurnEnded(finish)
 
 
 @pytest.mark.parametrize(
     ("reason", "code"), [("MALFORMED_FUNCTION_CALL", "invalid_arguments"), ("UNEXPECTED_TOOL_CALL", "unknown_tool")]
 )
 def test_a_call_that_the_api_could_not_read_runs_nothing_and_is_told(reason: str, code: str):
-    told = {"finishReason": reason, "finishMessage": "Malformed function call: print(default_api.read("}
+    candidate = {"finishReason": reason, "finishMessage": "Malformed function call: print(default_api.read("}
     before = chunk({"functionCall": {"name": "list", "args": {}}})
-    malformed, batch, end = streamed(before, {"candidates": [told]})[-3:]
+    malformed, batch, end = streamed(before, {"candidates": [candidate]})[-3:]
     assert isinstance(malformed, CallMalformed)
-    assert (malformed.index, malformed.raw, malformed.code) == (1, told["finishMessage"], code)
+    assert (malformed.index, malformed.raw, malformed.code) == (1, candidate["finishMessage"], code)
     assert malformed.whole_block
     assert "none of the turn's calls ran" in malformed.reason
     assert (batch, end) == (BatchEnded((), False), TurnEnded("tool_calls"))
@@ -652,7 +652,7 @@ def test_what_a_dialect_read_is_sent_once_and_whole():
         BatchEnded((1, 2, 3), False),
         TurnEnded("closed_by_us", Usage(10, 6, 4, 2)),
     ]
-    frames = sent(turn)
+    frames = frames_of(turn)
     parts = [part for frame in frames for part in frame["candidates"][0]["content"]["parts"]]
     assert parts == [
         {"text": "I read."},
@@ -679,8 +679,8 @@ def test_a_signature_of_another_api_is_no_business_of_the_client():
         PartEnded("reasoning", Opaque("anthropic", "m", {"signature": "s"})),
         TurnEnded("stop"),
     ]
-    assert "s" not in json.dumps([frame["candidates"][0]["content"]["parts"] for frame in sent(turn)][1:])
-    assert [part for frame in sent(turn) for part in frame["candidates"][0]["content"]["parts"]] == [
+    assert "s" not in json.dumps([frame["candidates"][0]["content"]["parts"] for frame in frames_of(turn)][1:])
+    assert [part for frame in frames_of(turn) for part in frame["candidates"][0]["content"]["parts"]] == [
         {"text": "r", "thought": True}
     ]
 
@@ -691,7 +691,7 @@ def test_a_signature_of_another_api_is_no_business_of_the_client():
 def test_an_error_is_told_as_the_api_tells_it(status: int, name: str):
     error = {"error": {"code": status, "message": "why", "status": name}}
     assert GEMINI.encode_error("why", status) == error
-    encoder = GEMINI.encoder(WireRequest(ModelRequest(ASKED), "m"), response_id="r", created=0)
+    encoder = GEMINI.encoder(WireRequest(ModelRequest(MESSAGES), "m"), response_id="r", created=0)
     [(_, frame)] = encoder.fail("why", status)
     with pytest.raises(ProviderError, match="why"):
         GEMINI.decoder().feed(frame)

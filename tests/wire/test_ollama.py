@@ -48,7 +48,7 @@ from toolspeak.wire.ollama import OLLAMA
 
 READ = ToolSpec("read", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
 LIST = ToolSpec("list", "", {"type": "object", "properties": {}})
-ASKED = [Message.user("Hi")]
+MESSAGES = [Message.user("Hi")]
 CREATED = 1_790_000_000
 
 
@@ -69,8 +69,8 @@ def line(content: str = "", **fields: Any) -> dict[str, Any]:
 
 
 def last(reason: str | None = "stop", **fields: Any) -> dict[str, Any]:
-    told = {} if reason is None else {"done_reason": reason}
-    return {"model": "m-1", "message": {"role": "assistant", "content": ""}, "done": True, **told, **fields}
+    ending = {} if reason is None else {"done_reason": reason}
+    return {"model": "m-1", "message": {"role": "assistant", "content": ""}, "done": True, **ending, **fields}
 
 
 def streamed(*lines: Any) -> list[Delta]:
@@ -80,9 +80,9 @@ def streamed(*lines: Any) -> list[Delta]:
     return deltas + decoder.close()
 
 
-def sent(deltas: list[Delta]) -> list[dict[str, Any]]:
-    asked = WireRequest(ModelRequest(ASKED), "m-1")
-    encoder = OLLAMA.encoder(asked, response_id="r1", created=CREATED)
+def lines_of(deltas: list[Delta]) -> list[dict[str, Any]]:
+    request = WireRequest(ModelRequest(MESSAGES), "m-1")
+    encoder = OLLAMA.encoder(request, response_id="r1", created=CREATED)
     return [frame for delta in deltas for _, frame in encoder.feed(delta)]
 
 
@@ -161,13 +161,13 @@ def test_a_whole_request():
 @pytest.mark.parametrize("name", ["model", "messages", "stream", "tools"])
 def test_an_option_that_is_a_field_of_the_request(name: str):
     with pytest.raises(ConfigurationError, match=f"the option '{name}' cannot be set"):
-        body_of(ModelRequest(ASKED, options={name: 1}))
+        body_of(ModelRequest(MESSAGES, options={name: 1}))
 
 
 @pytest.mark.parametrize("choice", [ToolChoice("required"), ToolChoice("none"), ToolChoice("specific", "list")])
 def test_a_choice_changes_nothing_of_the_tools(choice: ToolChoice):
     """The API has none, and what it has read it need not read again."""
-    assert body_of(ModelRequest(ASKED, (READ, LIST), choice)) == body_of(ModelRequest(ASKED, (READ, LIST)))
+    assert body_of(ModelRequest(MESSAGES, (READ, LIST), choice)) == body_of(ModelRequest(MESSAGES, (READ, LIST)))
 
 
 def test_results_stand_behind_their_calls_in_their_order():
@@ -198,9 +198,9 @@ def test_results_stand_behind_their_calls_in_their_order():
 
 
 def test_a_malformed_call_and_its_result_go_back_as_text():
-    said = Message("assistant", (TextPart("So:"), MalformedCall("a", '{"pa', "truncated", "why")))
+    reply = Message("assistant", (TextPart("So:"), MalformedCall("a", '{"pa', "truncated", "why")))
     result = Message("tool", (ToolResult("a", "", "failure", (TextPart("write JSON"),), "malformed"),))
-    assert messages_of(said, result) == [
+    assert messages_of(reply, result) == [
         {"role": "assistant", "content": 'So:\n{"pa'},
         {"role": "user", "content": "write JSON"},
     ]
@@ -217,17 +217,17 @@ def test_thoughts_that_another_api_signed_are_not_the_models_own():
 def test_calls_and_results_without_ids_find_each_other():
     call = {"function": {"name": "read", "arguments": {"path": "a"}}}
     other = {"function": {"name": "list", "arguments": None}}
-    found = read(
+    request = read(
         {"role": "user", "content": "go"},
         {"role": "assistant", "content": "", "tool_calls": [call, other, call]},
         {"role": "tool", "content": "1", "tool_name": "list"},
         {"role": "tool", "content": "2", "tool_name": "read"},
         {"role": "tool", "content": "3"},
     )
-    said, results = found.messages[1:]
-    assert isinstance(said, Message)
+    reply, results = request.messages[1:]
+    assert isinstance(reply, Message)
     assert isinstance(results, Message)
-    assert [call.id for call in said.calls] == ["call-1", "call-2", "call-3"]
+    assert [call.id for call in reply.calls] == ["call-1", "call-2", "call-3"]
     assert [(result.call_id, result.text) for result in results.results] == [
         ("call-2", "1"),
         ("call-1", "2"),
@@ -236,7 +236,7 @@ def test_calls_and_results_without_ids_find_each_other():
 
 
 def test_what_a_client_leaves_out_and_adds():
-    asked = OLLAMA.decode_request(
+    request = OLLAMA.decode_request(
         {
             "model": "qwen3:8b",
             "messages": [{"role": "user", "content": None, "images": ["/w=="]}],
@@ -246,15 +246,15 @@ def test_what_a_client_leaves_out_and_adds():
             "keep_alive": -1,
         }
     )
-    assert (asked.model, asked.stream) == ("qwen3:8b", True)
-    assert asked.request.messages == [Message("user", (ImagePart("image/*", b"\xff"),))]
+    assert (request.model, request.stream) == ("qwen3:8b", True)
+    assert request.request.messages == [Message("user", (ImagePart("image/*", b"\xff"),))]
     options = {"temperature": 0, "format": "json", "think": True, "keep_alive": -1, "options": {"new": 1}}
-    assert asked.request.options == options
-    assert body_of(asked.request)["options"] == {"temperature": 0, "new": 1}
+    assert request.request.options == options
+    assert body_of(request.request)["options"] == {"temperature": 0, "new": 1}
 
 
 MESSAGE = {"role": "user", "content": "a"}
-REFUSED = [
+REFUSALS = [
     ([], "the request: expected an object, found a list"),
     ({"messages": [MESSAGE]}, "model: expected a name, found nothing"),
     ({"model": "m"}, "messages: at least one message is needed"),
@@ -275,7 +275,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("body", "problem"), REFUSED)
+@pytest.mark.parametrize(("body", "problem"), REFUSALS)
 def test_a_request_that_cannot_be_read(body: Any, problem: str):
     with pytest.raises(FormatError, match=problem):
         OLLAMA.decode_request(body)
@@ -322,7 +322,7 @@ def as_told(turn: list[Delta]) -> list[Delta]:
 @given(turns(usage=USAGES))
 @settings(deadline=None)
 def test_a_turn_survives_being_streamed(turn: list[Delta]):
-    lines = json.loads(json.dumps(sent(turn)))
+    lines = json.loads(json.dumps(lines_of(turn)))
     assert joined_deltas(streamed(*lines)) == joined_deltas(as_told(turn))
 
 
@@ -378,9 +378,9 @@ FINISHES: list[tuple[str | None, FinishReason]] = [
 ]
 
 
-@pytest.mark.parametrize(("told", "finish"), FINISHES)
-def test_finish_reasons(told: str | None, finish: FinishReason):
-    assert streamed(line("a"), last(told))[-1] == TurnEnded(finish, Usage(), "m-1")
+@pytest.mark.parametrize(("reason", "finish"), FINISHES)
+def test_finish_reasons(reason: str | None, finish: FinishReason):
+    assert streamed(line("a"), last(reason))[-1] == TurnEnded(finish, Usage(), "m-1")
 
 
 def test_an_empty_line_and_what_is_unknown_are_nothing():
@@ -435,7 +435,7 @@ def test_what_a_dialect_read_is_sent_once_and_whole():
         BatchEnded((1, 2, 3), False),
         TurnEnded("closed_by_us", Usage(10, 6)),
     ]
-    lines = sent(turn)
+    lines = lines_of(turn)
     calls = [
         {"id": "r1-1", "function": {"index": 0, "name": "list", "arguments": {}}},
         {"id": "x", "function": {"index": 1, "name": "list", "arguments": {}}},
@@ -458,14 +458,14 @@ def test_what_a_dialect_read_is_sent_once_and_whole():
 
 @pytest.mark.parametrize("finish", ["cancelled", "error", "content_filter"])
 def test_no_client_takes_a_turn_that_broke_off_for_a_whole_one(finish: FinishReason):
-    lines = sent([TextDelta("a"), TurnEnded(finish)])
+    lines = lines_of([TextDelta("a"), TurnEnded(finish)])
     assert lines[-1]["done_reason"] == finish
     assert streamed(*lines)[-1] == TurnEnded("error", Usage(), "m-1")
 
 
 def test_an_error_is_told_as_the_api_tells_it():
     assert OLLAMA.encode_error("why", 500) == {"error": "why"}
-    encoder = OLLAMA.encoder(WireRequest(ModelRequest(ASKED), "m"), response_id="r", created=0)
+    encoder = OLLAMA.encoder(WireRequest(ModelRequest(MESSAGES), "m"), response_id="r", created=0)
     [(_, frame)] = encoder.fail("why")
     with pytest.raises(ProviderError, match="the server reported an error: why"):
         OLLAMA.decoder().feed(frame)

@@ -74,7 +74,7 @@ def test_the_role_tool_is_sent_without_an_id():
 
 
 @pytest.mark.parametrize(
-    ("text", "sent"),
+    ("text", "expected"),
     [
         ("a\ud800b", "a\ufffdb"),
         ("\udfff", "\ufffd"),
@@ -84,14 +84,14 @@ def test_the_role_tool_is_sent_without_an_id():
         ("é\x00😀", "é\x00😀"),
     ],
 )
-def test_lone_surrogates_are_replaced_before_utf8(text: str, sent: str):
+def test_lone_surrogates_are_replaced_before_utf8(text: str, expected: str):
     options = {"stop": [text], "metadata": {text: (text,)}}
     body = OPENAI_CHAT.encode_request(
         ModelRequest([TextMessage("user", text)], options=options), model="m", stream=True
     )
-    assert body["messages"][0]["content"] == sent
-    assert body["stop"] == [sent]
-    assert body["metadata"] == {sent: [sent]}
+    assert body["messages"][0]["content"] == expected
+    assert body["stop"] == [expected]
+    assert body["metadata"] == {expected: [expected]}
     json.dumps(body, ensure_ascii=False).encode()
 
 
@@ -355,32 +355,32 @@ def test_no_json_raises_anything_but_provider_error(pieces: list[Any]):
 
 def assert_a_turn(deltas: list[Delta]) -> None:
     """Calls start, go on and end in order; one batch counts those that are complete; the turn ends once."""
-    started: list[int] = []
+    indexes: list[int] = []
     ended: list[int] = []
     whole: list[int] = []
     for delta in deltas:
         match delta:
             case CallStarted(index):
-                assert index == len(started)
-                started.append(index)
+                assert index == len(indexes)
+                indexes.append(index)
             case ArgumentsDelta(index):
-                assert index in started
+                assert index in indexes
                 assert index not in ended
             case CallCompleted(index) | CallMalformed(index):
-                assert index in started
+                assert index in indexes
                 assert index not in ended
                 ended.append(index)
                 if isinstance(delta, CallCompleted):
                     whole.append(index)
             case BatchEnded(selected, ok):
                 assert selected == tuple(sorted(whole))
-                assert ok == (len(whole) == len(started))
+                assert ok == (len(whole) == len(indexes))
             case _:
                 pass
-    assert sorted(ended) == started
+    assert sorted(ended) == indexes
     assert [type(delta) for delta in deltas].count(TurnEnded) == 1
     assert isinstance(deltas[-1], TurnEnded)
-    assert any(isinstance(delta, BatchEnded) for delta in deltas) == bool(started)
+    assert any(isinstance(delta, BatchEnded) for delta in deltas) == bool(indexes)
 
 
 OWN_FIELDS = ("model", "messages", "tools", "tool_choice", "parallel_tool_calls")
@@ -397,9 +397,9 @@ def test_every_request_can_be_sent_as_utf8(text: str, options: dict[str, Any]):
 
 
 @pytest.mark.parametrize(
-    ("sent", "read"),
+    ("reason", "read"),
     [("max_tokens", "length"), ("model_length", "length"), ("eos", "stop"), ("abort", "error"), ("whatever", "error")],
 )
-def test_other_servers_finish_reasons_never_pass_for_a_whole_turn(sent, read):
-    body = {"choices": [{"message": {"content": "x"}, "finish_reason": sent}]}
+def test_other_servers_finish_reasons_never_pass_for_a_whole_turn(reason, read):
+    body = {"choices": [{"message": {"content": "x"}, "finish_reason": reason}]}
     assert [delta.finish for delta in OPENAI_CHAT.decode_response(body) if isinstance(delta, TurnEnded)] == [read]

@@ -214,8 +214,8 @@ def test_how_servers_stream_calls(chunks: list[Any], expected: list[Any]):
     starts = [d for d in deltas if isinstance(d, CallStarted)]
     assert [(d.index, d.name, d.id) for d in starts] == [(i, name, id_) for i, (name, _, id_) in enumerate(expected)]
     for i, (_, arguments, _) in enumerate(expected):
-        told = "".join(d.text for d in deltas if isinstance(d, ArgumentsDelta) and d.index == i)
-        assert told == "null" or json.loads(told) == arguments
+        text = "".join(d.text for d in deltas if isinstance(d, ArgumentsDelta) and d.index == i)
+        assert text == "null" or json.loads(text) == arguments
 
 
 WHOLE = [
@@ -230,9 +230,9 @@ WHOLE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("found", "expected"), WHOLE)
-def test_calls_of_a_whole_answer(found: list[Any], expected: list[Any]):
-    message = {"role": "assistant", "content": None, "tool_calls": found}
+@pytest.mark.parametrize(("tool_calls", "expected"), WHOLE)
+def test_calls_of_a_whole_answer(tool_calls: list[Any], expected: list[Any]):
+    message = {"role": "assistant", "content": None, "tool_calls": tool_calls}
     deltas = OPENAI_CHAT.decode_response({"choices": [{"message": message, "finish_reason": "tool_calls"}]})
     assert completed(deltas) == expected
     assert deltas[-2:] == [BatchEnded(tuple(range(len(expected))), True), TurnEnded("tool_calls")]

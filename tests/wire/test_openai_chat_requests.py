@@ -39,8 +39,8 @@ PNG = ImagePart("image/png", b"\x89PNG")
 PNG_URL = "data:image/png;base64,iVBORw=="
 
 
-def call(id_: str, given: str | None = None, name: str = "read", **fields: Any) -> ToolCall:
-    return ToolCall(id_, name, {"path": "a"}, given, **fields)
+def call(id_: str, provider_id: str | None = None, name: str = "read", **fields: Any) -> ToolCall:
+    return ToolCall(id_, name, {"path": "a"}, provider_id, **fields)
 
 
 def call_object(id_: str, name: str = "read", arguments: str = '{"path": "a"}', **fields: Any) -> dict[str, Any]:
@@ -72,8 +72,8 @@ SIGNED = Opaque("openai-chat", "m", {"field": "reasoning_content"})
 @given(requests(opaque=SIGNED, failures=False, result_images=False))
 def test_what_the_format_can_say_is_read_as_it_was(request: ModelRequest):
     for stream in (False, True):
-        sent = OPENAI_CHAT.encode_request(request, model="m", stream=stream)
-        read = OPENAI_CHAT.decode_request(sent)
+        request_body = OPENAI_CHAT.encode_request(request, model="m", stream=stream)
+        read = OPENAI_CHAT.decode_request(request_body)
         output = None if request.output is None else openai_form(request.output)
         assert read == WireRequest(replace(request, messages=list(request.messages), output=output), "m", stream)
 
@@ -81,9 +81,9 @@ def test_what_the_format_can_say_is_read_as_it_was(request: ModelRequest):
 @PATIENT
 @given(requests(opaque=SIGNED, provider_ids=False))
 def test_what_was_read_is_written_as_it_was(request: ModelRequest):
-    sent = OPENAI_CHAT.encode_request(request, model="m", stream=True)
-    read = OPENAI_CHAT.decode_request(sent)
-    assert OPENAI_CHAT.encode_request(read.request, model="m", stream=True) == sent
+    request_body = OPENAI_CHAT.encode_request(request, model="m", stream=True)
+    read = OPENAI_CHAT.decode_request(request_body)
+    assert OPENAI_CHAT.encode_request(read.request, model="m", stream=True) == request_body
 
 
 # --- conversations -----------------------------------------------------------------------------------------------
@@ -156,24 +156,26 @@ BOTH_WAYS: list[tuple[str, Message, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("message", "sent"), [case[1:] for case in BOTH_WAYS], ids=[case[0] for case in BOTH_WAYS])
-def test_messages_both_ways(message: Message, sent: dict[str, Any]):
-    assert encode(message) == [sent]
-    assert decode(sent) == [message]
+@pytest.mark.parametrize(
+    ("message", "chat_message"), [case[1:] for case in BOTH_WAYS], ids=[case[0] for case in BOTH_WAYS]
+)
+def test_messages_both_ways(message: Message, chat_message: dict[str, Any]):
+    assert encode(message) == [chat_message]
+    assert decode(chat_message) == [message]
 
 
 def test_results_stand_behind_their_calls():
-    said = Message("assistant", (A, B))
-    assert encode(said, Message("tool", (result(B, "pong"), result(A, "text", JsonPart({"n": 1})))))[1:] == [
+    reply = Message("assistant", (A, B))
+    assert encode(reply, Message("tool", (result(B, "pong"), result(A, "text", JsonPart({"n": 1})))))[1:] == [
         {"role": "tool", "tool_call_id": "c2", "content": "pong"},
         {"role": "tool", "tool_call_id": "given", "content": 'text\n{"n": 1}'},
     ]
 
 
-@pytest.mark.parametrize(("message", "sent"), [("no such file", "ERROR: no such file"), ("Error: x", "Error: x")])
-def test_a_failure_says_that_it_is_one(message: str, sent: str):
-    found = encode(Message("assistant", (A,)), Message("tool", (failure(A, "exception", message),)))
-    assert found[1]["content"] == sent
+@pytest.mark.parametrize(("message", "content"), [("no such file", "ERROR: no such file"), ("Error: x", "Error: x")])
+def test_a_failure_says_that_it_is_one(message: str, content: str):
+    messages = encode(Message("assistant", (A,)), Message("tool", (failure(A, "exception", message),)))
+    assert messages[1]["content"] == content
 
 
 def test_images_of_results_follow_in_a_message_of_the_user():
@@ -205,37 +207,39 @@ def test_a_malformed_call_goes_back_as_text():
 
 def test_an_id_that_comes_again_is_not_sent_twice():
     first, second = call("c1", "same"), call("c2", "same")
-    found = encode(Message("assistant", (first, second)), Message("tool", (result(first, "1"), result(second, "2"))))
-    assert [each["id"] for each in found[0]["tool_calls"]] == ["same", "c2"]
-    assert [each["tool_call_id"] for each in found[1:]] == ["same", "c2"]
+    messages = encode(Message("assistant", (first, second)), Message("tool", (result(first, "1"), result(second, "2"))))
+    assert [each["id"] for each in messages[0]["tool_calls"]] == ["same", "c2"]
+    assert [each["tool_call_id"] for each in messages[1:]] == ["same", "c2"]
 
 
 def test_mistrals_ids_are_short():
     chat = OpenAIChatFormat(short_ids=True)
     fine = call("c2", "AbCd12345")
-    found = encode(Message("assistant", (A, fine)), Message("tool", (result(A, "1"), result(fine, "2"))), chat=chat)
-    ids = [each["id"] for each in found[0]["tool_calls"]]
-    assert ids == [each["tool_call_id"] for each in found[1:]]
+    messages = encode(Message("assistant", (A, fine)), Message("tool", (result(A, "1"), result(fine, "2"))), chat=chat)
+    ids = [each["id"] for each in messages[0]["tool_calls"]]
+    assert ids == [each["tool_call_id"] for each in messages[1:]]
     assert ids[1] == "AbCd12345"
     assert len(ids[0]) == 9
     assert ids[0].isalnum()
 
 
 def test_reasoning_goes_back_only_to_where_it_came_from():
-    def sent(provider: str, model: str) -> dict[str, Any]:
+    def message_for(provider: str, model: str) -> dict[str, Any]:
         return encode(Message("assistant", (ReasoningPart("hm", Opaque(provider, model, SIGNED.data)), A)))[0]
 
-    assert sent("openai-chat", "m")["reasoning_content"] == "hm"
-    assert "reasoning_content" not in sent("openai-chat", "other")
-    assert "reasoning_content" not in sent("anthropic", "m")
+    assert message_for("openai-chat", "m")["reasoning_content"] == "hm"
+    assert "reasoning_content" not in message_for("openai-chat", "other")
+    assert "reasoning_content" not in message_for("anthropic", "m")
     assert "reasoning_content" not in encode(Message("assistant", (ReasoningPart("hm"), A)))[0]
 
 
 def test_a_call_of_another_model_has_empty_reasoning_where_the_api_insists_on_one():
     chat = OpenAIChatFormat(keep_reasoning=True)
-    found = encode(Message("assistant", (A,)), Message("tool", (result(A, "x"),)), Message.assistant("so"), chat=chat)
-    assert found[0]["reasoning_content"] == ""
-    assert "reasoning_content" not in found[2]
+    messages = encode(
+        Message("assistant", (A,)), Message("tool", (result(A, "x"),)), Message.assistant("so"), chat=chat
+    )
+    assert messages[0]["reasoning_content"] == ""
+    assert "reasoning_content" not in messages[2]
 
 
 def test_text_messages_are_sent_as_they_are():
@@ -255,15 +259,15 @@ CHOICES: list[tuple[ToolChoice, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("choice", "sent"), CHOICES)
-def test_tool_choices_both_ways(choice: ToolChoice, sent: Any):
+@pytest.mark.parametrize(("choice", "expected"), CHOICES)
+def test_tool_choices_both_ways(choice: ToolChoice, expected: Any):
     request = ModelRequest([Message.user("Hi")], (READ, PING), choice, parallel=False)
-    found = OPENAI_CHAT.encode_request(request, model="m", stream=False)
-    assert found.get("tool_choice") == sent
-    assert found["parallel_tool_calls"] is False
+    request_body = OPENAI_CHAT.encode_request(request, model="m", stream=False)
+    assert request_body.get("tool_choice") == expected
+    assert request_body["parallel_tool_calls"] is False
     strict = {"name": "ping", "parameters": PING.parameters, "strict": True}
-    assert found["tools"] == [READ_TOLD, {"type": "function", "function": strict}]
-    assert OPENAI_CHAT.decode_request(found).request == request
+    assert request_body["tools"] == [READ_TOLD, {"type": "function", "function": strict}]
+    assert OPENAI_CHAT.decode_request(request_body).request == request
 
 
 def test_without_tools_nothing_is_said_about_them():
@@ -276,17 +280,19 @@ def test_without_tools_nothing_is_said_about_them():
 def test_allowed_tools_leave_the_others_out():
     allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": "read"}}]}
     tools = [READ_TOLD, {"type": "function", "function": {"name": "ping"}}]
-    asked = body(tools=tools, tool_choice={"type": "allowed_tools", "allowed_tools": allowed})
-    request = OPENAI_CHAT.decode_request(asked).request
+    request_body = body(tools=tools, tool_choice={"type": "allowed_tools", "allowed_tools": allowed})
+    request = OPENAI_CHAT.decode_request(request_body).request
     assert (request.choice, request.tools) == (ToolChoice("required"), (READ,))
 
 
 def test_a_schema_for_the_answer():
     output = OutputSchema("answer", SCHEMA, strict=False, description="what was found")
-    found = OPENAI_CHAT.encode_request(ModelRequest([Message.user("Hi")], output=output), model="m", stream=False)
+    request_body = OPENAI_CHAT.encode_request(
+        ModelRequest([Message.user("Hi")], output=output), model="m", stream=False
+    )
     schema = {"name": "answer", "description": "what was found", "schema": SCHEMA, "strict": False}
-    assert found["response_format"] == {"type": "json_schema", "json_schema": schema}
-    assert OPENAI_CHAT.decode_request(found).request.output == output
+    assert request_body["response_format"] == {"type": "json_schema", "json_schema": schema}
+    assert OPENAI_CHAT.decode_request(request_body).request.output == output
 
 
 @pytest.mark.parametrize(
@@ -334,7 +340,7 @@ def test_usage_in_a_stream_is_asked_for(fields: dict[str, Any], wanted: bool):
 
 
 def test_other_ways_to_write_a_message():
-    found = decode(
+    messages = decode(
         {"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
         {"role": "user", "content": [{"type": "image_url", "image_url": PNG_URL}]},
         {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}], "audio": None, "function_call": None},
@@ -344,7 +350,7 @@ def test_other_ways_to_write_a_message():
         {"role": "tool", "tool_call_id": "c1", "content": ""},
     )
     empty = ToolCall("c1", "read", {}, "c1")
-    assert found == [
+    assert messages == [
         Message("system", (TextPart("a"), TextPart("b"))),
         Message("user", (PNG,)),
         Message.assistant("No."),
@@ -368,12 +374,12 @@ def test_ids_that_come_again_are_made_unique():
 
 
 def test_calls_of_one_turn_with_one_id_have_a_result_each():
-    said, answered = decode(
+    reply, answered = decode(
         {"role": "assistant", "tool_calls": [call_object("c"), call_object("c")]},
         {"role": "tool", "tool_call_id": "c", "content": "one"},
         {"role": "tool", "tool_call_id": "c", "content": "two"},
     )
-    assert [part.call_id for part in answered.results] == [part.id for part in said.calls]
+    assert [part.call_id for part in answered.results] == [part.id for part in reply.calls]
     assert [part.text for part in answered.results] == ["one", "two"]
 
 
@@ -386,38 +392,38 @@ def test_ids_that_look_like_those_made_here_stay_apart():
 
 
 def test_a_result_keeps_the_id_that_no_call_has_and_its_name():
-    found = decode(
+    messages = decode(
         {"role": "tool", "tool_call_id": "c", "content": "x"},
         {"role": "tool", "content": "y", "name": "read"},
         {"role": "user", "content": "Hi"},
         {"role": "assistant", "tool_calls": [call_object("c")]},
     )
-    assert [(part.call_id, part.name) for part in found[0].results] == [("c", ""), ("", "read")]
-    assert [message.role for message in found] == ["tool", "user", "assistant"]
+    assert [(part.call_id, part.name) for part in messages[0].results] == [("c", ""), ("", "read")]
+    assert [message.role for message in messages] == ["tool", "user", "assistant"]
 
 
 def test_calls_of_the_old_form_are_read():
-    said, answered = decode(
+    reply, answered = decode(
         {"role": "assistant", "content": None, "function_call": {"name": "read", "arguments": '{"path": "a"}'}},
         {"role": "function", "name": "read", "content": "x"},
     )
-    (made,) = said.calls
+    (made,) = reply.calls
     assert made == ToolCall(made.id, "read", {"path": "a"})
     assert answered.results == (ToolResult("", "read", "success", (TextPart("x"),)),)
 
 
 def test_a_call_with_broken_arguments_in_the_history_is_malformed():
-    said, answered = decode(
+    reply, answered = decode(
         {"role": "assistant", "tool_calls": [call_object("c1", arguments='{"path": ')]},
         {"role": "tool", "tool_call_id": "c1", "content": "no JSON"},
     )
-    (malformed,) = said.calls
+    (malformed,) = reply.calls
     assert (type(malformed), malformed.raw, malformed.name) == (MalformedCall, '{"path": ', "read")
     assert answered.results[0].call_id == malformed.id
 
 
 USER = {"role": "user", "content": "Hi"}
-REFUSED: list[tuple[Any, str]] = [
+REFUSALS: list[tuple[Any, str]] = [
     ([], "the request: expected an object, found a list"),
     ({"messages": [USER]}, "model: expected a name, found nothing"),
     ({"model": "m"}, "messages: at least one message is needed"),
@@ -488,10 +494,10 @@ REFUSED: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "problem"), REFUSED, ids=[problem for _, problem in REFUSED])
-def test_a_request_that_cannot_be_read_names_the_place(asked: Any, problem: str):
+@pytest.mark.parametrize(("request_body", "problem"), REFUSALS, ids=[problem for _, problem in REFUSALS])
+def test_a_request_that_cannot_be_read_names_the_place(request_body: Any, problem: str):
     with pytest.raises(FormatError) as caught:
-        OPENAI_CHAT.decode_request(asked)
+        OPENAI_CHAT.decode_request(request_body)
     assert problem in str(caught.value)
 
 

@@ -31,15 +31,15 @@ from toolspeak.testing.splits import join_deltas
 from toolspeak.wire.base import ModelRequest, WireRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 
-ASKED = WireRequest(ModelRequest([]), "m-1", stream=True)
+REQUEST = WireRequest(ModelRequest([]), "m-1", stream=True)
 HEAD = {"id": "r1", "object": "chat.completion.chunk", "created": 7, "model": "m-1"}
 
 
 def frames(deltas: list[Delta], *, usage: bool = True) -> list[Any]:
     encoder = OPENAI_CHAT.encoder(WireRequest(ModelRequest([]), "m-1", True, usage), response_id="r1", created=7)
-    found = [frame for delta in deltas for frame in encoder.feed(delta)]
-    assert all(name is None for name, _ in found)
-    return [data for _, data in found]
+    stream_frames = [frame for delta in deltas for frame in encoder.feed(delta)]
+    assert all(name is None for name, _ in stream_frames)
+    return [data for _, data in stream_frames]
 
 
 def written_chunks(deltas: list[Delta]) -> list[tuple[Any, Any]]:
@@ -66,7 +66,7 @@ DETAILS = Opaque("openai-chat", "m-1", {"reasoning_details": [{"type": "reasonin
 @PATIENT
 @given(st.data(), turns(opaque=DETAILS, interleaved=True) | turns())
 def test_a_turn_comes_back_in_every_split_of_the_stream(data: st.DataObject, turn: list[Delta]):
-    encoder = OPENAI_CHAT.encoder(ASKED, response_id="r1", created=7)
+    encoder = OPENAI_CHAT.encoder(REQUEST, response_id="r1", created=7)
     stream = sse([frame for delta in turn for frame in encoder.feed(delta)])
     read = decode(read_sse(data.draw(byte_pieces(stream))))
     assert join_deltas(per_call(read)) == join_deltas(per_call(turn))
@@ -89,7 +89,7 @@ CALL = [
 ]
 
 
-def started(place: int, name: str, id_: str, **more: Any) -> dict[str, Any]:
+def call_start(place: int, name: str, id_: str, **more: Any) -> dict[str, Any]:
     function = {"name": name, "arguments": ""}
     return {"tool_calls": [{"index": place, "id": id_, "type": "function", "function": function}], **more}
 
@@ -113,7 +113,7 @@ def test_the_chunks_of_a_turn():
         FIRST,
         ({"reasoning_content": "hm"}, None),
         ({"content": "So"}, None),
-        (started(0, "read", "c0"), None),
+        (call_start(0, "read", "c0"), None),
         (arguments(0, '{"path": '), None),
         (arguments(0, '"a"}'), None),
         ({}, "tool_calls"),
@@ -194,14 +194,14 @@ def test_ids_that_a_dialect_lacks_or_repeats():
     ids = [call["id"] for call in choice["message"]["tool_calls"]]
     assert ids[1] == "1"
     assert len(set(ids)) == 4
-    sent = [delta["tool_calls"][0] for delta, _ in written_chunks(turn) if "tool_calls" in delta]
-    assert [each["id"] for each in sent if "id" in each] == ids
+    tool_calls = [delta["tool_calls"][0] for delta, _ in written_chunks(turn) if "tool_calls" in delta]
+    assert [each["id"] for each in tool_calls if "id" in each] == ids
 
 
 def test_a_call_that_was_not_streamed_is_sent_whole():
     """A call that repair made."""
     assert written_chunks([CallCompleted(4, "read", {"path": "é"}, "c4"), TurnEnded("stop")])[1:] == [
-        (started(0, "read", "c4"), None),
+        (call_start(0, "read", "c4"), None),
         (arguments(0, '{"path": "é"}'), None),
         ({}, "tool_calls"),
     ]
@@ -218,21 +218,21 @@ def test_what_is_no_call_is_told_as_text():
     assert written_chunks(turn) == [FIRST, ({"content": "<tool_call>{"}, None), ({}, "stop")]
 
 
-@pytest.mark.parametrize("sent", ["", '{"path": ', '{"path": "a"}', '{"path": "a'])
+@pytest.mark.parametrize("arguments", ["", '{"path": ', '{"path": "a"}', '{"path": "a'])
 @pytest.mark.parametrize("reason", ["cut off", 'end it with "}'])
-def test_a_malformed_call_that_was_streamed_runs_nowhere(sent: str, reason: str):
+def test_a_malformed_call_that_was_streamed_runs_nowhere(arguments: str, reason: str):
     """Its arguments may be whole: what is wrong may stand behind them."""
-    turn: list[Delta] = [CallStarted(0, "read", "c0"), *([ArgumentsDelta(0, sent)] if sent else [])]
-    turn += [CallMalformed(0, sent, "cut", reason, 5), *_call_at(1), TurnEnded("stop")]
+    turn: list[Delta] = [CallStarted(0, "read", "c0"), *([ArgumentsDelta(0, arguments)] if arguments else [])]
+    turn += [CallMalformed(0, arguments, "cut", reason, 5), *_call_at(1), TurnEnded("stop")]
     for read in (decode(frames(turn)[:-1]), OPENAI_CHAT.decode_response(whole(turn))):
         (malformed,) = (delta for delta in read if isinstance(delta, CallMalformed))
-        assert malformed.raw == f"{sent} ({reason})"
+        assert malformed.raw == f"{arguments} ({reason})"
         assert [delta.name for delta in read if isinstance(delta, CallCompleted)] == ["ping"]
 
 
 def _call_at(index: int) -> list[Delta]:
-    given = f"c{index}"
-    return [CallStarted(index, "ping", given), ArgumentsDelta(index, "{}"), CallCompleted(index, "ping", {}, given)]
+    call_id = f"c{index}"
+    return [CallStarted(index, "ping", call_id), ArgumentsDelta(index, "{}"), CallCompleted(index, "ping", {}, call_id)]
 
 
 def test_places_count_what_was_sent():
@@ -290,7 +290,7 @@ def test_an_error_as_clients_read_it(status: int, kind: str, retryable: bool):
     assert OPENAI_CHAT.encode_error("no", status) == {
         "error": {"message": "no", "type": kind, "param": None, "code": None}
     }
-    encoder = OPENAI_CHAT.encoder(ASKED, response_id="r1", created=7)
+    encoder = OPENAI_CHAT.encoder(REQUEST, response_id="r1", created=7)
     (frame,) = encoder.fail("no", status)
     with pytest.raises(ProviderError, match="the server reported an error: no") as caught:
         decode([frame[1]])

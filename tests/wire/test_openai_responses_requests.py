@@ -42,7 +42,7 @@ def encode(*messages: Message | TextMessage, stream: bool = True, **fields: Any)
     return OPENAI_RESPONSES.encode_request(ModelRequest(messages, **fields), model="m", stream=stream)
 
 
-def sent(*messages: Message | TextMessage, **fields: Any) -> list[Any]:
+def input_items(*messages: Message | TextMessage, **fields: Any) -> list[Any]:
     return encode(*messages, **fields)["input"]
 
 
@@ -150,8 +150,8 @@ def test_images_files_and_json_in_messages_and_results():
     body = encode(*messages)
     assert body["input"][0]["content"] == body["input"][2]["output"] == parts
     assert OPENAI_RESPONSES.decode_request(body).request.messages == messages
-    assert sent(Message("user", (JsonPart({"a": "é"}),))) == [message_item("user", '{"a": "é"}')]
-    assert sent(Message("assistant", (JsonPart([1]), ImagePart("image/png", b"x")))) == [
+    assert input_items(Message("user", (JsonPart({"a": "é"}),))) == [message_item("user", '{"a": "é"}')]
+    assert input_items(Message("assistant", (JsonPart([1]), ImagePart("image/png", b"x")))) == [
         message_item("assistant", "[1]"),
         message_item("assistant", "[image: image/png]"),
     ]
@@ -160,7 +160,7 @@ def test_images_files_and_json_in_messages_and_results():
 def test_reasoning_goes_back_verbatim_with_the_ids_of_what_it_led_to():
     call = ToolCall("c1", "read", {}, "call_1", opaque=signed({"id": "fc_1"}))
     text = TextPart("So.", signed({"id": "msg_1", "phase": "commentary"}))
-    assert sent(*step(ReasoningPart("hm", signed(SECRET)), text, call))[:3] == [
+    assert input_items(*step(ReasoningPart("hm", signed(SECRET)), text, call))[:3] == [
         SECRET,
         {
             "type": "message",
@@ -188,7 +188,7 @@ def test_reasoning_goes_back_verbatim_with_the_ids_of_what_it_led_to():
 def test_reasoning_that_cannot_go_back_stays_here_and_so_do_the_ids_of_its_turn(opaque: Opaque | None):
     call = ToolCall("c1", "read", {}, "call_1", opaque=signed({"id": "fc_1"}))
     text = TextPart("So.", signed({"id": "msg_1", "phase": "commentary"}))
-    assert sent(*step(ReasoningPart("hm", opaque), text, call))[:2] == [
+    assert input_items(*step(ReasoningPart("hm", opaque), text, call))[:2] == [
         {**message_item("assistant", "So."), "phase": "commentary"},
         {"type": "function_call", "call_id": "call_1", "name": "read", "arguments": "{}"},
     ]
@@ -197,7 +197,7 @@ def test_reasoning_that_cannot_go_back_stays_here_and_so_do_the_ids_of_its_turn(
 def test_a_malformed_call_goes_back_as_text_behind_the_outputs_of_its_batch():
     good, bad = ToolCall("c1", "read", {}, "call_1"), MalformedCall("c2", '{"pa', "invalid_arguments", "cut", "read")
     results = (failure(bad, "malformed", "cut"), ToolResult("c1", "read", "success", (TextPart("ok"),)))
-    assert sent(Message("assistant", (bad, good)), Message("tool", results)) == [
+    assert input_items(Message("assistant", (bad, good)), Message("tool", results)) == [
         message_item("assistant", '{"pa'),
         {"type": "function_call", "call_id": "call_1", "name": "read", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "call_1", "output": "ok"},
@@ -223,8 +223,10 @@ def test_only_what_the_server_does_not_have_is_sent_and_the_instructions():
 
 
 def test_an_answer_that_was_not_taken_into_the_conversation_is_not_missed():
-    assert sent(*SO_FAR, Message.user("Again."), earlier=Earlier("resp_1", 2)) == [message_item("user", "Again.")]
-    assert sent(*SO_FAR, earlier=Earlier("resp_1", 2)) == []
+    assert input_items(*SO_FAR, Message.user("Again."), earlier=Earlier("resp_1", 2)) == [
+        message_item("user", "Again.")
+    ]
+    assert input_items(*SO_FAR, earlier=Earlier("resp_1", 2)) == []
 
 
 @pytest.mark.parametrize(
@@ -263,9 +265,9 @@ def test_an_option_of_none_removes_the_field_and_store_can_be_set():
 def test_tools_that_the_api_runs_itself_come_behind_the_functions():
     body = encode(tools=(READ,), options={"tools": [{"type": "web_search"}]})
     assert [tool["type"] for tool in body["tools"]] == ["function", "web_search"]
-    found = OPENAI_RESPONSES.decode_request({**body, "tool_choice": {"type": "web_search"}}).request
-    assert (found.tools, found.choice) == ([READ], ToolChoice())
-    assert found.options == {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}}
+    request = OPENAI_RESPONSES.decode_request({**body, "tool_choice": {"type": "web_search"}}).request
+    assert (request.tools, request.choice) == ([READ], ToolChoice())
+    assert request.options == {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}}
 
 
 @pytest.mark.parametrize("tools", ["web_search", [{"type": "function", "name": "x"}], [{}], ["web_search"], {}])
@@ -294,14 +296,18 @@ def test_lone_surrogates_are_replaced_before_utf8():
 def test_a_server_reads_what_a_client_writes(request: ModelRequest):
     body = json.loads(json.dumps(encode_again := OPENAI_RESPONSES.encode_request(request, model="m", stream=True)))
     assert body == encode_again
-    found = OPENAI_RESPONSES.decode_request(body)
-    assert (found.model, found.stream) == ("m", True)
-    assert OPENAI_RESPONSES.encode_request(found.request, model="m", stream=True) == body
-    asked = found.request
-    assert (list(asked.tools), asked.choice, asked.parallel) == (list(request.tools), request.choice, request.parallel)
+    wire_request = OPENAI_RESPONSES.decode_request(body)
+    assert (wire_request.model, wire_request.stream) == ("m", True)
+    assert OPENAI_RESPONSES.encode_request(wire_request.request, model="m", stream=True) == body
+    read_request = wire_request.request
+    assert (list(read_request.tools), read_request.choice, read_request.parallel) == (
+        list(request.tools),
+        request.choice,
+        request.parallel,
+    )
     output = None if request.output is None else openai_form(request.output)
-    assert (asked.output, asked.options) == (output, request.options)
-    assert [_plain(message) for message in asked.messages] == [_plain(message) for message in request.messages]
+    assert (read_request.output, read_request.options) == (output, request.options)
+    assert [_plain(message) for message in read_request.messages] == [_plain(message) for message in request.messages]
 
 
 def _plain(message: Message) -> Any:
@@ -314,13 +320,13 @@ def ask(**fields: Any) -> Any:
 
 
 def test_input_may_be_a_text_and_roles_may_be_developer():
-    found = ask(input="Hi", instructions="Be brief.").request
-    assert found.messages == [Message.system("Be brief."), Message.user("Hi")]
+    request = ask(input="Hi", instructions="Be brief.").request
+    assert request.messages == [Message.system("Be brief."), Message.user("Hi")]
     items = [
         {"role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]},
         message_item("user", "Hi"),
     ]
-    assert ask(input=items).request.messages == found.messages
+    assert ask(input=items).request.messages == request.messages
 
 
 def test_what_the_assistant_wrote_side_by_side_is_one_message():
@@ -338,15 +344,15 @@ def test_what_the_assistant_wrote_side_by_side_is_one_message():
         "content": [{"type": "output_text", "text": "So.", "annotations": []}, {"type": "refusal", "refusal": "No."}],
     }
     call = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "read", "arguments": '{"path": 1}'}
-    found = ask(input=[thought, message, call, {"type": "function_call_output", "call_id": "c", "output": "ok"}])
-    kept = signed({"id": "msg_1"})
-    assert found.request.messages == [
+    wire_request = ask(input=[thought, message, call, {"type": "function_call_output", "call_id": "c", "output": "ok"}])
+    opaque = signed({"id": "msg_1"})
+    assert wire_request.request.messages == [
         Message(
             "assistant",
             (
                 ReasoningPart("a\n\nb", signed(thought)),
-                TextPart("So.", kept),
-                TextPart("No.", kept),
+                TextPart("So.", opaque),
+                TextPart("No.", opaque),
                 ToolCall("c", "read", {"path": 1}, "c", opaque=signed({"id": "fc_1"})),
             ),
         ),
@@ -357,9 +363,9 @@ def test_what_the_assistant_wrote_side_by_side_is_one_message():
 def test_calls_that_count_anew_in_each_turn_are_told_apart():
     call = {"type": "function_call", "call_id": "0", "name": "read", "arguments": "{}"}
     outputs = [{"type": "function_call_output", "call_id": "0", "output": text} for text in ("one", "two")]
-    found = ask(input=[call, outputs[0], call, outputs[1]]).request.messages
-    assert [part.id for message in found for part in message.calls] == ["0", "0-1"]
-    assert [(part.call_id, part.text) for message in found for part in message.results] == [
+    messages = ask(input=[call, outputs[0], call, outputs[1]]).request.messages
+    assert [part.id for message in messages for part in message.calls] == ["0", "0-1"]
+    assert [(part.call_id, part.text) for message in messages for part in message.results] == [
         ("0", "one"),
         ("0-1", "two"),
     ]
@@ -367,22 +373,22 @@ def test_calls_that_count_anew_in_each_turn_are_told_apart():
 
 def test_a_call_with_arguments_that_are_none_is_malformed_and_its_output_is_read():
     call = {"type": "function_call", "call_id": "c", "name": "read", "arguments": "{"}
-    found = ask(input=[call, {"type": "function_call_output", "call_id": "c", "output": []}]).request.messages
-    assert isinstance(found[0].calls[0], MalformedCall)
-    assert found[1].results == (ToolResult("c", "read", "success", ()),)
+    messages = ask(input=[call, {"type": "function_call_output", "call_id": "c", "output": []}]).request.messages
+    assert isinstance(messages[0].calls[0], MalformedCall)
+    assert messages[1].results == (ToolResult("c", "read", "success", ()),)
 
 
 def test_store_and_stream_and_a_format_of_plain_text():
-    found = ask(store=True, stream=None, text={"format": {"type": "text"}, "verbosity": "low"}, tools=None)
-    assert (found.stream, found.request.keep, found.request.output) == (False, True, None)
-    assert found.request.options == {"text": {"verbosity": "low"}}
+    wire_request = ask(store=True, stream=None, text={"format": {"type": "text"}, "verbosity": "low"}, tools=None)
+    assert (wire_request.stream, wire_request.request.keep, wire_request.request.output) == (False, True, None)
+    assert wire_request.request.options == {"text": {"verbosity": "low"}}
     assert ask(text={"format": {"type": "json_object"}}).request.options == {
         "text": {"format": {"type": "json_object"}}
     }
 
 
 CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
-REFUSED: list[tuple[Any, str]] = [
+REFUSALS: list[tuple[Any, str]] = [
     ([], "the request: expected an object, found a list"),
     ({"input": "x"}, "model: expected a name, found nothing"),
     ({"model": "m"}, "input: expected a string or a list of items, found nothing"),
@@ -431,7 +437,7 @@ REFUSED: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "problem"), REFUSED, ids=[problem for _, problem in REFUSED])
+@pytest.mark.parametrize(("body", "problem"), REFUSALS, ids=[problem for _, problem in REFUSALS])
 def test_a_request_that_cannot_be_read_names_the_place(body: Any, problem: str):
     if isinstance(body, dict) and "model" not in body and not problem.startswith("model"):
         body = {"model": "m", "input": "Hi", **body}

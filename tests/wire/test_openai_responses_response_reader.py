@@ -26,7 +26,7 @@ from toolspeak.errors import ProviderError
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 
 MESSAGE = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
-SAID = {**MESSAGE, "content": [{"type": "output_text", "text": "Hello", "annotations": []}]}
+TEXT_ITEM = {**MESSAGE, "content": [{"type": "output_text", "text": "Hello", "annotations": []}]}
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "read", "status": "completed"}
 SIGNED = Opaque("openai-responses", "m", {"id": "fc_1"})
 USAGE = {
@@ -86,15 +86,15 @@ def test_a_streamed_text():
         text("lo"),
         event("output_text.done", item_id="msg_1", output_index=0, content_index=0, text="Hello"),
         event("content_part.done", item_id="msg_1", output_index=0, content_index=0, part={"type": "output_text"}),
-        done(SAID),
-        event("completed", response=answer(SAID)),
+        done(TEXT_ITEM),
+        event("completed", response=answer(TEXT_ITEM)),
     ) == [TextDelta("Hel"), TextDelta("lo"), PartEnded("text"), ENDED]
 
 
 def test_a_turn_is_finished_with_its_last_event():
     decoder = OPENAI_RESPONSES.decoder()
     decoder.feed(added(MESSAGE))
-    decoder.feed(done(SAID))
+    decoder.feed(done(TEXT_ITEM))
     assert not decoder.finished
     decoder.feed(END)
     assert decoder.finished
@@ -210,41 +210,49 @@ def test_reasoning_keeps_its_item_and_what_follows_its_ids():
         done(THOUGHT),
         added({**MESSAGE, "content": []}, 1),
         text("Hello", index=1),
-        done(SAID, 1),
+        done(TEXT_ITEM, 1),
         END,
     )
     end = [PartEnded("reasoning", Opaque("openai-responses", "m", THOUGHT)), TextDelta("Hello")]
     end += [PartEnded("text", Opaque("openai-responses", "m", {"id": "msg_1"})), ENDED]
     assert stream == [*map(ReasoningDelta, ["**A**", "\n\n", "**B**"]), *end]
-    assert whole(THOUGHT, SAID) == [ReasoningDelta("**A**\n\n**B**"), *end]
+    assert whole(THOUGHT, TEXT_ITEM) == [ReasoningDelta("**A**\n\n**B**"), *end]
 
 
 def test_reasoning_that_is_shown_and_reasoning_that_says_nothing():
-    shown = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}
+    reasoning_item = {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [],
+        "content": [{"type": "reasoning_text", "text": "hm"}],
+    }
     delta = event("reasoning_text.delta", item_id="rs_1", output_index=0, content_index=0, delta="hm")
-    end = [PartEnded("reasoning", Opaque("openai-responses", "m-2026", shown)), ENDED]
+    end = [PartEnded("reasoning", Opaque("openai-responses", "m-2026", reasoning_item)), ENDED]
     created = event("created", response=answer(status="in_progress"))
-    assert decode(created, added(shown), delta, done(shown), END, model=None) == [ReasoningDelta("hm"), *end]
+    assert decode(created, added(reasoning_item), delta, done(reasoning_item), END, model=None) == [
+        ReasoningDelta("hm"),
+        *end,
+    ]
     hidden = {**THOUGHT, "summary": []}
     assert whole(hidden) == [PartEnded("reasoning", Opaque("openai-responses", "m", hidden)), ENDED]
 
 
 def test_the_phase_of_a_message_is_kept():
-    phased = {**SAID, "phase": "commentary"}
-    kept = Opaque("openai-responses", "m", {"id": "msg_1", "phase": "commentary"})
-    assert whole(phased) == [TextDelta("Hello"), PartEnded("text", kept), ENDED]
+    phased = {**TEXT_ITEM, "phase": "commentary"}
+    opaque = Opaque("openai-responses", "m", {"id": "msg_1", "phase": "commentary"})
+    assert whole(phased) == [TextDelta("Hello"), PartEnded("text", opaque), ENDED]
 
 
 def test_a_refusal_is_text_and_a_finish_reason():
     refusal = {**MESSAGE, "content": [{"type": "refusal", "refusal": "No."}]}
     delta = event("refusal.delta", item_id="msg_1", output_index=0, content_index=0, delta="No.")
-    refused = [TextDelta("No."), PartEnded("text"), TurnEnded("refusal", ENDED.usage, "m-2026", "resp_1")]
-    assert decode(added(MESSAGE), delta, done(refusal), END) == refused
-    assert whole(refusal) == refused
+    expected = [TextDelta("No."), PartEnded("text"), TurnEnded("refusal", ENDED.usage, "m-2026", "resp_1")]
+    assert decode(added(MESSAGE), delta, done(refusal), END) == expected
+    assert whole(refusal) == expected
 
 
 def test_a_whole_response_with_a_call():
-    assert whole(SAID, WHOLE_CALL) == [TextDelta("Hello"), PartEnded("text"), *READ_CALL]
+    assert whole(TEXT_ITEM, WHOLE_CALL) == [TextDelta("Hello"), PartEnded("text"), *READ_CALL]
 
 
 @pytest.mark.parametrize(
@@ -327,7 +335,7 @@ def test_an_ill_formed_event_is_a_provider_error(piece: Any, problem: str):
         ({"error": {"message": "no such model"}}, "no such model"),
         (FAILED, "boom"),
         (answer(status="queued"), "omit the option 'background'"),
-        (answer(status="failed", output=[SAID]), "the response failed, without a reason"),
+        (answer(status="failed", output=[TEXT_ITEM]), "the response failed, without a reason"),
     ],
 )
 def test_an_ill_formed_response_is_a_provider_error(body: Any, problem: str):
@@ -335,10 +343,12 @@ def test_an_ill_formed_response_is_a_provider_error(body: Any, problem: str):
         OPENAI_RESPONSES.decode_response(body)
 
 
-KINDS = [kind for each in (*CALL_STREAMS.values(), [text("x"), done(SAID), added(THOUGHT)]) for kind in each]
+KINDS = [kind for each in (*CALL_STREAMS.values(), [text("x"), done(TEXT_ITEM), added(THOUGHT)]) for kind in each]
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from([*SAID, *CALL]), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from([*TEXT_ITEM, *CALL]), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 FIELDS = sorted({field for kind in KINDS for field in kind})

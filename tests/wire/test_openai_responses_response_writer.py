@@ -37,13 +37,13 @@ from toolspeak.wire.call_assembler import read_arguments
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 
 READ = ToolSpec("read", "Reads.", {"type": "object", "properties": {}})
-ASKED = WireRequest(ModelRequest([Message.user("Hi")], (READ,)), "m", stream=True)
+REQUEST = WireRequest(ModelRequest([Message.user("Hi")], (READ,)), "m", stream=True)
 SECRET = Opaque("openai-responses", "m", {"type": "reasoning", "id": "rs_x", "summary": [], "encrypted_content": "gA"})
 END = TurnEnded("stop", Usage(3, 2))
 
 
-def encode(deltas: Iterable[Delta], asked: WireRequest = ASKED) -> list[StreamFrame]:
-    encoder = OPENAI_RESPONSES.encoder(asked, response_id="resp_7", created=5)
+def encode(deltas: Iterable[Delta], request: WireRequest = REQUEST) -> list[StreamFrame]:
+    encoder = OPENAI_RESPONSES.encoder(request, response_id="resp_7", created=5)
     return [frame for delta in deltas for frame in encoder.feed(delta)]
 
 
@@ -157,7 +157,7 @@ def test_parts_that_ended_are_items_of_their_own():
 
 
 def test_ids_of_calls_are_there_and_unique():
-    calls = [CallCompleted(i, "read", {}, given) for i, given in enumerate([None, "x", "x"])]
+    calls = [CallCompleted(i, "read", {}, call_id) for i, call_id in enumerate([None, "x", "x"])]
     output = whole([*calls, END])["output"]
     assert [item["call_id"] for item in output] == ["call_7_0", "x", "call_7_2"]
     assert [item["arguments"] for item in output] == ["{}"] * 3
@@ -171,19 +171,19 @@ def test_a_malformed_call_that_was_not_sent_is_said_as_text():
     assert [d.text for d in decode(frames) if isinstance(d, TextDelta)] == ["So: ", "<bad>"]
 
 
-@pytest.mark.parametrize("sent", ["", '{"a"', '{"a": 1}', "{}", "null"])
+@pytest.mark.parametrize("arguments", ["", '{"a"', '{"a": 1}', "{}", "null"])
 @pytest.mark.parametrize(
     "ending",
     [CallMalformed(0, "raw", "no_end", "its end is missing", 0, "read"), CallIgnored(0, "the block"), None],
     ids=["malformed", "ignored", "never ended"],
 )
-def test_a_call_that_was_sent_in_part_cannot_run_and_is_no_unfinished_item(sent: str, ending: Delta | None):
-    deltas: list[Delta] = [CallStarted(0, "read", "c"), *([ArgumentsDelta(0, sent)] if sent else [])]
+def test_a_call_that_was_sent_in_part_cannot_run_and_is_no_unfinished_item(arguments: str, ending: Delta | None):
+    deltas: list[Delta] = [CallStarted(0, "read", "c"), *([ArgumentsDelta(0, arguments)] if arguments else [])]
     frames = encode([*deltas, *([ending] if ending else []), END])
     assert kinds(frames).count("output_item.done") == 1
     (item,) = last(frames)["output"]
     assert item["status"] == "incomplete"
-    assert item["arguments"].startswith(sent)
+    assert item["arguments"].startswith(arguments)
     assert read_arguments(item["arguments"], whole=False)[0] is None
     assert item["arguments"] == "".join(data["delta"] for _, data in frames if "delta" in data)
     assert not [delta for delta in decode(frames) if isinstance(delta, CallCompleted)]
@@ -198,11 +198,11 @@ def test_a_dialects_turn_is_native_calls():
     text = 'I look.\n<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
     parser = get_dialect("hermes").parser([READ])
     deltas = [delta for character in text for delta in parser.feed(character)] + parser.close("stop")
-    found = decode(encode([*deltas, END]))
-    assert [(d.name, d.arguments) for d in found if isinstance(d, CallCompleted)] == [("read", {"path": "a"})]
-    assert "".join(d.text for d in found if isinstance(d, TextDelta)).strip() == "I look."
-    assert isinstance(found[-1], TurnEnded)
-    assert found[-1].finish == "tool_calls"
+    read_deltas = decode(encode([*deltas, END]))
+    assert [(d.name, d.arguments) for d in read_deltas if isinstance(d, CallCompleted)] == [("read", {"path": "a"})]
+    assert "".join(d.text for d in read_deltas if isinstance(d, TextDelta)).strip() == "I look."
+    assert isinstance(read_deltas[-1], TurnEnded)
+    assert read_deltas[-1].finish == "tool_calls"
 
 
 # --- endings -----------------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ def test_a_turn_that_failed_is_no_answer(finish: FinishReason):
 @pytest.mark.parametrize("before", [[], [TextDelta("x")], [CallStarted(0, "read")]])
 @pytest.mark.parametrize(("status", "retryable"), [(500, True), (429, True), (400, False)])
 def test_a_turn_that_broke_off(before: list[Delta], status: int, retryable: bool):
-    encoder = OPENAI_RESPONSES.encoder(ASKED, response_id="resp_7", created=5)
+    encoder = OPENAI_RESPONSES.encoder(REQUEST, response_id="resp_7", created=5)
     frames = [frame for delta in before for frame in encoder.feed(delta)] + encoder.fail("it broke", status)
     assert kinds(frames)[0] == "created"
     assert kinds(frames).count("output_item.added") == kinds(frames).count("output_item.done")
@@ -254,8 +254,8 @@ def test_a_turn_that_broke_off(before: list[Delta], status: int, retryable: bool
     [(400, "invalid_request_error"), (429, "rate_limit_error"), (500, "server_error"), (503, "server_error")],
 )
 def test_errors(status: int, kind: str):
-    found = OPENAI_RESPONSES.encode_error("why", status)
-    assert found == {"error": {"message": "why", "type": kind, "param": None, "code": None}}
+    error_body = OPENAI_RESPONSES.encode_error("why", status)
+    assert error_body == {"error": {"message": "why", "type": kind, "param": None, "code": None}}
 
 
 def test_a_turn_without_deltas_has_failed():
@@ -330,11 +330,11 @@ def test_every_split_of_the_stream(data: st.DataObject):
     async def read() -> list[Delta]:
         head = {"content-type": "text/event-stream"}
         response = httpx2.Response(200, headers=head, stream=Body(), request=httpx2.Request("POST", "http://x"))
-        decoder, found = OPENAI_RESPONSES.decoder(model="m"), list[Delta]()
+        decoder, deltas = OPENAI_RESPONSES.decoder(model="m"), list[Delta]()
         async with aclosing(aiter(httpx2.EventSource(response))) as events:  # type: ignore[type-var]
             async for event in events:
                 assert json.loads(event.data)["type"] == event.event
-                found += decoder.feed(json.loads(event.data))
-        return found + decoder.close()
+                deltas += decoder.feed(json.loads(event.data))
+        return deltas + decoder.close()
 
     assert comparable(asyncio.run(read()), streamed=True) == comparable(deltas, streamed=True)

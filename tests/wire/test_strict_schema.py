@@ -17,7 +17,7 @@ from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 from toolspeak.wire.strict_schema import anthropic_form, is_closed, openai_form
 
 
-def sent(wire: Any, schema: dict[str, Any]) -> dict[str, Any]:
+def encoded_tool(wire: Any, schema: dict[str, Any]) -> dict[str, Any]:
     request = ModelRequest([Message.user("Hi")], output=OutputSchema("x", schema))
     body = wire.encode_request(request, model="m", stream=True)
     match wire.name:
@@ -34,24 +34,24 @@ def sent(wire: Any, schema: dict[str, Any]) -> dict[str, Any]:
 def test_openai_is_sent_what_it_takes(wire: Any, type_: Any):
     schema = type_.model_json_schema()
     before = copy.deepcopy(schema)
-    told = sent(wire, schema)
-    assert told["strict"] is True
-    assert refused_by_openai(told["schema"]) == []
+    definition = encoded_tool(wire, schema)
+    assert definition["strict"] is True
+    assert refused_by_openai(definition["schema"]) == []
     assert schema == before
-    assert sent(wire, told["schema"]) == told  # and what it takes stays as it is
+    assert encoded_tool(wire, definition["schema"]) == definition  # and what it takes stays as it is
 
 
 @pytest.mark.parametrize("wire", [OPENAI_CHAT, OPENAI_RESPONSES], ids=lambda wire: wire.name)
 @pytest.mark.parametrize("type_", OPEN)
 def test_what_openai_cannot_hold_a_model_to_is_only_asked_for(wire: Any, type_: Any):
     schema = type_.model_json_schema()
-    told = sent(wire, schema)
-    assert (told["strict"], told["schema"]) == (False, schema)
+    definition = encoded_tool(wire, schema)
+    assert (definition["strict"], definition["schema"]) == (False, schema)
 
 
 @pytest.mark.parametrize("type_", STRICT)
 def test_anthropic_is_sent_what_it_takes(type_: Any):
-    schema = sent(ANTHROPIC, type_.model_json_schema())["schema"]
+    schema = encoded_tool(ANTHROPIC, type_.model_json_schema())["schema"]
     assert refused_by_anthropic(schema) == []
     assert anthropic_form(schema) == schema
 

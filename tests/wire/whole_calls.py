@@ -18,21 +18,21 @@ from toolspeak.data.deltas import (
 
 def joined_deltas(deltas: Iterable[Delta]) -> dict[str, Any]:
     """Text, reasoning and each call's arguments joined; what else came, in order, the calls' own deltas apart."""
-    found: dict[str, Any] = {"text": "", "reasoning": "", "started": [], "completed": [], "others": []}
+    summary: dict[str, Any] = {"text": "", "reasoning": "", "started": [], "completed": [], "others": []}
     arguments: dict[int, str] = {}
     for delta in deltas:
         match delta:
             case TextDelta(text):
-                found["text"] += text
+                summary["text"] += text
             case ReasoningDelta(text):
-                found["reasoning"] += text
+                summary["reasoning"] += text
             case CallStarted():
-                found["started"].append(delta)
+                summary["started"].append(delta)
             case ArgumentsDelta(index, text):
                 arguments[index] = arguments.get(index, "") + text
             case CallCompleted():
-                found["completed"].append(delta)
+                summary["completed"].append(delta)
             case _:
-                found["others"].append(delta)
-    found["arguments"] = {index: json.loads(text) for index, text in arguments.items()}
-    return found
+                summary["others"].append(delta)
+    summary["arguments"] = {index: json.loads(text) for index, text in arguments.items()}
+    return summary

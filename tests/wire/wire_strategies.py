@@ -106,7 +106,7 @@ def user_messages(*, images: bool = True) -> st.SearchStrategy[Message]:
     """A text, or texts and images in any order, never empty."""
     parts = TEXTS.map(TextPart)
     several = st.lists(parts | IMAGES if images else parts, min_size=1, max_size=3)
-    return several.map(lambda found: Message("user", tuple(found)))
+    return several.map(lambda parts: Message("user", tuple(parts)))
 
 
 @st.composite
@@ -159,10 +159,10 @@ def conversations(
     messages.append(draw(user_messages(images=images)))
     for step in range(draw(st.integers(0, 3))):
         ids = [f"call_{step}_{i}" for i in range(draw(st.integers(0, 3)))]
-        said = draw(assistant_messages(ids, opaque=opaque, provider_ids=provider_ids))
-        messages.append(said)
+        message = draw(assistant_messages(ids, opaque=opaque, provider_ids=provider_ids))
+        messages.append(message)
         if ids:
-            messages.append(draw(results_of(said, failures=failures, images=result_images)))
+            messages.append(draw(results_of(message, failures=failures, images=result_images)))
         else:
             messages.append(draw(user_messages(images=images)))
     return messages
@@ -225,11 +225,11 @@ def turns(
     streams: list[list[Delta]] = []
     ends: list[Delta] = []
     for index, (name, arguments) in enumerate(calls):
-        given = f"call_{index}"
+        call_id = f"call_{index}"
         text = json.dumps(arguments, ensure_ascii=draw(st.booleans()))
         streams.append([ArgumentsDelta(index, piece) for piece in draw(cut(text))])
-        streams[-1].insert(0, CallStarted(index, name, given))
-        ends.append(CallCompleted(index, name, arguments, given))
+        streams[-1].insert(0, CallStarted(index, name, call_id))
+        ends.append(CallCompleted(index, name, arguments, call_id))
     if interleaved:
         deltas += _in_turns(streams)
     else:
