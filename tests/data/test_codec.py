@@ -97,10 +97,10 @@ CASES: list[tuple[Any, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "stored"), CASES, ids=lambda case: type(case).__name__)
-def test_a_value_and_its_stored_form(value: Any, stored: dict[str, Any]):
-    assert dump(value) == stored
-    assert load(stored) == value
+@pytest.mark.parametrize(("value", "document"), CASES, ids=lambda case: type(case).__name__)
+def test_a_value_and_its_stored_form(value: Any, document: dict[str, Any]):
+    assert dump(value) == document
+    assert load(document) == value
 
 
 @pytest.mark.parametrize("name", sorted(CLASSES))
@@ -185,22 +185,22 @@ def test_adjacent_surrogates_come_back_as_their_character():
     ],
 )
 def test_an_event_of_a_later_version_is_kept_and_written_back(event: dict[str, Any], kind: str, data: dict[str, Any]):
-    stored = {**CASES[1][1], "event": event}
-    record = load(stored)
+    document = {**CASES[1][1], "event": event}
+    record = load(document)
     assert record.event == UnknownEvent(kind, data)
-    assert dump(record) == stored
+    assert dump(record) == document
 
 
 def test_fields_of_a_later_version_are_kept_where_they_were():
-    stored = dump(RECORD)
-    stored["event"]["result"]["content"][2]["colour"] = {"type": "Colour"}
-    stored["event"]["result"]["extra"] = 5
-    stored["shard"] = None
-    record = load(stored)
+    document = dump(RECORD)
+    document["event"]["result"]["content"][2]["colour"] = {"type": "Colour"}
+    document["event"]["result"]["extra"] = 5
+    document["shard"] = None
+    record = load(document)
     assert record.extra == {"shard": None}
     assert record.event.result.extra == {"extra": 5}
     assert record.event.result.content[2].extra == {"colour": {"type": "Colour"}}
-    assert dump(record) == stored
+    assert dump(record) == document
 
 
 def test_a_class_without_extra_ignores_fields_of_a_later_version():
@@ -219,9 +219,9 @@ def test_a_default_that_a_later_version_may_change_is_written():
 
 def test_dump_shares_nothing_mutable():
     arguments = {"a": [1]}
-    stored = dump(ToolCall("c", "n", MappingProxyType(arguments)))
+    document = dump(ToolCall("c", "n", MappingProxyType(arguments)))
     arguments["a"].append(2)
-    assert stored["arguments"] == {"a": [1]}
+    assert document["arguments"] == {"a": [1]}
 
 
 def test_tuples_in_json_become_lists_and_whole_numbers_become_floats():
@@ -274,9 +274,9 @@ def test_msgspec_and_the_loops_write_alike(name: str):
 )
 @given(st.sampled_from(HAS_EXTRA).flatmap(lambda name: values_of(CLASSES[name])), st.data())
 def test_msgspec_and_the_loops_read_alike(value: Any, data: st.DataObject):
-    stored = json.loads(dumps(value))
-    _mutate(stored, data)
-    text = json.dumps(stored, separators=(",", ":"))
+    document = json.loads(dumps(value))
+    _mutate(document, data)
+    text = json.dumps(document, separators=(",", ":"))
     outcome, by_loops = _outcome(text), _outcome(text[:-1] + LATER)
     if isinstance(by_loops, FormatError):
         assert str(outcome) == str(by_loops)
@@ -307,12 +307,12 @@ def _outcome(text: str) -> Any:
 
 @pytest.mark.parametrize("place", ["result", "memory"])
 def test_a_tag_is_asked_for_where_only_one_class_may_stand(place: str):
-    stored = dump(ToolFinished(RESULT, memory=(MemoryChanged(("a",), 1),)))
-    inner = stored[place][0] if place == "memory" else stored[place]
+    document = dump(ToolFinished(RESULT, memory=(MemoryChanged(("a",), 1),)))
+    inner = document[place][0] if place == "memory" else document[place]
     del inner["type"]
     for read in (load, lambda it: loads(json.dumps(it, separators=(",", ":")))):
         with pytest.raises(FormatError, match=rf"ToolFinished\.{place}.*missing the text field 'type'"):
-            read(stored)
+            read(document)
 
 
 def test_a_number_that_is_no_json_is_refused_in_an_object_too():
@@ -340,9 +340,9 @@ BROKEN: list[tuple[str, Any, str]] = [
 ]
 
 
-def _set(stored: dict[str, Any], place: str, value: Any) -> None:
+def _set(document: dict[str, Any], place: str, value: Any) -> None:
     *way, last = place.replace("[", ".").replace("]", "").split(".")[1:]
-    at: Any = stored
+    at: Any = document
     for step in way:
         at = at[int(step) if step.isdigit() else step]
     at[int(last) if last.isdigit() else last] = value
@@ -350,22 +350,22 @@ def _set(stored: dict[str, Any], place: str, value: Any) -> None:
 
 @pytest.mark.parametrize(("place", "value", "problem"), BROKEN)
 def test_an_ill_typed_field_is_named(place: str, value: Any, problem: str):
-    stored = dump(RECORD)
-    _set(stored, place, value)
+    document = dump(RECORD)
+    _set(document, place, value)
     if not problem:  # unknown fields are no error
-        assert load(stored).event.result.extra == {"opaque": 1}
+        assert load(document).event.result.extra == {"opaque": 1}
         return
     with pytest.raises(FormatError) as caught:
-        load(stored)
+        load(document)
     assert str(caught.value).startswith(f"{place}: ")
     assert problem in str(caught.value)
 
 
 @pytest.mark.parametrize("place", ["Record.run_id", "Record.event", "Record.event.result.content[2].text"])
 def test_a_missing_field_is_named(place: str):
-    stored = dump(RECORD)
-    _set(stored, place, None)
-    text = json.dumps(stored).replace(f', "{place.rpartition(".")[2]}": null', "")
+    document = dump(RECORD)
+    _set(document, place, None)
+    text = json.dumps(document).replace(f', "{place.rpartition(".")[2]}": null', "")
     text = text.replace(f'"{place.rpartition(".")[2]}": null, ', "")
     with pytest.raises(FormatError, match="missing") as caught:
         loads(text)
@@ -436,8 +436,8 @@ def test_what_could_not_be_read_back_is_refused_when_written(value: Any, problem
 
 
 def test_a_nested_extra_may_hold_a_field_named_format():
-    started = RunStarted((Message("user", (TextPart("x", extra={"format": 7}),)),), "m")
-    assert loads(dumps(started)) == started
+    event = RunStarted((Message("user", (TextPart("x", extra={"format": 7}),)),), "m")
+    assert loads(dumps(event)) == event
 
 
 @settings(deadline=None)
@@ -449,14 +449,14 @@ def test_garbage_text_never_raises_anything_but_format_error(text: str):
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(STORED_VALUES, st.data())
 def test_a_mutated_value_never_raises_anything_but_format_error(value: Any, data: st.DataObject):
-    stored = json.loads(dumps(value))
-    _mutate(stored, data)
-    _read_or_refuse(json.dumps(stored))
+    document = json.loads(dumps(value))
+    _mutate(document, data)
+    _read_or_refuse(json.dumps(document))
 
 
-def _mutate(stored: Any, data: st.DataObject) -> None:
+def _mutate(document: Any, data: st.DataObject) -> None:
     """Changes, adds or removes something somewhere in it."""
-    at: Any = stored
+    at: Any = document
     while True:
         keys = list(range(len(at))) if isinstance(at, list) else list(at)
         if not keys:

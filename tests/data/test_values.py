@@ -118,12 +118,12 @@ def test_a_value_is_documented_as_it_was_or_by_its_name():
 
 
 @quick(kw_only=True)
-class Named:
+class Pair:
     first: int = 1
     second: int
 
 
 def test_fields_by_name_alone():
-    assert replace(Named(second=2), first=3) == Named(first=3, second=2)
+    assert replace(Pair(second=2), first=3) == Pair(first=3, second=2)
     with pytest.raises(TypeError):
-        Named(1, 2)  # pyright: ignore[reportCallIssue]
+        Pair(1, 2)  # pyright: ignore[reportCallIssue]
