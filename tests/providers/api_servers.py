@@ -57,8 +57,8 @@ class Api:
         if self.wire is OLLAMA and not any(message.get("tool_calls") for message in body["messages"]):
             # Results of calls that are text: Ollama takes them without a call, and so does no client's conversation.
             roles = {"tool": "user"}
-            told = [{**each, "role": roles.get(each["role"], each["role"])} for each in body["messages"]]
-            body = {**body, "messages": told}
+            messages = [{**each, "role": roles.get(each["role"], each["role"])} for each in body["messages"]]
+            body = {**body, "messages": messages}
         return self.wire.decode_request(body)
 
     def write(self, frames: Sequence[StreamFrame]) -> bytes:
@@ -182,12 +182,12 @@ class Model:
 
     api: Api
     script: Sequence[Step]
-    asked: list[WireRequest] = field(default_factory=list[WireRequest])
+    requests: list[WireRequest] = field(default_factory=list[WireRequest])
     bodies: list[Any] = field(default_factory=list[Any])
 
     async def __call__(self, exchange: Exchange) -> None:
         self.bodies.append(exchange.json)
-        self.asked.append(self.api.read(exchange))
+        self.requests.append(self.api.read(exchange))
         number = len(self.bodies)
         assert number <= len(self.script), f"request {number}, and the script has {len(self.script)} steps"
         step = self.script[number - 1]
@@ -195,10 +195,10 @@ class Model:
             body = json.dumps(self.api.wire.encode_error(step.message, int(step.line[:3]))).encode()
             await whole(step.line, body, "application/json", *step.headers)(exchange)
             return
-        said = turn(step) if isinstance(step, str) else step.turn if isinstance(step, Breaks | Odd) else step
-        encoder = self.api.wire.encoder(self.asked[-1], response_id=f"r{number}", created=1)
+        deltas = turn(step) if isinstance(step, str) else step.turn if isinstance(step, Breaks | Odd) else step
+        encoder = self.api.wire.encoder(self.requests[-1], response_id=f"r{number}", created=1)
         if isinstance(step, Breaks):
-            frames = [frame for delta in said[:-1] for frame in encoder.feed(delta)]
+            frames = [frame for delta in deltas[:-1] for frame in encoder.feed(delta)]
             frames += (
                 encoder.fail("an error was encountered while running the model: unexpected EOF", 503)
                 if step.how == "error"
@@ -210,7 +210,7 @@ class Model:
                 await exchange.reader.read()  # until the client leaves
             exchange.writer.close()
             return
-        frames = [frame for delta in said for frame in encoder.feed(delta)]
+        frames = [frame for delta in deltas for frame in encoder.feed(delta)]
         if isinstance(step, Odd):
             odd = _ODD[self.api.wire.name, step.what]
             frames = [each for frame in frames[:-1] for each in (frame, odd)] + frames[-1:]

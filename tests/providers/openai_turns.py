@@ -14,11 +14,11 @@ from toolspeak.providers import ModelRequest, Provider
 from toolspeak.providers.openai import OpenAIProvider
 
 KEY = "sk-test-0123456789abcdef"
-ASKED = [TextMessage("system", "Be brief."), TextMessage("user", "Grüß\ud800")]
-REQUEST = ModelRequest(ASKED, options={"temperature": 0})
+MESSAGES = [TextMessage("system", "Be brief."), TextMessage("user", "Grüß\ud800")]
+REQUEST = ModelRequest(MESSAGES, options={"temperature": 0})
 USAGE = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}
 EVENTS = [event(says("Hé")), event(says("l😀", "stop")), event(USAGE), event("[DONE]")]
-SAID = [TextDelta("Hé"), TextDelta("l😀"), TurnEnded("stop", Usage(3, 2), "m-1")]
+DELTAS = [TextDelta("Hé"), TextDelta("l😀"), TurnEnded("stop", Usage(3, 2), "m-1")]
 CHUNKED_HEAD = STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n"
 
 

@@ -80,7 +80,7 @@ EVENTS = [
     event({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 2}}),
     event({"type": "message_stop"}),
 ]
-SAID: list[Delta] = [
+DELTAS: list[Delta] = [
     ReasoningDelta("h😀"),
     PartEnded("reasoning", Opaque("anthropic", "m", {"signature": "c2ln"})),
     TextDelta("Hé"),
@@ -94,16 +94,16 @@ SAID: list[Delta] = [
 
 
 async def turn(provider: Provider, request: ModelRequest = REQUEST) -> list[Delta]:
-    return [found async for found in provider.stream(request)]
+    return [delta async for delta in provider.stream(request)]
 
 
 def ask(*answers: Answer, timeout: float | None = 20, turns: int = 1, **settings: Any) -> tuple[list[Delta], Server]:
     async def run() -> tuple[list[Delta], Server]:
         async with serve(*answers) as server:
-            given = {"timeout": timeout, "retries": 0, **settings}
-            provider = AnthropicProvider("m", base_url=server.base_url, api_key=KEY, **given)
+            options = {"timeout": timeout, "retries": 0, **settings}
+            provider = AnthropicProvider("m", base_url=server.base_url, api_key=KEY, **options)
             try:
-                return [found for _ in range(turns) for found in await turn(provider)], server
+                return [delta for _ in range(turns) for delta in await turn(provider)], server
             finally:
                 await provider.aclose()
 
@@ -165,7 +165,7 @@ def test_base_urls_with_and_without_v1(suffix: str, path: str):
     async def run() -> Exchange:
         async with serve(stream(*EVENTS)) as server:
             provider = AnthropicProvider("m", base_url=f"http://127.0.0.1:{server.port}{suffix}")
-            assert await turn(provider) == SAID
+            assert await turn(provider) == DELTAS
             await provider.aclose()
             return server.exchanges[0]
 
@@ -178,7 +178,7 @@ def test_the_environment_names_key_and_address():
             environ = {"ANTHROPIC_API_KEY": f" {KEY}\n", "ANTHROPIC_BASE_URL": server.base_url}
             provider = get_provider("anthropic:m", environ)
             assert provider.name == "anthropic:m"
-            assert await turn(provider) == SAID
+            assert await turn(provider) == DELTAS
             await provider.aclose()
             return server
 
@@ -191,15 +191,15 @@ def test_the_environment_names_key_and_address():
 
 
 def test_what_the_api_can_do():
-    found = AnthropicProvider("m", api_key=KEY).capabilities
-    assert found.tools
-    assert found.parallel
-    assert found.tool_choice
-    assert found.output
-    assert found.reasoning
-    assert found.cache_markers
-    assert not found.tool_role
-    assert not found.resume
+    capabilities = AnthropicProvider("m", api_key=KEY).capabilities
+    assert capabilities.tools
+    assert capabilities.parallel
+    assert capabilities.tool_choice
+    assert capabilities.output
+    assert capabilities.reasoning
+    assert capabilities.cache_markers
+    assert not capabilities.tool_role
+    assert not capabilities.resume
 
 
 def test_a_request_that_cannot_be_sent_sends_nothing():
@@ -214,29 +214,29 @@ def test_a_request_that_cannot_be_sent_sends_nothing():
 
 
 def test_a_whole_stream():
-    assert ask(stream(*EVENTS))[0] == SAID
+    assert ask(stream(*EVENTS))[0] == DELTAS
 
 
 def test_a_stream_cut_in_two_anywhere():
     body = b"".join(EVENTS)
     cuts = [stream(body[:at], body[at:]) for at in range(1, len(body), 7)]
-    assert ask(*cuts, turns=len(cuts))[0] == SAID * len(cuts)
+    assert ask(*cuts, turns=len(cuts))[0] == DELTAS * len(cuts)
 
 
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\r\r"], ids=repr)
 def test_a_stream_byte_by_byte_whatever_its_line_ends(end: bytes):
     body = b"".join(EVENTS).replace(b"\n", end[: len(end) // 2])
-    assert ask(stream(*(body[at : at + 1] for at in range(len(body)))))[0] == SAID
+    assert ask(stream(*(body[at : at + 1] for at in range(len(body)))))[0] == DELTAS
 
 
 def test_events_without_names_and_comments_are_read():
     bare = [piece.partition(b"\n")[2] for piece in EVENTS]
-    assert ask(stream(b": hello\n\n", *bare[:3], b":\n", *bare[3:], b"data: [DONE]\n\n"))[0] == SAID
+    assert ask(stream(b": hello\n\n", *bare[:3], b":\n", *bare[3:], b"data: [DONE]\n\n"))[0] == DELTAS
 
 
 def test_unknown_events_are_passed_over():
     later = event({"type": "message_metadata", "index": "?"})
-    assert ask(stream(EVENTS[0], later, *EVENTS[1:5], later, *EVENTS[5:]))[0] == SAID
+    assert ask(stream(EVENTS[0], later, *EVENTS[1:5], later, *EVENTS[5:]))[0] == DELTAS
 
 
 def test_a_plain_json_body_is_read_as_an_answer_that_was_not_streamed():
@@ -261,19 +261,19 @@ def test_an_answer_without_content_is_an_empty_turn():
 
 
 def test_turns_share_a_connection():
-    found, server = ask(stream(*EVENTS), turns=3)
-    assert found == SAID * 3
+    deltas, server = ask(stream(*EVENTS), turns=3)
+    assert deltas == DELTAS * 3
     assert server.connections == 1
 
 
 def test_the_turn_is_over_with_its_last_event_although_the_connection_stays():
     servers = [Server()]
     answer = until_client_leaves(lambda: servers[0], CHUNKED_HEAD, chunked(EVENTS))
-    assert ask(answer, timeout=None)[0] == SAID
+    assert ask(answer, timeout=None)[0] == DELTAS
 
 
 def test_a_connection_that_drops_after_the_stop_reason_loses_nothing():
-    assert ask(dropped(CHUNKED_HEAD, chunked(EVENTS[:-1])))[0] == SAID
+    assert ask(dropped(CHUNKED_HEAD, chunked(EVENTS[:-1])))[0] == DELTAS
 
 
 def test_leaving_early_closes_the_connection():
@@ -288,7 +288,7 @@ def test_leaving_early_closes_the_connection():
             await provider.aclose()
             return first
 
-    assert asyncio.run(run()) == SAID[:1]
+    assert asyncio.run(run()) == DELTAS[:1]
 
 
 # --- an agent ----------------------------------------------------------------------------------------------------
@@ -313,18 +313,18 @@ def test_an_agents_call_goes_back_with_its_signed_thought_and_its_result():
     async def run() -> tuple[str | None, Server]:
         async with serve(stream(*EVENTS), stream(*answer)) as server:
             provider = AnthropicProvider("m", base_url=server.base_url, api_key=KEY)
-            found = await Agent(provider, tools=[read], instructions="Be brief.").run("What does a say?")
+            result = await Agent(provider, tools=[read], instructions="Be brief.").run("What does a say?")
             await provider.aclose()
-            return found.answer, server
+            return result.answer, server
 
-    said, server = asyncio.run(run())
-    assert said == "Done."
+    final_answer, server = asyncio.run(run())
+    assert final_answer == "Done."
     first, second = (exchange.json for exchange in server.exchanges)
     mark = {"cache_control": {"type": "ephemeral"}}
-    asked = {"type": "text", "text": "What does a say?", **mark}
+    question = {"type": "text", "text": "What does a say?", **mark}
     assert first["system"] == second["system"] == [{"type": "text", "text": "Be brief.", **mark}]
     assert [spec["name"] for spec in second["tools"]] == ["read"]
-    assert first["messages"] == [{"role": "user", "content": [asked]}]
+    assert first["messages"] == [{"role": "user", "content": [question]}]
     assert second["messages"] == [
         *first["messages"],
         {
@@ -370,16 +370,16 @@ STATUSES = [
 
 @pytest.mark.parametrize(("status", "kind", "hint", "retryable"), STATUSES, ids=[status for status, *_ in STATUSES])
 def test_the_table_of_statuses(status: str, kind: str, hint: str, retryable: bool):
-    found = fail(whole(status, error_body(kind, f"that is why, {KEY}")))
-    assert f"answered HTTP {status[:3]}: 'that is why, [API key]'" in str(found)
-    assert hint in str(found)
-    assert (found.status, found.retryable) == (int(status[:3]), retryable)
+    error = fail(whole(status, error_body(kind, f"that is why, {KEY}")))
+    assert f"answered HTTP {status[:3]}: 'that is why, [API key]'" in str(error)
+    assert hint in str(error)
+    assert (error.status, error.retryable) == (int(status[:3]), retryable)
 
 
 def test_too_many_requests_tells_how_long_to_wait():
-    found = fail(whole("429 Too Many Requests", error_body("rate_limit_error"), "application/json", "retry-after: 20"))
-    assert str(found).endswith("Retry-After: 20 seconds.")
-    assert found.retryable
+    error = fail(whole("429 Too Many Requests", error_body("rate_limit_error"), "application/json", "retry-after: 20"))
+    assert str(error).endswith("Retry-After: 20 seconds.")
+    assert error.retryable
 
 
 @pytest.mark.parametrize(
@@ -387,13 +387,13 @@ def test_too_many_requests_tells_how_long_to_wait():
     [("overloaded_error", 529, True), ("api_error", 500, True), ("invalid_request_error", 400, False)],
 )
 def test_an_error_inside_the_stream(kind: str, status: int, retryable: bool):
-    found = fail(stream(*EVENTS[:8], b"event: error\ndata: " + error_body(kind, f"key {KEY}") + b"\n\n"))
-    assert str(found).startswith("the server reported an error: key [API key]. ")
-    assert (found.status, found.retryable) == (status, retryable)
+    error = fail(stream(*EVENTS[:8], b"event: error\ndata: " + error_body(kind, f"key {KEY}") + b"\n\n"))
+    assert str(error).startswith("the server reported an error: key [API key]. ")
+    assert (error.status, error.retryable) == (status, retryable)
 
 
 @pytest.mark.parametrize(
-    ("answer", "received"),
+    ("answer", "count"),
     [
         (dropped(CHUNKED_HEAD, chunked(EVENTS[:8])), 4),
         (dropped(CHUNKED_HEAD, chunked(EVENTS[:8]), b"40\r\ndata: {"), 4),
@@ -402,17 +402,17 @@ def test_an_error_inside_the_stream(kind: str, status: int, retryable: bool):
     ],
     ids=["between chunks", "inside a chunk", "before the stop reason", "complete without an end"],
 )
-def test_a_connection_that_drops_inside_the_answer(answer: Answer, received: int):
-    found = fail(answer)
-    assert f"the connection dropped after {received} characters of the answer" in str(found)
-    assert (found.status, found.retryable) == (None, True)
+def test_a_connection_that_drops_inside_the_answer(answer: Answer, count: int):
+    error = fail(answer)
+    assert f"the connection dropped after {count} characters of the answer" in str(error)
+    assert (error.status, error.retryable) == (None, True)
 
 
 def test_a_server_that_falls_silent():
     servers = [Server()]
-    found = fail(until_client_leaves(lambda: servers[0], CHUNKED_HEAD, chunked(EVENTS[:8])), timeout=0.3)
-    assert "sent nothing for 0.3 seconds after 4 characters of the answer" in str(found)
-    assert found.retryable
+    error = fail(until_client_leaves(lambda: servers[0], CHUNKED_HEAD, chunked(EVENTS[:8])), timeout=0.3)
+    assert "sent nothing for 0.3 seconds after 4 characters of the answer" in str(error)
+    assert error.retryable
 
 
 @pytest.mark.parametrize(
@@ -427,9 +427,9 @@ def test_a_server_that_falls_silent():
     ],
 )
 def test_answers_that_make_no_sense(answer: Answer, problem: str):
-    found = fail(answer)
-    assert problem in str(found)
-    assert not found.retryable
+    error = fail(answer)
+    assert problem in str(error)
+    assert not error.retryable
 
 
 def test_the_default_limit_is_sent():

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from loopback_server import Exchange, event, says, serve, stream, whole
-from openai_turns import ASKED
+from openai_turns import MESSAGES
 
 from toolspeak import Agent, tool
 from toolspeak.data.deltas import CallCompleted, Delta, PartEnded, ReasoningDelta, TurnEnded
@@ -33,7 +33,7 @@ def ask(model: str, *events: Any, request: ModelRequest | None = None, **environ
             provider = get_provider(model, {f"{name.upper()}_BASE_URL": server.base_url, **environ})
             assert provider.name == model
             try:
-                deltas = [delta async for delta in provider.stream(request or ModelRequest(ASKED))]
+                deltas = [delta async for delta in provider.stream(request or ModelRequest(MESSAGES))]
             finally:
                 await provider.aclose()
             return server.exchanges[0], deltas
@@ -92,8 +92,8 @@ def test_a_native_turn():
 
 
 def test_mistral_has_short_ids_and_no_stream_options():
-    said = Message("assistant", (ToolCall("run1-call-0001", "ping", {}),))
-    exchange, _ = ask("mistral:m", says("Hi", "stop"), request=ModelRequest([said]), MISTRAL_API_KEY="k")
+    message = Message("assistant", (ToolCall("run1-call-0001", "ping", {}),))
+    exchange, _ = ask("mistral:m", says("Hi", "stop"), request=ModelRequest([message]), MISTRAL_API_KEY="k")
     assert "stream_options" not in exchange.json
     (call,) = exchange.json["messages"][0]["tool_calls"]
     assert len(call["id"]) == 9
@@ -105,8 +105,8 @@ def test_deepseek_gets_its_reasoning_back():
     _, deltas = ask("deepseek:m", thought, call, DEEPSEEK_API_KEY="k")
     opaque = Opaque("openai-chat", "m", {"field": "reasoning_content"})
     assert deltas[:2] == [ReasoningDelta("hm"), PartEnded("reasoning", opaque)]
-    said = Message("assistant", (ReasoningPart("hm", opaque), ToolCall("c0", "ping", {})))
-    exchange, _ = ask("deepseek:m", says("Hi", "stop"), request=ModelRequest([said]), DEEPSEEK_API_KEY="k")
+    message = Message("assistant", (ReasoningPart("hm", opaque), ToolCall("c0", "ping", {})))
+    exchange, _ = ask("deepseek:m", says("Hi", "stop"), request=ModelRequest([message]), DEEPSEEK_API_KEY="k")
     assert exchange.json["messages"][0]["reasoning_content"] == "hm"
 
 
@@ -121,7 +121,7 @@ def test_an_answer_that_was_not_streamed_may_hold_calls():
     async def run() -> list[Delta]:
         async with serve(answer) as server:
             provider = get_provider("sglang:m", {"SGLANG_BASE_URL": server.base_url})
-            deltas = [delta async for delta in provider.stream(ModelRequest(ASKED, [PING]))]
+            deltas = [delta async for delta in provider.stream(ModelRequest(MESSAGES, [PING]))]
             await provider.aclose()
             return deltas
 
@@ -135,7 +135,7 @@ def test_options_of_ones_own_leave_those_of_a_service():
         async with serve(stream(event(says("Hi", "stop")), DONE)) as server:
             environ = {"MISTRAL_BASE_URL": server.base_url, "MISTRAL_API_KEY": "secret"}
             provider = get_provider("mistral:m", environ, options={"temperature": 0})
-            async for _ in provider.stream(ModelRequest(ASKED)):
+            async for _ in provider.stream(ModelRequest(MESSAGES)):
                 pass
             await provider.aclose()
             return server.exchanges[0].json
@@ -177,8 +177,8 @@ def test_a_call_that_groq_could_not_read_is_a_malformed_call(streamed: bool):
 
     result, exchanges = asyncio.run(run(lambda provider: Agent(provider, [ping])))
     assert (result.answer, len(exchanges)) == ("Pong.", 3)
-    told = [message["content"] for message in exchanges[1].json["messages"][-2:]]
-    assert told[0] == UNREAD["failed_generation"]
-    assert "could not read the call" in told[1]
+    contents = [message["content"] for message in exchanges[1].json["messages"][-2:]]
+    assert contents[0] == UNREAD["failed_generation"]
+    assert "could not read the call" in contents[1]
     with pytest.raises(ProviderError, match="Failed to call a function"):  # no tools were sent that it might call
         asyncio.run(run(lambda provider: Agent(provider, [ping], dialect="hermes")))

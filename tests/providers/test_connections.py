@@ -27,7 +27,7 @@ from loopback_server import (
     tunnel,
     until_client_leaves,
 )
-from openai_turns import CHUNKED_HEAD, EVENTS, SAID, turn
+from openai_turns import CHUNKED_HEAD, DELTAS, EVENTS, turn
 
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.providers.http_client import Timeouts
@@ -51,24 +51,24 @@ def fail(*answers: Answer, **more: Any) -> ProviderError:
     return caught.value
 
 
-def hangs(*sent: bytes) -> Answer:
+def hangs(*pieces: bytes) -> Answer:
     servers = [Server()]
-    return until_client_leaves(lambda: servers[0], *sent)
+    return until_client_leaves(lambda: servers[0], *pieces)
 
 
 # --- timeouts ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sent", [[], [CHUNKED_HEAD]], ids=["nothing", "the head"])
-def test_the_first_byte_has_a_timeout_of_its_own(sent: list[bytes]):
-    found = fail(hangs(*sent), timeout=Timeouts(10, first_byte=0.4, silence=20))
-    assert "sent nothing for 0.4 seconds. Is it overloaded? `timeout` may be longer." in str(found)
-    assert (found.code, found.retryable) == ("connection", True)
+@pytest.mark.parametrize("pieces", [[], [CHUNKED_HEAD]], ids=["nothing", "the head"])
+def test_the_first_byte_has_a_timeout_of_its_own(pieces: list[bytes]):
+    error = fail(hangs(*pieces), timeout=Timeouts(10, first_byte=0.4, silence=20))
+    assert "sent nothing for 0.4 seconds. Is it overloaded? `timeout` may be longer." in str(error)
+    assert (error.code, error.retryable) == ("connection", True)
 
 
 def test_silence_between_two_bytes_has_another():
-    found = fail(hangs(CHUNKED_HEAD, chunked(EVENTS[:1])), timeout=Timeouts(10, first_byte=3600, silence=0.4))
-    assert "sent nothing for 0.4 seconds after 2 characters of the answer" in str(found)
+    error = fail(hangs(CHUNKED_HEAD, chunked(EVENTS[:1])), timeout=Timeouts(10, first_byte=3600, silence=0.4))
+    assert "sent nothing for 0.4 seconds after 2 characters of the answer" in str(error)
 
 
 def pausing(pause: Callable[[], Any], *pieces: bytes) -> Answer:
@@ -92,7 +92,7 @@ def test_a_slow_answer_is_no_silent_one():
             finally:
                 await provider.aclose()
 
-    assert asyncio.run(run()) == SAID
+    assert asyncio.run(run()) == DELTAS
 
 
 def test_without_limits_nothing_is_cut():
@@ -104,7 +104,7 @@ def test_without_limits_nothing_is_cut():
             finally:
                 await provider.aclose()
 
-    assert asyncio.run(run()) == SAID
+    assert asyncio.run(run()) == DELTAS
 
 
 @pytest.mark.parametrize("timeout", [0, -1.5, Timeouts(connect=0), Timeouts(silence=-1)])
@@ -168,7 +168,7 @@ def test_a_proxy_for_http(no_settings: pytest.MonkeyPatch):
         async with serve(ANSWER) as proxy:
             no_settings.setenv("HTTP_PROXY", f"http://me:hush@127.0.0.1:{proxy.port}")
             provider = OpenAIProvider("m", base_url="http://models.example/v1")
-            assert await turn(provider) == SAID
+            assert await turn(provider) == DELTAS
             await provider.aclose()
             return proxy
 
@@ -182,7 +182,7 @@ def test_a_proxy_for_https(no_settings: pytest.MonkeyPatch):
         async with serve(ANSWER, tls=tls()) as server, serve(tunnel(server.port)) as proxy:
             no_settings.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
             provider = OpenAIProvider("m", base_url="https://models.example/v1", ca_file=TLS / "ca.pem")
-            assert await turn(provider) == SAID
+            assert await turn(provider) == DELTAS
             await provider.aclose()
             assert server.exchanges[0].request_line == "POST /v1/chat/completions HTTP/1.1"
             return proxy
@@ -202,7 +202,7 @@ def test_no_proxy_for_this_machine_and_for_what_is_excepted(host: str, no_settin
                     await turn(OpenAIProvider("m", base_url=f"http://{host}:{server.port}/v1", retries=0))
             else:
                 provider = OpenAIProvider("m", base_url=f"http://{host}:{server.port}/v1")
-                assert await turn(provider) == SAID
+                assert await turn(provider) == DELTAS
                 await provider.aclose()
             assert not proxy.connections
 
@@ -244,9 +244,9 @@ def test_loops_that_run_at_the_same_time_have_a_client_each():
             thread.start()
             try:
                 for _ in range(3):
-                    assert await turn(provider) == SAID
+                    assert await turn(provider) == DELTAS
                     elsewhere = asyncio.run_coroutine_threadsafe(turn(provider), other)
-                    assert await asyncio.wrap_future(elsewhere) == SAID
+                    assert await asyncio.wrap_future(elsewhere) == DELTAS
                 connections = server.connections
                 await provider.aclose()
             finally:
@@ -262,12 +262,12 @@ def test_closing_does_not_wait_for_a_loop_that_stands_still():
     other = asyncio.new_event_loop()
     providers: list[OpenAIProvider] = []
 
-    async def used() -> None:
+    async def use() -> None:
         async with serve(dropped(STREAM_HEAD + b"connection: close\r\n\r\n", *EVENTS)) as server:
             providers.append(OpenAIProvider("m", base_url=server.base_url))
-            assert await turn(providers[0]) == SAID
+            assert await turn(providers[0]) == DELTAS
 
-    other.run_until_complete(used())
+    other.run_until_complete(use())
     asyncio.run(providers[0].aclose())
     other.close()
 
@@ -299,11 +299,11 @@ def test_a_turn_cancelled_at_any_moment_leaves_nothing_of_its_connection(answer:
     async def run() -> None:
         came = asyncio.Event()
 
-        async def told(exchange: Exchange) -> None:
+        async def respond(exchange: Exchange) -> None:
             came.set()
             await answer(exchange)
 
-        async with serve(told) as server:
+        async with serve(respond) as server:
             provider = OpenAIProvider("m", base_url=server.base_url, retries=0)
             for passes in range(12):
                 turning = asyncio.create_task(turn(provider))

@@ -13,7 +13,7 @@ from toolspeak.data.deltas import TextDelta, TurnEnded
 from toolspeak.data.messages import Usage
 from toolspeak.errors import ProviderError
 
-SAID = [TextDelta("Hé"), TextDelta("l😀"), TurnEnded("stop", Usage(3, 2), "m-1")]
+DELTAS = [TextDelta("Hé"), TextDelta("l😀"), TurnEnded("stop", Usage(3, 2), "m-1")]
 WRONG = ["", "content-type: text/plain\r\n", "content-type: application/octet-stream\r\n"]
 
 every_api = pytest.mark.parametrize("api", [GEMINI_API, OLLAMA_API], ids=lambda api: api.name)
@@ -28,16 +28,16 @@ def typed(header: str, pieces: Sequence[bytes]) -> Answer:
     return answer
 
 
-def byte_by_byte(sent: bytes) -> list[bytes]:
-    return [sent[at : at + 1] for at in range(len(sent))]
+def byte_by_byte(content: bytes) -> list[bytes]:
+    return [content[at : at + 1] for at in range(len(content))]
 
 
 @every_api
 @pytest.mark.parametrize("header", WRONG)
 def test_a_stream(api: Api, header: str):
-    sent = b"".join(api.frames)
-    deltas, server = api.ask(typed(header, [sent]), typed(header, byte_by_byte(sent)), turns=2)
-    assert deltas == SAID + SAID
+    content = b"".join(api.frames)
+    deltas, server = api.ask(typed(header, [content]), typed(header, byte_by_byte(content)), turns=2)
+    assert deltas == DELTAS + DELTAS
     assert server.connections == 1
 
 
@@ -46,23 +46,23 @@ def test_a_stream(api: Api, header: str):
 )
 @pytest.mark.parametrize("header", [*WRONG, "content-type: application/json\r\n"])
 def test_a_stream_of_events_that_begins_with_something_else(header: str, before: bytes):
-    sent = before + b"".join(GEMINI_API.frames)
-    assert GEMINI_API.ask(typed(header, [sent]), typed(header, byte_by_byte(sent)), turns=2)[0] == SAID + SAID
+    content = before + b"".join(GEMINI_API.frames)
+    assert GEMINI_API.ask(typed(header, [content]), typed(header, byte_by_byte(content)), turns=2)[0] == DELTAS + DELTAS
 
 
 @every_api
 @pytest.mark.parametrize("header", WRONG)
 def test_a_whole_answer(api: Api, header: str):
-    sent = b" " + json.dumps(api.chunks[1]).encode()
-    assert api.ask(typed(header, [sent]), typed(header, byte_by_byte(sent)), turns=2)[0] == SAID[1:] * 2
+    content = b" " + json.dumps(api.chunks[1]).encode()
+    assert api.ask(typed(header, [content]), typed(header, byte_by_byte(content)), turns=2)[0] == DELTAS[1:] * 2
 
 
 @every_api
 @pytest.mark.parametrize("header", [*WRONG, "content-type: text/html\r\n"])
-@pytest.mark.parametrize("sent", [b"<html>data: {}</html>", b"Not found", b"", b"dat"])
-def test_what_is_neither(api: Api, header: str, sent: bytes):
+@pytest.mark.parametrize("content", [b"<html>data: {}</html>", b"Not found", b"", b"dat"])
+def test_what_is_neither(api: Api, header: str, content: bytes):
     with pytest.raises(ProviderError, match=r"instead of (lines of JSON|an event stream or JSON)") as caught:
-        api.ask(typed(header, [sent]))
+        api.ask(typed(header, [content]))
     assert caught.value.code == "ill_formed"
 
 

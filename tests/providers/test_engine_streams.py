@@ -69,8 +69,8 @@ data: [DONE]
 """
 
 
-def read(sent: bytes, size: int) -> list[Delta]:
-    return ask(stream(*(sent[at : at + size] for at in range(0, len(sent), size))))[0]
+def read(content: bytes, size: int) -> list[Delta]:
+    return ask(stream(*(content[at : at + size] for at in range(0, len(content), size))))[0]
 
 
 sizes = pytest.mark.parametrize("size", [1, 7, 10_000])

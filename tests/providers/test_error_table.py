@@ -200,11 +200,11 @@ def in_stream(provider: str, body: Any) -> Answer:
 def fail(provider: str, answer: Answer) -> ProviderError:
     async def run() -> None:
         async with serve(answer) as server:
-            found = provider_of(provider, f"http://127.0.0.1:{server.port}", clock=TestClock(), retries=0)
+            model = provider_of(provider, f"http://127.0.0.1:{server.port}", clock=TestClock(), retries=0)
             try:
-                await streamed_text(found)
+                await streamed_text(model)
             finally:
-                await found.aclose()
+                await model.aclose()
 
     with pytest.raises(ProviderError) as caught:
         asyncio.run(run())
@@ -220,11 +220,11 @@ def test_the_table(
     provider: str, status: int | None, body: Any, code: str, retryable: bool, wait: float | None, remedy: str
 ):
     answer = in_stream(provider, body) if status is None else whole(f"{status} X", json.dumps(body).encode())
-    found = fail(provider, answer)
-    assert (found.code, found.retryable, found.retry_after) == (code, retryable, wait), str(found)
-    assert remedy in str(found)
-    assert status is None or found.status == status
-    assert retryable or "wait and try again" not in str(found)
+    error = fail(provider, answer)
+    assert (error.code, error.retryable, error.retry_after) == (code, retryable, wait), str(error)
+    assert remedy in str(error)
+    assert status is None or error.status == status
+    assert retryable or "wait and try again" not in str(error)
 
 
 def test_every_provider_is_in_the_table():
@@ -234,9 +234,9 @@ def test_every_provider_is_in_the_table():
 @pytest.mark.parametrize("provider", KNOWN)
 @pytest.mark.parametrize(("status", "code"), [(308, "ill_formed"), (418, "other"), (409, "overloaded")])
 def test_a_status_without_a_body(provider: str, status: int, code: str):
-    found = fail(provider, whole(f"{status} X", b"", "text/plain", "location: https://elsewhere.example"))
-    assert found.code == code
-    assert f"answered HTTP {status}. " in str(found)
+    error = fail(provider, whole(f"{status} X", b"", "text/plain", "location: https://elsewhere.example"))
+    assert error.code == code
+    assert f"answered HTTP {status}. " in str(error)
 
 
 @pytest.mark.parametrize("provider", KNOWN)
@@ -263,12 +263,12 @@ JSONS = st.recursive(
 @given(JSONS, st.none() | st.integers(300, 599))
 @settings(deadline=None)
 def test_any_error_at_all_has_a_kind_and_a_remedy(body: Any, status: int | None):
-    found = read_error(body, status)
-    assert found.code in REMEDIES
-    assert found.remedy
-    assert found.retryable <= (found.code in RETRYABLE)
-    assert found.message.isprintable()
-    assert found.remedy in str(reported_error(body, status))
+    error = read_error(body, status)
+    assert error.code in REMEDIES
+    assert error.remedy
+    assert error.retryable <= (error.code in RETRYABLE)
+    assert error.message.isprintable()
+    assert error.remedy in str(reported_error(body, status))
 
 
 def test_a_body_nested_beyond_all_measure():

@@ -18,7 +18,7 @@ from toolspeak.data.messages import Usage
 from toolspeak.errors import ProviderError
 from toolspeak.providers.reply import Reply
 
-SAID = [TextDelta("Hé"), TextDelta("l😀"), TurnEnded("stop", Usage(3, 2), "m-1")]
+DELTAS = [TextDelta("Hé"), TextDelta("l😀"), TurnEnded("stop", Usage(3, 2), "m-1")]
 
 every_api = pytest.mark.parametrize("api", APIS, ids=[api.name for api in APIS])
 
@@ -26,40 +26,40 @@ every_api = pytest.mark.parametrize("api", APIS, ids=[api.name for api in APIS])
 @every_api
 def test_a_turn_and_the_next_on_the_same_connection(api: Api):
     deltas, server = api.ask(api.stream(*api.frames), turns=2)
-    assert deltas == SAID + SAID
+    assert deltas == DELTAS + DELTAS
     assert server.connections == 1
 
 
 @every_api
 def test_every_cut_of_the_stream(api: Api):
-    sent = b"".join(api.frames)
-    cuts = [api.stream(sent[:at], sent[at:]) for at in range(len(sent))]
+    content = b"".join(api.frames)
+    cuts = [api.stream(content[:at], content[at:]) for at in range(len(content))]
     deltas, _ = api.ask(*cuts, turns=len(cuts))
-    assert deltas == SAID * len(cuts)
+    assert deltas == DELTAS * len(cuts)
 
 
 @every_api
 def test_byte_by_byte_with_crlf_and_blank_lines(api: Api):
-    sent = b"\n\n".join(frame.replace(b"\n", b"\r\n") for frame in api.frames)
-    assert api.ask(api.stream(*(sent[at : at + 1] for at in range(len(sent)))))[0] == SAID
+    content = b"\n\n".join(frame.replace(b"\n", b"\r\n") for frame in api.frames)
+    assert api.ask(api.stream(*(content[at : at + 1] for at in range(len(content)))))[0] == DELTAS
 
 
 @every_api
 def test_a_last_event_that_is_not_ended(api: Api):
-    sent = b"".join(api.frames).rstrip(b"\n") + (b"\n\n" if api.name == "gemini" else b"")
-    assert api.ask(api.stream(sent))[0] == SAID
+    content = b"".join(api.frames).rstrip(b"\n") + (b"\n\n" if api.name == "gemini" else b"")
+    assert api.ask(api.stream(content))[0] == DELTAS
 
 
 @every_api
 def test_a_whole_answer_instead_of_a_stream(api: Api):
     answer = whole("200 OK", json.dumps(api.chunks[1]).encode())
-    assert api.ask(answer)[0] == SAID[1:]
+    assert api.ask(answer)[0] == DELTAS[1:]
 
 
 @every_api
 def test_an_empty_candidate_and_unknown_fields(api: Api):
     empty = api.framed(api.empty)
-    assert api.ask(api.stream(empty, api.frames[0], empty, api.frames[1]))[0] == SAID
+    assert api.ask(api.stream(empty, api.frames[0], empty, api.frames[1]))[0] == DELTAS
 
 
 @every_api
@@ -67,7 +67,7 @@ def test_a_stall_after_the_end_does_no_harm(api: Api):
     servers = [Server()]
     head = api.head + b"transfer-encoding: chunked\r\n\r\n"
     answer = until_client_leaves(lambda: servers[0], head, chunked(api.frames))
-    assert api.ask(answer, timeout=0.5)[0] == SAID
+    assert api.ask(answer, timeout=0.5)[0] == DELTAS
 
 
 @every_api
@@ -79,7 +79,7 @@ def test_closing_the_turn_early_closes_the_connection(api: Api):
             servers.append(server)
             provider = api.provider(f"http://127.0.0.1:{server.port}", 20)
             async with aclosing(provider.stream(REQUEST)) as deltas:  # type: ignore[type-var]
-                assert await anext(deltas) == SAID[0]
+                assert await anext(deltas) == DELTAS[0]
             await asyncio.wait_for(server.client_gone.wait(), 10)
             await provider.aclose()
 
@@ -101,31 +101,31 @@ def test_a_connection_that_drops_inside_the_answer(api: Api, kind: str):
         "no length": dropped(head + b"content-length: 999\r\n\r\n", first),
         "complete without an end": api.stream(first),
     }[kind]
-    found = api.fail(answer)
-    assert "the connection dropped after 2 characters of the answer" in str(found)
-    assert (found.status, found.retryable) == (None, True)
+    error = api.fail(answer)
+    assert "the connection dropped after 2 characters of the answer" in str(error)
+    assert (error.status, error.retryable) == (None, True)
 
 
 @every_api
 def test_a_connection_that_drops_before_the_answer(api: Api):
-    found = api.fail(dropped(b"HTTP/1.1 200"))
-    assert "the connection dropped before the answer" in str(found)
-    assert found.retryable
+    error = api.fail(dropped(b"HTTP/1.1 200"))
+    assert "the connection dropped before the answer" in str(error)
+    assert error.retryable
 
 
 @every_api
 def test_a_server_that_falls_silent(api: Api):
     servers = [Server()]
-    sent = [api.head + b"transfer-encoding: chunked\r\n\r\n", chunked(api.frames[:1])]
-    found = api.fail(until_client_leaves(lambda: servers[0], *sent), timeout=0.5)
-    assert "sent nothing for 0.5 seconds after 2 characters of the answer" in str(found)
-    assert found.retryable
+    pieces = [api.head + b"transfer-encoding: chunked\r\n\r\n", chunked(api.frames[:1])]
+    error = api.fail(until_client_leaves(lambda: servers[0], *pieces), timeout=0.5)
+    assert "sent nothing for 0.5 seconds after 2 characters of the answer" in str(error)
+    assert error.retryable
 
 
 @every_api
 def test_an_error_inside_the_stream(api: Api):
-    found = api.fail(api.stream(api.frames[0], api.framed(api.error)))
-    assert str(found).startswith("the server reported an error: overheated, key [API key]. ")
+    error = api.fail(api.stream(api.frames[0], api.framed(api.error)))
+    assert str(error).startswith("the server reported an error: overheated, key [API key]. ")
 
 
 @every_api
@@ -141,10 +141,10 @@ def test_an_error_inside_the_stream(api: Api):
 )
 def test_statuses(api: Api, status: str, hint: str, retryable: bool):
     body = json.dumps({"error": {"message": f"that is why ({KEY})", "status": "X"}}).encode()
-    found = api.fail(whole(status, body, "application/json", "retry-after: 20"))
-    assert "that is why ([API key])" in str(found)
-    assert hint in str(found)
-    assert (found.status, found.retryable) == (int(status[:3]), retryable)
+    error = api.fail(whole(status, body, "application/json", "retry-after: 20"))
+    assert "that is why ([API key])" in str(error)
+    assert hint in str(error)
+    assert (error.status, error.retryable) == (int(status[:3]), retryable)
 
 
 @every_api
@@ -157,9 +157,9 @@ def test_answers_that_make_no_sense(api: Api, kind: str):
         "field": (api.stream(api.framed(api.wrong)), "the server sent an ill-formed answer"),
         "nothing": (whole("200 OK", b"{}"), "the response has no"),
     }[kind]
-    found = api.fail(answer)
-    assert problem in str(found)
-    assert not found.retryable
+    error = api.fail(answer)
+    assert problem in str(error)
+    assert not error.retryable
 
 
 # --- lines -------------------------------------------------------------------------------------------------------

@@ -62,15 +62,15 @@ def failure(status: str, message: str) -> ProviderError:
 
 
 def test_a_model_that_was_not_fetched():
-    found = failure("404 Not Found", "model 'm' not found")
-    assert "has no model 'm' (HTTP 404). Fetch it: ollama pull m." in str(found)
-    assert (found.status, found.retryable) == (404, False)
+    error = failure("404 Not Found", "model 'm' not found")
+    assert "has no model 'm' (HTTP 404). Fetch it: ollama pull m." in str(error)
+    assert (error.status, error.retryable) == (404, False)
 
 
 def test_a_model_that_has_no_native_calls():
-    found = failure("400 Bad Request", "registry.ollama.ai/library/m:latest does not support tools")
-    assert str(found).endswith("Choose a dialect: the model then writes its calls as text.")
-    assert found.status == 400
+    error = failure("400 Bad Request", "registry.ollama.ai/library/m:latest does not support tools")
+    assert str(error).endswith("Choose a dialect: the model then writes its calls as text.")
+    assert error.status == 400
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,9 @@ from toolspeak.providers.openai import OpenAIProvider
 
 def test_an_error_inside_the_stream():
     error = {"error": {"message": f"overheated, key {KEY}", "type": "server_error", "code": 503}}
-    found = fail(stream(EVENTS[0], event(error)))
-    assert str(found).startswith("the server reported an error: overheated, key [API key]. The server failed")
-    assert (found.status, found.retryable) == (503, True)
+    failure = fail(stream(EVENTS[0], event(error)))
+    assert str(failure).startswith("the server reported an error: overheated, key [API key]. The server failed")
+    assert (failure.status, failure.retryable) == (503, True)
 
 
 @pytest.mark.parametrize(
@@ -44,17 +44,17 @@ def test_an_error_inside_the_stream():
     ids=["between chunks", "inside a chunk", "no length", "inside an event", "known length", "complete without an end"],
 )
 def test_a_connection_that_drops_inside_the_answer(answer: Answer):
-    found = fail(answer)
-    assert "the connection dropped after 2 characters of the answer" in str(found)
-    assert (found.status, found.retryable) == (None, True)
+    error = fail(answer)
+    assert "the connection dropped after 2 characters of the answer" in str(error)
+    assert (error.status, error.retryable) == (None, True)
 
 
-@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200", STREAM_HEAD])
-def test_a_connection_that_drops_before_the_answer(sent: bytes):
-    found = fail(dropped(sent))
-    assert "the connection dropped before the answer" in str(found)
-    assert ".." not in str(found)
-    assert found.retryable
+@pytest.mark.parametrize("content", [b"", b"HTTP/1.1 200", STREAM_HEAD])
+def test_a_connection_that_drops_before_the_answer(content: bytes):
+    error = fail(dropped(content))
+    assert "the connection dropped before the answer" in str(error)
+    assert ".." not in str(error)
+    assert error.retryable
 
 
 def test_nobody_listens():
@@ -71,13 +71,13 @@ def test_nobody_listens():
 
 
 @pytest.mark.parametrize(
-    ("sent", "where"), [([], ""), ([CHUNKED_HEAD, chunked(EVENTS[:1])], " after 2 characters of the answer")]
+    ("pieces", "where"), [([], ""), ([CHUNKED_HEAD, chunked(EVENTS[:1])], " after 2 characters of the answer")]
 )
-def test_a_server_that_falls_silent(sent: list[bytes], where: str):
+def test_a_server_that_falls_silent(pieces: list[bytes], where: str):
     servers = [Server()]
-    found = fail(until_client_leaves(lambda: servers[0], *sent), timeout=0.5)
-    assert f"sent nothing for 0.5 seconds{where}" in str(found)
-    assert found.retryable
+    error = fail(until_client_leaves(lambda: servers[0], *pieces), timeout=0.5)
+    assert f"sent nothing for 0.5 seconds{where}" in str(error)
+    assert error.retryable
 
 
 STATUS_TABLE = [
@@ -101,28 +101,28 @@ STATUS_TABLE = [
 
 @pytest.mark.parametrize(("status", "hint", "retryable"), STATUS_TABLE, ids=[status for status, *_ in STATUS_TABLE])
 def test_the_table_of_statuses(status: str, hint: str, retryable: bool):
-    found = fail(whole(status, b'{"error": {"message": "that is why"}}'))
-    assert f"answered HTTP {status[:3]}: 'that is why'" in str(found)
-    assert hint in str(found)
-    assert (found.status, found.retryable) == (int(status[:3]), retryable)
+    error = fail(whole(status, b'{"error": {"message": "that is why"}}'))
+    assert f"answered HTTP {status[:3]}: 'that is why'" in str(error)
+    assert hint in str(error)
+    assert (error.status, error.retryable) == (int(status[:3]), retryable)
 
 
 def test_a_quota_that_is_used_up_is_not_worth_a_retry():
-    found = fail(whole("429 Too Many Requests", b'{"error": {"message": "You exceeded your current quota"}}'))
-    assert "see its billing page" in str(found)
-    assert not found.retryable
+    error = fail(whole("429 Too Many Requests", b'{"error": {"message": "You exceeded your current quota"}}'))
+    assert "see its billing page" in str(error)
+    assert not error.retryable
 
 
 @pytest.mark.parametrize(
-    "told", ["This model's maximum context length is 8192 tokens.", "the request exceeds the available context size"]
+    "message", ["This model's maximum context length is 8192 tokens.", "the request exceeds the available context size"]
 )
-def test_a_conversation_that_is_too_long(told: str):
-    found = fail(whole("400 Bad Request", json.dumps({"error": {"message": told}}).encode()))
-    assert "longer than the model's context: shorten it" in str(found)
+def test_a_conversation_that_is_too_long(message: str):
+    error = fail(whole("400 Bad Request", json.dumps({"error": {"message": message}}).encode()))
+    assert "longer than the model's context: shorten it" in str(error)
 
 
 @pytest.mark.parametrize(
-    ("body", "shown"),
+    ("body", "quote"),
     [
         (b'{"error": "model \'m\' not found"}', "model 'm' not found"),
         (b'{"message": "gone"}', "'gone'"),
@@ -137,18 +137,18 @@ def test_a_conversation_that_is_too_long(told: str):
     ],
     ids=["text", "message", "detail", "details", "html", "not utf-8", "empty", "null", "long", "nested"],
 )
-def test_what_the_server_told_is_quoted_in_short(body: bytes, shown: str):
-    found = str(fail(whole("404 Not Found", body)))
-    assert shown in found
-    assert len(found) < 600
-    assert found.isprintable()
+def test_what_the_server_told_is_quoted_in_short(body: bytes, quote: str):
+    error_text = str(fail(whole("404 Not Found", body)))
+    assert quote in error_text
+    assert len(error_text) < 600
+    assert error_text.isprintable()
 
 
-@pytest.mark.parametrize("shown", [KEY, f"Bearer {KEY}", "sk-test-01***cdef", "gsk_abcdefgh1234", f"x{KEY}y"])
-def test_keys_are_never_shown(shown: str):
-    found = str(fail(whole("401 Unauthorized", json.dumps({"error": {"message": f"bad key: {shown}."}}).encode())))
-    assert "[API key]" in found
-    assert shown not in found
+@pytest.mark.parametrize("key", [KEY, f"Bearer {KEY}", "sk-test-01***cdef", "gsk_abcdefgh1234", f"x{KEY}y"])
+def test_keys_are_never_shown(key: str):
+    error_text = str(fail(whole("401 Unauthorized", json.dumps({"error": {"message": f"bad key: {key}."}}).encode())))
+    assert "[API key]" in error_text
+    assert key not in error_text
 
 
 @pytest.mark.parametrize("before", range(240, 301, 4))
@@ -165,8 +165,8 @@ def test_an_error_whose_body_is_cut_off_is_still_told():
 
 
 def test_a_redirect_is_not_followed():
-    found = fail(whole("308 Permanent Redirect", b"", "text/plain", "location: https://elsewhere.example/v1"))
-    assert "redirects to 'https://elsewhere.example/v1'" in str(found)
+    error = fail(whole("308 Permanent Redirect", b"", "text/plain", "location: https://elsewhere.example/v1"))
+    assert "redirects to 'https://elsewhere.example/v1'" in str(error)
 
 
 @pytest.mark.parametrize(

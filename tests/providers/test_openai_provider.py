@@ -19,7 +19,7 @@ from loopback_server import (
     until_client_leaves,
     whole,
 )
-from openai_turns import CHUNKED_HEAD, EVENTS, KEY, REQUEST, SAID, ask, turn
+from openai_turns import CHUNKED_HEAD, DELTAS, EVENTS, KEY, REQUEST, ask, turn
 
 from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import Usage
@@ -59,7 +59,7 @@ def test_base_urls_with_and_without_a_trailing_slash(suffix: str, path: str):
     async def run() -> Exchange:
         async with serve(stream(*EVENTS)) as server:
             provider = OpenAIProvider("m", base_url=f"http://127.0.0.1:{server.port}{suffix}")
-            assert await turn(provider) == SAID
+            assert await turn(provider) == DELTAS
             await provider.aclose()
             return server.exchanges[0]
 
@@ -91,40 +91,40 @@ def test_an_option_that_is_no_json_is_the_callers_mistake(option: object):
 
 
 def test_a_whole_stream():
-    assert ask(stream(*EVENTS))[0] == SAID
+    assert ask(stream(*EVENTS))[0] == DELTAS
 
 
 def test_a_stream_cut_at_every_byte():
     body = b"".join(EVENTS)
     cuts = [stream(body[:at], body[at:]) for at in range(1, len(body))]
-    assert ask(*cuts, turns=len(cuts))[0] == SAID * len(cuts)
+    assert ask(*cuts, turns=len(cuts))[0] == DELTAS * len(cuts)
 
 
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\r\r"], ids=repr)
 def test_a_stream_byte_by_byte_whatever_its_line_ends(end: bytes):
     body = b"".join(piece.replace(b"\n\n", end) for piece in EVENTS)
-    assert ask(stream(*(body[at : at + 1] for at in range(len(body)))))[0] == SAID
+    assert ask(stream(*(body[at : at + 1] for at in range(len(body)))))[0] == DELTAS
 
 
 def test_comments_keep_the_connection_alive_and_other_fields_are_passed_over():
     comments = b": OPENROUTER PROCESSING\n\n"
-    named = b"event: message\nid: 7\nretry: 5\n" + EVENTS[0]
-    assert ask(stream(comments, named, b":\n", EVENTS[1], comments, *EVENTS[2:]))[0] == SAID
+    named_event = b"event: message\nid: 7\nretry: 5\n" + EVENTS[0]
+    assert ask(stream(comments, named_event, b":\n", EVENTS[1], comments, *EVENTS[2:]))[0] == DELTAS
 
 
 def test_an_event_may_have_several_data_lines_and_no_space():
     lines = json.dumps(says("Hé"), indent=1).encode().split(b"\n")
-    assert ask(stream(b"\n".join(b"data:" + line for line in lines) + b"\n\n", *EVENTS[1:]))[0] == SAID
+    assert ask(stream(b"\n".join(b"data:" + line for line in lines) + b"\n\n", *EVENTS[1:]))[0] == DELTAS
 
 
 def test_the_stream_is_utf8_whatever_the_header_says():
     head = b"HTTP/1.1 200 OK\r\ncontent-type: Text/Event-Stream; charset=iso-8859-1\r\n\r\n"
-    assert ask(dropped(head, *EVENTS))[0] == SAID
+    assert ask(dropped(head, *EVENTS))[0] == DELTAS
 
 
 def test_reasoning_is_kept_apart():
     thought = {"choices": [{"index": 0, "delta": {"reasoning_content": "hm"}}]}
-    assert ask(stream(event(thought), *EVENTS))[0] == [ReasoningDelta("hm"), *SAID]
+    assert ask(stream(event(thought), *EVENTS))[0] == [ReasoningDelta("hm"), *DELTAS]
 
 
 def test_a_plain_json_body_is_read_as_an_answer_that_was_not_streamed():
@@ -135,7 +135,7 @@ def test_a_plain_json_body_is_read_as_an_answer_that_was_not_streamed():
 
 @pytest.mark.parametrize("ending", [b"", b"data: [DONE]"], ids=["nothing", "unfinished"])
 def test_a_stream_with_a_finish_reason_needs_no_done(ending: bytes):
-    assert ask(stream(*EVENTS[:3], ending))[0] == SAID
+    assert ask(stream(*EVENTS[:3], ending))[0] == DELTAS
 
 
 def test_done_without_a_finish_reason_is_a_stop():
@@ -144,7 +144,7 @@ def test_done_without_a_finish_reason_is_a_stop():
 
 def test_a_connection_that_drops_after_the_finish_reason_lost_only_the_usage():
     answer = dropped(CHUNKED_HEAD, chunked(EVENTS[:2]))
-    assert ask(answer)[0] == [*SAID[:2], TurnEnded("stop", Usage(), "m-1")]
+    assert ask(answer)[0] == [*DELTAS[:2], TurnEnded("stop", Usage(), "m-1")]
 
 
 def test_turns_share_a_connection_also_at_the_same_time():
@@ -164,12 +164,12 @@ def test_turns_share_a_connection_also_at_the_same_time():
 
         async with serve(answer) as server:
             provider = OpenAIProvider("m", base_url=server.base_url)
-            found = await asyncio.gather(*(turn(provider) for _ in range(120)))
-            found += await asyncio.gather(*(turn(provider) for _ in range(120)))
+            turns = await asyncio.gather(*(turn(provider) for _ in range(120)))
+            turns += await asyncio.gather(*(turn(provider) for _ in range(120)))
             await provider.aclose()
-            return found, server.connections
+            return turns, server.connections
 
-    assert asyncio.run(run()) == ([SAID] * 240, 120)
+    assert asyncio.run(run()) == ([DELTAS] * 240, 120)
 
 
 def test_a_provider_can_be_used_in_one_event_loop_after_the_other():
@@ -181,8 +181,8 @@ def test_a_provider_can_be_used_in_one_event_loop_after_the_other():
             async with serve(closing, sock=listening.dup()):
                 return await turn(provider)
 
-        assert asyncio.run(run()) == SAID
-        assert asyncio.run(run()) == SAID
+        assert asyncio.run(run()) == DELTAS
+        assert asyncio.run(run()) == DELTAS
 
 
 def test_closing_the_iterator_closes_the_connection():
@@ -207,14 +207,14 @@ def test_cancelling_a_turn_closes_the_connection():
         async with serve(answer) as server:
             servers.append(server)
             provider = OpenAIProvider("m", base_url=server.base_url)
-            started = asyncio.Event()
+            start = asyncio.Event()
 
             async def consume() -> None:
                 async for _ in provider.stream(REQUEST):
-                    started.set()
+                    start.set()
 
             task = asyncio.create_task(consume())
-            await started.wait()
+            await start.wait()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             assert task.cancelled()
@@ -230,14 +230,14 @@ def test_cancelling_a_turn_closes_the_connection():
 def test_without_key_and_address_it_says_how_to_point_it_at_a_local_server():
     with pytest.raises(UnknownProvider) as caught:
         OpenAIProvider.from_env("qwen3:8b", {"OPENAI_API_KEY": " "})
-    for said in (
+    for words in (
         "neither OPENAI_API_KEY nor OPENAI_BASE_URL is set",
         "OPENAI_BASE_URL=http://127.0.0.1:11434/v1",
         "OPENAI_BASE_URL=http://127.0.0.1:1234/v1",
         "OPENAI_BASE_URL=http://127.0.0.1:8080/v1",
         "OPENAI_BASE_URL=http://127.0.0.1:8000/v1",
     ):
-        assert said in str(caught.value)
+        assert words in str(caught.value)
 
 
 def test_the_environment_gives_key_and_address():

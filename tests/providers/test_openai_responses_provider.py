@@ -128,9 +128,9 @@ def test_the_next_turn_uses_the_same_connection():
 
 @pytest.mark.parametrize("ending", ["reset", "open"])
 def test_a_turn_is_whole_with_its_last_event_whatever_the_connection_does(ending: str):
-    sent = [CHUNKED_HEAD, chunked(events(TEXT))]
+    pieces = [CHUNKED_HEAD, chunked(events(TEXT))]
     servers = [Server()]
-    answer = dropped(*sent) if ending == "reset" else hangs(lambda: servers[0], *sent)
+    answer = dropped(*pieces) if ending == "reset" else hangs(lambda: servers[0], *pieces)
     assert finish(ask(answer)[0]) == "stop"
 
 
@@ -158,9 +158,9 @@ def test_reasoning_is_bound_to_the_model_that_was_asked_for():
     body = {"id": "resp_1", "model": "gpt-5-2025-08-07", "status": "completed", "output": [item]}
     answer = whole("200 OK", json.dumps(body).encode())
     deltas, _ = ask(answer, model="gpt-5")
-    kept = Opaque("openai-responses", "gpt-5", item)
-    assert kept in [getattr(delta, "opaque", None) for delta in deltas]
-    again = ModelRequest([Message.user("Hi"), Message("assistant", (ReasoningPart("", kept),)), Message.user("So?")])
+    opaque = Opaque("openai-responses", "gpt-5", item)
+    assert opaque in [getattr(delta, "opaque", None) for delta in deltas]
+    again = ModelRequest([Message.user("Hi"), Message("assistant", (ReasoningPart("", opaque),)), Message.user("So?")])
     assert item in ask(answer, model="gpt-5", request=again)[1].exchanges[0].json["input"]
 
 
@@ -178,10 +178,10 @@ def test_reasoning_is_bound_to_the_model_that_was_asked_for():
 )
 def test_statuses(status: str, hint: str, retryable: bool):
     body = json.dumps(OPENAI_RESPONSES.encode_error("that is why", int(status[:3]))).encode()
-    found = fail(whole(status, body, "application/json", "retry-after: 0"))
-    assert "that is why" in str(found)
-    assert hint in str(found)
-    assert (found.status, found.retryable) == (int(status[:3]), retryable)
+    error = fail(whole(status, body, "application/json", "retry-after: 0"))
+    assert "that is why" in str(error)
+    assert hint in str(error)
+    assert (error.status, error.retryable) == (int(status[:3]), retryable)
 
 
 @pytest.mark.parametrize(
@@ -195,16 +195,16 @@ def test_statuses(status: str, hint: str, retryable: bool):
     ids=["between events", "inside an event", "complete without its last event", "done without its last event"],
 )
 def test_a_stream_that_stops_in_the_middle(answer: Answer):
-    found = fail(answer)
-    assert "the connection dropped after 2 characters of the answer" in str(found)
-    assert found.retryable
+    error = fail(answer)
+    assert "the connection dropped after 2 characters of the answer" in str(error)
+    assert error.retryable
 
 
 def test_a_server_that_falls_silent():
     servers = [Server()]
-    found = fail(hangs(lambda: servers[0], CHUNKED_HEAD, chunked(events(TEXT)[:5])), timeout=0.5)
-    assert "sent nothing for 0.5 seconds after 2 characters of the answer" in str(found)
-    assert found.retryable
+    error = fail(hangs(lambda: servers[0], CHUNKED_HEAD, chunked(events(TEXT)[:5])), timeout=0.5)
+    assert "sent nothing for 0.5 seconds after 2 characters of the answer" in str(error)
+    assert error.retryable
 
 
 @pytest.mark.parametrize(
@@ -226,9 +226,9 @@ def test_answers_that_make_no_sense(answer: Answer, problem: str):
 def test_a_turn_that_failed_in_its_stream():
     encoder = OPENAI_RESPONSES.encoder(WireRequest(REQUEST, "m"), response_id="resp_1", created=0)
     frames = [*encoder.feed(TextDelta("Hé")), *encoder.fail("overheated")]
-    found = fail(stream(*(event(data) for _, data in frames)))
-    assert str(found).startswith("the server reported an error: overheated. The server failed")
-    assert found.retryable
+    error = fail(stream(*(event(data) for _, data in frames)))
+    assert str(error).startswith("the server reported an error: overheated. The server failed")
+    assert error.retryable
 
 
 # --- turns that the server keeps ---------------------------------------------------------------------------------
@@ -251,8 +251,8 @@ FORGOTTEN = {
 
 @pytest.mark.parametrize("answer", FORGOTTEN.values(), ids=FORGOTTEN)
 def test_a_turn_that_the_server_forgot_is_told_apart(answer: Answer):
-    found = fail(answer, request=RESUMED)
-    assert (found.code, found.retryable) == ("forgotten", False)
+    error = fail(answer, request=RESUMED)
+    assert (error.code, error.retryable) == ("forgotten", False)
     assert fail(answer, request=REQUEST).code != "forgotten"
 
 

@@ -43,18 +43,18 @@ def ask(known: Known, *answers: Answer, turns: int = 1, **more: Any) -> tuple[li
             finally:
                 await provider.aclose()
 
-    found, server = asyncio.run(run())
-    return found, server, clock
+    texts, server = asyncio.run(run())
+    return texts, server, clock
 
 
 def fail(known: Known, *answers: Answer, **more: Any) -> tuple[ProviderError, int, list[float]]:
     """The error, how often the server was asked, and the seconds that were waited for."""
-    asked: list[object] = []
+    exchanges: list[object] = []
     clock = TestClock()
 
     def counted(answer: Answer) -> Answer:
         async def count(exchange: Any) -> None:
-            asked.append(exchange)
+            exchanges.append(exchange)
             await answer(exchange)
 
         return count
@@ -69,7 +69,7 @@ def fail(known: Known, *answers: Answer, **more: Any) -> tuple[ProviderError, in
 
     with pytest.raises(ProviderError) as caught:
         asyncio.run(run())
-    return caught.value, len(asked), clock.slept
+    return caught.value, len(exchanges), clock.slept
 
 
 def refusal(status: int, message: str = "that is why", *headers: str) -> Answer:
@@ -82,8 +82,8 @@ def refusal(status: int, message: str = "that is why", *headers: str) -> Answer:
 @every_api
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 529])
 def test_a_status_that_may_pass(known: Known, status: int):
-    found, server, clock = ask(known, refusal(status), refusal(status), known.turn)
-    assert found == ["Hél😀"]
+    texts, server, clock = ask(known, refusal(status), refusal(status), known.turn)
+    assert texts == ["Hél😀"]
     assert clock.slept == [0.25, 0.5]  # half of the longest, as chance says here
     assert len({exchange.body for exchange in server.exchanges}) == 1
 
@@ -99,22 +99,22 @@ def test_a_request_that_is_sent_again_is_logged(caplog: pytest.LogCaptureFixture
 @every_api
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 405, 413, 418, 422, 501])
 def test_a_status_that_does_not_pass(known: Known, status: int):
-    found, asked, slept = fail(known, refusal(status), known.turn)
-    assert (found.status, asked, slept) == (status, 1, [])
+    error, requests, slept = fail(known, refusal(status), known.turn)
+    assert (error.status, requests, slept) == (status, 1, [])
 
 
 @every_api
 def test_a_kept_connection_that_the_server_closes_when_the_next_request_comes(known: Known):
     """A stale connection is no failing server: nothing is waited for, and it is no retry."""
-    found, server, clock = ask(known, known.turn, dropped(), known.turn, turns=2, retries=0)
-    assert found == ["Hél😀"] * 2
+    texts, server, clock = ask(known, known.turn, dropped(), known.turn, turns=2, retries=0)
+    assert texts == ["Hél😀"] * 2
     assert server.connections == 2
     assert clock.slept == []
 
 
 def test_a_server_that_fails_on_a_new_connection_too_is_asked_as_any_that_fails():
-    found, server, clock = ask(OPENAI, OPENAI.turn, dropped(), dropped(), OPENAI.turn, turns=2)
-    assert found == ["Hél😀"] * 2
+    texts, server, clock = ask(OPENAI, OPENAI.turn, dropped(), dropped(), OPENAI.turn, turns=2)
+    assert texts == ["Hél😀"] * 2
     assert server.connections == 3
     assert clock.slept == [0.25]
 
@@ -132,8 +132,8 @@ def test_each_of_several_kept_connections_may_be_stale():
             try:
                 turns = [asyncio.create_task(streamed_text(provider)) for _ in range(2)]
                 await both.wait()
-                found = [*await asyncio.gather(*turns), await streamed_text(provider)]
-                return found, server.connections
+                texts = [*await asyncio.gather(*turns), await streamed_text(provider)]
+                return texts, server.connections
             finally:
                 await provider.aclose()
 
@@ -150,8 +150,8 @@ def test_a_server_that_closes_every_connection_after_an_error(known: Known):
 def test_a_silent_server(known: Known):
     servers: list[Server] = [Server()]
     silent = until_client_leaves(lambda: servers[0])
-    found, server, _ = ask(known, silent, known.turn, timeout=Timeouts(10, first_byte=0.5, silence=20))
-    assert found == ["Hél😀"]
+    texts, server, _ = ask(known, silent, known.turn, timeout=Timeouts(10, first_byte=0.5, silence=20))
+    assert texts == ["Hél😀"]
     assert server.connections == 2
 
 
@@ -194,19 +194,19 @@ def test_an_error_that_comes_first_inside_the_stream():
     ids=["drop", "error"],
 )
 def test_after_the_first_delta_nothing_is_asked_again(cut: Answer):
-    found, asked, slept = fail(OPENAI, cut, OPENAI.turn)
-    assert (asked, slept, found.retryable) == (1, [], True)
-    assert "Asked" not in str(found)
+    error, requests, slept = fail(OPENAI, cut, OPENAI.turn)
+    assert (requests, slept, error.retryable) == (1, [], True)
+    assert "Asked" not in str(error)
 
 
 def test_a_number_of_retries():
-    found, asked, slept = fail(OPENAI, refusal(503))
-    assert (asked, len(slept)) == (3, 2)
-    assert str(found).endswith("if it fails again, read the server's log. Tried 3 times.")
-    assert (found.status, found.retryable, found.code) == (503, True, "overloaded")
-    found, asked, slept = fail(OPENAI, refusal(503), retries=0)
-    assert (asked, slept) == (1, [])
-    assert "Asked" not in str(found)
+    error, requests, slept = fail(OPENAI, refusal(503))
+    assert (requests, len(slept)) == (3, 2)
+    assert str(error).endswith("if it fails again, read the server's log. Tried 3 times.")
+    assert (error.status, error.retryable, error.code) == (503, True, "overloaded")
+    error, requests, slept = fail(OPENAI, refusal(503), retries=0)
+    assert (requests, slept) == (1, [])
+    assert "Asked" not in str(error)
     assert ask(OPENAI, *[refusal(503)] * 5, OPENAI.turn, retries=5)[0] == ["Hél😀"]
     with pytest.raises(ConfigurationError, match="retries=-1 must be 0 or more"):
         OpenAIProvider("m", api_key="k", retries=-1)
@@ -228,12 +228,12 @@ def test_the_delay_grows_to_its_cap_and_is_never_shorter_than_the_server_asks(
     attempt: int, error: ProviderError, chance: float
 ):
     delay = delay_before(attempt, error, chance)
-    asked = error.retry_after or 0.0
-    if not error.retryable or asked > LONGEST_SECONDS:
+    wait = error.retry_after or 0.0
+    if not error.retryable or wait > LONGEST_SECONDS:
         assert delay is None
         return
     assert delay is not None
-    assert asked <= delay <= asked + min(CAP_SECONDS, BASE_SECONDS * 2 ** min(attempt - 1, 20))
+    assert wait <= delay <= wait + min(CAP_SECONDS, BASE_SECONDS * 2 ** min(attempt - 1, 20))
     longer = delay_before(attempt + 1, error, chance)
     assert longer is not None
     assert longer >= delay
@@ -272,26 +272,26 @@ def test_what_a_server_asks_to_wait(headers: dict[str, str], seconds: float | No
     assert requested_wait(headers, NOW) == seconds
     if seconds is not None:
         lines = [f"{name}: {value}" for name, value in headers.items()]
-        found, _, clock = ask(OPENAI, refusal(429, "x", *lines), OPENAI.turn)
-        assert found == ["Hél😀"]
+        texts, _, clock = ask(OPENAI, refusal(429, "x", *lines), OPENAI.turn)
+        assert texts == ["Hél😀"]
         assert clock.slept == [pytest.approx(seconds + 0.25)]
         error, _, _ = fail(OPENAI, refusal(429, "x", *lines), retries=0)
         assert error.retry_after == seconds
 
 
 def test_a_server_that_says_not_to_ask_again_is_not():
-    found, asked, slept = fail(OPENAI, refusal(500, "x", "x-should-retry: false", "retry-after: 1"), OPENAI.turn)
-    assert (asked, slept, found.code, found.retryable, found.retry_after) == (1, [], "overloaded", False, None)
+    error, requests, slept = fail(OPENAI, refusal(500, "x", "x-should-retry: false", "retry-after: 1"), OPENAI.turn)
+    assert (requests, slept, error.code, error.retryable, error.retry_after) == (1, [], "overloaded", False, None)
     assert ask(OPENAI, refusal(500, "x", "x-should-retry: true"), OPENAI.turn)[0] == ["Hél😀"]
 
 
 @pytest.mark.parametrize("after", ["61", formatdate(NOW + 3600, usegmt=True), "9" * 14])
 def test_a_longer_wait_than_is_sensible_is_told_at_once(after: str):
-    found, asked, slept = fail(OPENAI, refusal(429, "x", f"retry-after: {after}"), OPENAI.turn)
-    assert (asked, slept, found.code, found.retryable) == (1, [], "rate_limit", True)
-    assert found.retry_after in (61, 3600, 10**14 - 1)
-    told = f"Retry-After: {found.retry_after:g} seconds. That is longer than toolspeak waits (60 seconds)"
-    assert told in str(found)
+    error, requests, slept = fail(OPENAI, refusal(429, "x", f"retry-after: {after}"), OPENAI.turn)
+    assert (requests, slept, error.code, error.retryable) == (1, [], "rate_limit", True)
+    assert error.retry_after in (61, 3600, 10**14 - 1)
+    remedy = f"Retry-After: {error.retry_after:g} seconds. That is longer than toolspeak waits (60 seconds)"
+    assert remedy in str(error)
 
 
 @every_api

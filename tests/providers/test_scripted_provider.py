@@ -40,7 +40,7 @@ def test_turns_are_given_in_order_and_requests_recorded():
         TextDelta("two"),
         TurnEnded("length", Usage(1, 2), "scripted"),
     ]
-    assert [len(asked.messages) for asked in provider.requests] == [1, 2]
+    assert [len(request.messages) for request in provider.requests] == [1, 2]
 
 
 def test_a_turn_too_many_says_which_and_how_many_there_are():
@@ -82,12 +82,12 @@ def test_quotations(text: str, filled: str):
     [("{{last}}", 'found 42\n{"n": "é"}'), ("{{find:found (\\d+)}}", "42"), ('{{find:"n": "(.)"}}', "é")],
 )
 def test_native_results_are_quoted(text: str, filled: str):
-    found = (TextPart("found 42"),), (JsonPart({"n": "é"}),)
-    results = tuple(ToolResult(f"c{i}", "look", "success", content) for i, content in enumerate(found))
-    asked = ModelRequest([Message.user("Look."), Message("tool", results)])
+    contents = (TextPart("found 42"),), (JsonPart({"n": "é"}),)
+    results = tuple(ToolResult(f"c{i}", "look", "success", content) for i, content in enumerate(contents))
+    request = ModelRequest([Message.user("Look."), Message("tool", results)])
 
     async def run() -> list[Delta]:
-        return [delta async for delta in ScriptedProvider([text]).stream(asked)]
+        return [delta async for delta in ScriptedProvider([text]).stream(request)]
 
     assert asyncio.run(run())[0] == TextDelta(filled)
 

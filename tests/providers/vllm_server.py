@@ -47,10 +47,10 @@ class Vllm:
         else:
             deltas = [event(says(text[at : at + 7])) for at in range(0, len(text), 7)]
         usage = {"choices": [], "usage": {"prompt_tokens": prompt, "completion_tokens": 1 + len(deltas)}}
-        sent = [*deltas, event(says("", "length" if is_check else "stop"))]
-        sent += [event(usage)] if self.counts else []
+        frames = [*deltas, event(says("", "length" if is_check else "stop"))]
+        frames += [event(usage)] if self.counts else []
         await exchange.send(
-            STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([*sent, event("[DONE]")]), b"0\r\n\r\n"
+            STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([*frames, event("[DONE]")]), b"0\r\n\r\n"
         )
 
     @property
