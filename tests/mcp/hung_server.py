@@ -45,8 +45,8 @@ for line in sys.stdin:
             if again:
                 hang("again")
         case "tools/list":
-            listed = {"name": "ask", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
-            send(message["id"], result={"tools": [listed]})
+            tool = {"name": "ask", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+            send(message["id"], result={"tools": [tool]})
         case "tools/call":
             hang("waiting")
         case _ if "id" in message:

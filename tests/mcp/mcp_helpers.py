@@ -39,8 +39,8 @@ async def calls(tools: Toolset, *made: tuple[str, dict], progress: list[str] | N
     async def emit(_event: object) -> None:
         pass
 
-    told = progress if progress is not None else []
-    context = BatchContext("run", progress=lambda _call, line: told.append(line))
+    lines = progress if progress is not None else []
+    context = BatchContext("run", progress=lambda _call, line: lines.append(line))
     batch = await Executor(tools).run(
         [ToolCall(f"c{index}", name, arguments) for index, (name, arguments) in enumerate(made)],
         emit=emit,

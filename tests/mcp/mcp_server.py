@@ -41,7 +41,7 @@ class Tools:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.bus = InMemorySubscriptionBus()
-        self.listed = {tool.name: tool for tool in tools()}
+        self.tools = {tool.name: tool for tool in tools()}
 
     def trace(self, name: str, line: str) -> None:
         with (self.folder / name).open("a", encoding="utf-8") as file:
@@ -51,10 +51,10 @@ class Tools:
         self, _ctx: ServerRequestContext, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         """One tool a page: a client that does not turn pages sees one."""
-        names = list(self.listed)
+        names = list(self.tools)
         index = int(params.cursor) if params is not None and params.cursor else 0
         following = str(index + 1) if index + 1 < len(names) else None
-        return types.ListToolsResult(tools=[self.listed[names[index]]], next_cursor=following)
+        return types.ListToolsResult(tools=[self.tools[names[index]]], next_cursor=following)
 
     async def call_tool(self, ctx: ServerRequestContext, params: types.CallToolRequestParams) -> types.CallToolResult:
         self.trace("calls", params.name)
@@ -134,7 +134,7 @@ class Tools:
 
     async def learns(self, ctx: ServerRequestContext, name: str) -> types.CallToolResult:
         """A tool more from now on."""
-        self.listed[name] = types.Tool(name=name, input_schema=NONE)
+        self.tools[name] = types.Tool(name=name, input_schema=NONE)
         await self.bus.publish(ToolsListChanged())
         await ctx.session.send_tool_list_changed()
         return text(f"now there is {name}")
@@ -145,8 +145,8 @@ def tools() -> list[types.Tool]:
         return types.Tool(name=name, input_schema=schema, **more)
 
     degrees = {"type": "object", "properties": {"degrees": {"type": "integer"}}, "required": ["degrees"]}
-    named = {"type": "string"}
-    odd_names = dict.fromkeys(("self", "context", "arguments", "from", "a b", "ctx_"), named)
+    schema = {"type": "string"}
+    odd_names = dict.fromkeys(("self", "context", "arguments", "from", "a b", "ctx_"), schema)
     closed = types.ToolAnnotations
     return [
         of("echo", TEXT, annotations=READS, description="Says it again."),
@@ -164,7 +164,7 @@ def tools() -> list[types.Tool]:
         of("pid", annotations=READS),
         of("traceparent", annotations=READS),
         of("asks", annotations=READS),
-        of("learns", {"type": "object", "properties": {"name": named}, "required": ["name"]}),
+        of("learns", {"type": "object", "properties": {"name": schema}, "required": ["name"]}),
         of("wetter-für/heute ☀", TEXT, annotations=READS),
         of("named oddly", {"type": "object", "properties": odd_names}, annotations=READS),
         of(

@@ -40,7 +40,7 @@ def bad() -> Any:
     return {"no schema": {"name": "bad"}, "no name": {"inputSchema": OBJECT}, "a list": []}.get(WHAT)
 
 
-def listed() -> list[Any]:
+def tool_list() -> list[Any]:
     ok = {"name": "ok", "inputSchema": OBJECT, "annotations": {"readOnlyHint": not changed, "openWorldHint": False}}
     write = {"name": "write", "inputSchema": OBJECT, "description": "Deletes all." if changed else "Writes."}
     extra = bad()
@@ -71,7 +71,7 @@ for line in sys.stdin:
             send(id=number, result={"protocolVersion": version, "capabilities": offers, "serverInfo": about})
         case "tools/list":
             more = {"nextCursor": "again"} if WHAT == "lists without end" else {}
-            send(id=number, result={"tools": listed(), **more})
+            send(id=number, result={"tools": tool_list(), **more})
             if WHAT.startswith("leaves a child"):
                 ignore = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); "
                 child = subprocess.Popen([sys.executable, "-c", ignore + "time.sleep(1000)"], stdout=subprocess.PIPE)

@@ -27,8 +27,8 @@ def toolspeak(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 def files(folder: Path, *made: tuple[str, dict]) -> tuple[str, str]:
     """A file that lists the test server, and a model that makes these calls and then answers."""
     server = program(folder)
-    listed = {"mcpServers": {"s": {"command": server.command, "args": list(server.args)}}}
-    (folder / "mcp.json").write_text(json.dumps(listed), encoding="utf-8")
+    config = {"mcpServers": {"s": {"command": server.command, "args": list(server.args)}}}
+    (folder / "mcp.json").write_text(json.dumps(config), encoding="utf-8")
     calls = tuple(ToolCall("", name, arguments) for name, arguments in made)
     turn = get_dialect("cogency-json").render([Message("assistant", calls)])[0].text
     (folder / "book.json").write_text(json.dumps({"turns": [turn, "It was said."]}), encoding="utf-8")
@@ -36,8 +36,8 @@ def files(folder: Path, *made: tuple[str, dict]) -> tuple[str, str]:
 
 
 def test_a_run_calls_what_a_server_offers(tmp_path):
-    listed, model = files(tmp_path, ("s__echo", {"text": "hello from afar"}))
-    done = toolspeak(tmp_path, "run", "say it", "--model", model, "--mcp", listed, "--json")
+    config, model = files(tmp_path, ("s__echo", {"text": "hello from afar"}))
+    done = toolspeak(tmp_path, "run", "say it", "--model", model, "--mcp", config, "--json")
     assert done.returncode == 0, done.stderr
     assert "hello from afar" in done.stdout
     assert "'fetching' of the MCP server 's' is left out" in done.stderr
@@ -45,8 +45,8 @@ def test_a_run_calls_what_a_server_offers(tmp_path):
 
 
 def test_a_call_that_may_do_anything_waits_for_a_yes_and_runs_when_it_is_resumed(tmp_path):
-    listed, model = files(tmp_path, ("s__plain", {"text": "write"}))
-    paused = toolspeak(tmp_path, "run", "write it", "--model", model, "--mcp", listed)
+    config, model = files(tmp_path, ("s__plain", {"text": "write"}))
+    paused = toolspeak(tmp_path, "run", "write it", "--model", model, "--mcp", config)
     assert paused.returncode == 3, paused.stderr
     assert "s__plain" in paused.stderr
     assert traces(tmp_path, "calls") == []
@@ -66,12 +66,12 @@ def test_a_server_that_does_not_start_ends_the_command_with_its_reason(tmp_path)
 
 
 def test_without_the_extra_it_is_said_what_to_install(tmp_path):
-    listed, model = files(tmp_path, ("s__echo", {"text": "never"}))
+    config, model = files(tmp_path, ("s__echo", {"text": "never"}))
     code = (
         "import sys; sys.modules['mcp'] = None; sys.argv[0] = 'toolspeak'\nfrom toolspeak.cli.main import main; main()"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, "run", "x", "--model", model, "--mcp", listed, "--journal", "none"],
+        [sys.executable, "-c", code, "run", "x", "--model", model, "--mcp", config, "--journal", "none"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -96,8 +96,8 @@ def test_a_second_interrupt_leaves_no_server_running(tmp_path):
     server = {"command": sys.executable, "args": [str(hung), str(tmp_path)]}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"s": server}}), encoding="utf-8")
     arguments = ["run", "x", "--model", model, "--mcp", "mcp.json", "--approve", "all", "--journal", "none"]
-    with (tmp_path / "said").open("wb") as said, open(os.devnull, "rb") as nothing:
-        streams = (nothing.fileno(), said.fileno(), said.fileno())
+    with (tmp_path / "said").open("wb") as log, open(os.devnull, "rb") as nothing:
+        streams = (nothing.fileno(), log.fileno(), log.fileno())
         command = Command(arguments, cwd=tmp_path, streams=streams, session=True)
         try:
             asyncio.run(traced(tmp_path, "waiting"))

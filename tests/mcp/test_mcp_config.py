@@ -66,7 +66,7 @@ def test_what_is_secret_is_not_shown():
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "problem"),
     [
         ("{", "mcp.json: not JSON"),
         ('{"servers": {} // mine\n}', "JSON has no comments and no trailing commas"),
@@ -103,12 +103,12 @@ def test_what_is_secret_is_not_shown():
         ),
     ],
 )
-def test_a_mistake_is_named_with_its_place(value, told, tmp_path):
+def test_a_mistake_is_named_with_its_place(value, problem, tmp_path):
     path = written(tmp_path, value)
     with pytest.raises(ConfigurationError) as raised:
         read_servers(path, {})
     assert str(raised.value).startswith(str(path))
-    assert told in str(raised.value)
+    assert problem in str(raised.value)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

@@ -33,31 +33,31 @@ def answers(body: bytes, kind: str, packed: str, *tools: Any):
         if not exchange.request_line.startswith("POST"):
             await exchange.send(b"HTTP/1.1 405 Method Not Allowed\r\ncontent-length: 0\r\n\r\n")
             return
-        asked = exchange.json
-        match asked.get("method"):
+        request = exchange.json
+        match request.get("method"):
             case "initialize":
                 about = {"name": "raw", "version": "1"}
-                version = asked["params"]["protocolVersion"]
+                version = request["params"]["protocolVersion"]
                 result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about}
             case "tools/list":
                 result = {"tools": [TOOL, *tools]}
             case "tools/call":
                 packers = {"gzip": gzip.compress, "deflate": zlib.compress}
-                told = body.replace(b"{id}", str(asked["id"]).encode())
-                await send(exchange, packers.get(packed, bytes)(told), kind, packed)
+                content = body.replace(b"{id}", str(request["id"]).encode())
+                await send(exchange, packers.get(packed, bytes)(content), kind, packed)
                 return
-            case _ if "id" in asked:
+            case _ if "id" in request:
                 error = {"code": -32601, "message": "no such method"}
-                await send(exchange, json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}).encode())
+                await send(exchange, json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}).encode())
                 return
             case _:
                 await exchange.send(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
                 return
-        told = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}).encode()
+        content = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode()
         if tools and kind == "text/event-stream":
-            await send(exchange, b': say "\n\nevent: message\ndata: ' + told + b"\n\n", kind)
+            await send(exchange, b': say "\n\nevent: message\ndata: ' + content + b"\n\n", kind)
         else:
-            await send(exchange, told)
+            await send(exchange, content)
 
     return answer
 
@@ -84,9 +84,9 @@ def test_an_answer_may_be_packed(kind, packed):
 
 @pytest.mark.parametrize("packed", ["identity", "gzip", "deflate"])
 def test_an_answer_of_far_too_many_bytes_is_ended(packed):
-    told = call_answer(b" " * (20 * MIB) + GOOD, packed=packed)
-    assert "it is not known whether the call took effect" in told
-    assert "the server's answer has more than 16777216 bytes" in told
+    result = call_answer(b" " * (20 * MIB) + GOOD, packed=packed)
+    assert "it is not known whether the call took effect" in result
+    assert "the server's answer has more than 16777216 bytes" in result
 
 
 @pytest.mark.parametrize("packed", ["identity", "gzip"])
@@ -110,20 +110,20 @@ def nested(depth: int) -> Any:
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
 @pytest.mark.parametrize("depth", [64, 120, 150])
 def test_a_schema_that_is_too_deep_leaves_out_that_tool_alone(kind: str, depth: int):
-    listed = [{**TOOL, "name": "deep", "inputSchema": nested(depth)}, {**TOOL, "name": "last"}]
+    tools = [{**TOOL, "name": "deep", "inputSchema": nested(depth)}, {**TOOL, "name": "last"}]
     good = GOOD if kind == "application/json" else b"data: " + GOOD + b"\n\n"
 
     async def main():
         async with (
-            serve(answers(good, kind, "identity", *listed)) as server,
+            serve(answers(good, kind, "identity", *tools)) as server,
             connected(HttpServer("s", f"{server.base_url}/mcp")) as servers,
         ):
             return [tool.name for tool in servers.tools], servers.left_out, (await call(servers.tools, "s__ask")).text
 
-    names, left_out, told = asyncio.run(main())
+    names, left_out, text = asyncio.run(main())
     assert {*names} == {"s__ask", "s__last"}
     assert ["deep" in str(each) and "more than 128 deep" in str(each) for each in left_out] == [True]
-    assert told == "fine"
+    assert text == "fine"
 
 
 @given(

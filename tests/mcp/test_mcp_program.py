@@ -59,7 +59,7 @@ def test_a_server_that_asks_and_does_not_read_is_not_heard_any_more(tmp_path, ca
             result = await call(servers.tools, "s__ok")
             return result.text, traces(tmp_path, "all was heard")
 
-    told, heard = asyncio.run(main())
-    assert "did not finish within 2 seconds" in told
+    result_text, heard = asyncio.run(main())
+    assert "did not finish within 2 seconds" in result_text
     assert not heard
     assert "gave up" not in caplog.text  # to tell it that the call is cancelled, which took 5 seconds

@@ -59,14 +59,14 @@ def test_what_a_server_answers_is_the_result(way, tmp_path):
                 progress=lines,
             ), lines
 
-    (echo, failed, shown, weather, lies, odd, unicode, reports), lines = run(main())
+    (echo, failed, media, weather, lies, odd, unicode, reports), lines = run(main())
     assert (echo.status, echo.text) == ("success", "Grüße, 世界 \U0001f600 \u2028")
     assert (failed.status, failed.text) == ("failure", "there is no such ticket: 7; known: 1 to 6")
-    assert [type(part) for part in shown.content] == [TextPart, ImagePart, TextPart, FilePart, TextPart, TextPart]
-    assert shown.content[1] == ImagePart("image/png", PIXEL)
-    assert "not valid base64" in shown.content[2].text
-    assert shown.content[3] == FilePart("audio", "audio/wav", PIXEL)
-    assert [shown.content[4].text, shown.content[5].text] == [
+    assert [type(part) for part in media.content] == [TextPart, ImagePart, TextPart, FilePart, TextPart, TextPart]
+    assert media.content[1] == ImagePart("image/png", PIXEL)
+    assert "not valid base64" in media.content[2].text
+    assert media.content[3] == FilePart("audio", "audio/wav", PIXEL)
+    assert [media.content[4].text, media.content[5].text] == [
         "a note",
         "[the rest, at https://example.org/rest]",
     ]
@@ -140,7 +140,7 @@ def test_a_schema_that_cannot_be_used_leaves_its_tool_out_and_fetches_nothing(tm
 
     servers, address, fetched = run(main())
     assert fetched == 0
-    assert [left.tool for left in servers.left_out] == ["fetching", "misspelt"]
+    assert [omission.tool for omission in servers.left_out] == ["fetching", "misspelt"]
     assert f"refers to {address}" in str(servers.left_out[0])
     assert "'integr'" in str(servers.left_out[1]).replace('"', "'")
     assert "s__fetching" not in servers.tools
@@ -321,12 +321,12 @@ def test_one_server_that_fails_to_start_ends_the_others_and_is_named(tmp_path):
 
     with pytest.raises(McpError) as raised:
         run(main())
-    told = str(raised.value)
-    assert "'broken' cannot be used" in told
-    assert "no such database" in told
-    assert "'missing' cannot be used: FileNotFoundError" in told
-    assert f"Start '{tmp_path}/nowhere' by hand" in told
-    assert "s3cret" not in told
+    message = str(raised.value)
+    assert "'broken' cannot be used" in message
+    assert "no such database" in message
+    assert "'missing' cannot be used: FileNotFoundError" in message
+    assert f"Start '{tmp_path}/nowhere' by hand" in message
+    assert "s3cret" not in message
     assert not any(is_running(int(pid)) for pid in traces(tmp_path, "starts"))
 
 
@@ -358,22 +358,22 @@ def test_a_session_that_the_server_has_forgotten_is_opened_again_and_the_call_ma
     sessions: list[str] = []
 
     async def answer(exchange):
-        asked = exchange.json if exchange.body else {}
-        method = asked.get("method", exchange.request_line.split()[0])
+        request = exchange.json if exchange.body else {}
+        method = request.get("method", exchange.request_line.split()[0])
         heard.append(method)
         match method:
             case "initialize":
                 sessions.append(f"session-{len(sessions)}")
-                told = {
+                result = {
                     "protocolVersion": "2025-06-18",
                     "capabilities": {"tools": {}},
                     "serverInfo": {"name": "old", "version": "1"},
                 }
-                await exchange.send(*_rpc(asked, told, f"mcp-session-id: {sessions[-1]}\r\n"))
+                await exchange.send(*_rpc(request, result, f"mcp-session-id: {sessions[-1]}\r\n"))
             case "tools/list":
-                await exchange.send(*_rpc(asked, {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}))
+                await exchange.send(*_rpc(request, {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}))
             case "tools/call" if exchange.headers["mcp-session-id"] == "session-1":
-                await exchange.send(*_rpc(asked, {"content": [{"type": "text", "text": "done"}]}))
+                await exchange.send(*_rpc(request, {"content": [{"type": "text", "text": "done"}]}))
             case "notifications/initialized" | "DELETE":
                 await exchange.send(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
             case "GET":
@@ -391,8 +391,8 @@ def test_a_session_that_the_server_has_forgotten_is_opened_again_and_the_call_ma
     assert heard.count("tools/call") == 2
 
 
-def _rpc(asked: dict, result: dict, headers: str = "") -> list[bytes]:
-    body = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}).encode()
+def _rpc(request: dict, result: dict, headers: str = "") -> list[bytes]:
+    body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode()
     head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{headers}content-length: {len(body)}\r\n\r\n"
     return [head.encode(), body]
 
@@ -409,9 +409,9 @@ def test_headers_go_with_every_request(tmp_path):
             assert "abc" not in str(raised.value)
             return [exchange.headers.get("authorization") for exchange in closed.exchanges]
 
-    sent = run(main())
-    assert sent
-    assert set(sent) == {"Bearer abc"}
+    authorizations = run(main())
+    assert authorizations
+    assert set(authorizations) == {"Bearer abc"}
 
 
 def test_two_servers_of_one_name_are_refused(tmp_path):
@@ -421,8 +421,8 @@ def test_two_servers_of_one_name_are_refused(tmp_path):
 
 def test_an_agent_uses_the_tools_of_a_file(tmp_path):
     whole = program(tmp_path)
-    listed = {"mcpServers": {"s": {"command": whole.command, "args": list(whole.args)}}}
-    (tmp_path / "mcp.json").write_text(json.dumps(listed), encoding="utf-8")
+    config = {"mcpServers": {"s": {"command": whole.command, "args": list(whole.args)}}}
+    (tmp_path / "mcp.json").write_text(json.dumps(config), encoding="utf-8")
     made = (ToolCall("", "s__echo", {"text": "hello"}), ToolCall("", "s__plain", {"text": "write"}))
     turn = get_dialect("hermes").render([Message("assistant", made)])[0].text
 
@@ -507,9 +507,11 @@ def test_one_tool_that_cannot_be_read_is_left_out_and_the_others_are_there(how, 
 
     servers, result = run(main())
     assert ([tool.name for tool in servers.tools], result.text) == (["s__ok"], "fine")
-    (left,) = servers.left_out
-    assert left.tool == ("None" if how == "no name" else "?" if how == "a list" else "bad")
-    assert {"120 deep": "more than 128 deep", "no type": "inputSchema.type: Field required"}.get(how, "") in left.reason
+    (omission,) = servers.left_out
+    assert omission.tool == ("None" if how == "no name" else "?" if how == "a list" else "bad")
+    assert {"120 deep": "more than 128 deep", "no type": "inputSchema.type: Field required"}.get(
+        how, ""
+    ) in omission.reason
 
 
 def test_what_a_server_writes_on_its_way_out_does_not_drive_the_terminal(tmp_path):
@@ -519,17 +521,17 @@ def test_what_a_server_writes_on_its_way_out_does_not_drive_the_terminal(tmp_pat
 
     with pytest.raises(McpError) as raised:
         run(main())
-    told = str(raised.value)
-    assert not any(ord(character) < 32 or 0x7F <= ord(character) < 0xA0 for character in told)
-    assert r"\x1b]52;c;cm0gLXJm\x07" in told
+    message = str(raised.value)
+    assert not any(ord(character) < 32 or 0x7F <= ord(character) < 0xA0 for character in message)
+    assert r"\x1b]52;c;cm0gLXJm\x07" in message
 
 
 class Approvals:
     def __init__(self) -> None:
-        self.asked: list[tuple[str, str]] = []
+        self.questions: list[tuple[str, str]] = []
 
     async def __call__(self, request):
-        self.asked.append((request.tool.name, request.reason))
+        self.questions.append((request.tool.name, request.reason))
         return Decision(True, by="ann", always=request.always())
 
 
@@ -548,11 +550,11 @@ def test_a_tool_that_is_defined_anew_is_asked_about_anew(how, tmp_path):
         async with connected(raw(tmp_path, "odd_server.py", how)) as servers:
             agent = Agent(ScriptedProvider(turns), servers.tools, approve=person)
             result = await agent.run("Go.")
-        return person.asked, [each.text for message in result.messages for each in message.results]
+        return person.questions, [each.text for message in result.messages for each in message.results]
 
-    asked, texts = run(main())
+    questions, texts = run(main())
     reads = [text for text in texts if "has changed the definition of 'ok'" in text]
     assert len(reads) == 1  # the call that was let run as a read was not made
-    assert [name for name, _ in asked] == ["s__write", "s__ok", "s__write"]
-    assert "writes" in asked[1][1]
+    assert [name for name, _ in questions] == ["s__write", "s__ok", "s__write"]
+    assert "writes" in questions[1][1]
     assert traces(tmp_path, "calls").count("ok") == texts.count("fine") - traces(tmp_path, "calls").count("write")
