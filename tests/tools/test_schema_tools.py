@@ -47,12 +47,12 @@ def test_arguments_are_checked_by_the_schema():
 
 
 def test_a_default_of_the_schema_is_filled_in():
-    seen: list[Any] = []
+    calls: list[Any] = []
     schema = {"properties": {"tags": {"default": []}, "word": {"default": "pear"}}}
-    made = Tool.from_schema(lambda tags, word: seen.append((tags, word)), name="f", parameters=schema)
+    made = Tool.from_schema(lambda tags, word: calls.append((tags, word)), name="f", parameters=schema)
     results_of(made, {}, {"tags": ["a"]})
-    assert seen == [([], "pear"), (["a"], "pear")]
-    assert seen[0][0] is not schema["properties"]["tags"]["default"]
+    assert calls == [([], "pear"), (["a"], "pear")]
+    assert calls[0][0] is not schema["properties"]["tags"]["default"]
 
 
 def test_any_arguments_pass_to_a_function_that_takes_any():
@@ -145,10 +145,10 @@ class Booking(BaseModel):
 
 
 def test_a_function_of_a_model_gets_the_instance():
-    seen: list[Booking] = []
+    bookings: list[Booking] = []
 
     def book(booking: Booking, ctx: RunContext) -> str:
-        seen.append(booking)
+        bookings.append(booking)
         return ctx.call.name
 
     made = Tool.from_model(book, effects=lambda booking: Effects(writes={f"day:{booking.day}"}))
@@ -164,11 +164,11 @@ def test_a_function_of_a_model_gets_the_instance():
     }
     texts = results_of(made, {"day": "2026-05-01"}, {"day": "2026-05-01", "guests": 0}, {"day": "May", "gests": 1})
     assert texts[0] == "book"
-    assert seen == [Booking(day=datetime.date(2026, 5, 1))]
+    assert bookings == [Booking(day=datetime.date(2026, 5, 1))]
     assert "guests: " in texts[1]
     assert "gests: unknown argument; known: day, guests" in texts[2]
     assert "day: expected a date" in texts[2]
-    assert made.effects_of({"booking": seen[0]}) == Effects(writes={"day:2026-05-01"})
+    assert made.effects_of({"booking": bookings[0]}) == Effects(writes={"day:2026-05-01"})
 
 
 def test_a_model_may_forbid_or_allow_what_it_does_not_know():
@@ -182,12 +182,12 @@ def test_a_model_may_forbid_or_allow_what_it_does_not_know():
     def closed(value: Closed) -> str:
         return str(value)
 
-    def opened(value: Open) -> str:
+    def open_model(value: Open) -> str:
         return str(value.model_extra)
 
     (text,) = results_of(Tool.from_model(closed), {"b": 2})
     assert text.count("unknown argument") == 1
-    assert results_of(Tool.from_model(opened), {"b": 2}) == ["{'b': 2}"]
+    assert results_of(Tool.from_model(open_model), {"b": 2}) == ["{'b': 2}"]
 
 
 def test_a_function_that_takes_no_model_alone_is_refused():

@@ -90,19 +90,19 @@ def messages(annotation: Any, value: Any) -> list[str]:
     def f(v) -> None: ...
 
     f.__annotations__["v"] = annotation
-    found = tool(f).read_arguments({"v": value})
-    assert isinstance(found, tuple), found
-    assert all(isinstance(problem, ArgumentProblem) for problem in found)
-    return [problem.message for problem in found]
+    problems = tool(f).read_arguments({"v": value})
+    assert isinstance(problems, tuple), problems
+    assert all(isinstance(problem, ArgumentProblem) for problem in problems)
+    return [problem.message for problem in problems]
 
 
 def value_of(annotation: Any, value: Any) -> Any:
     def f(v) -> None: ...
 
     f.__annotations__["v"] = annotation
-    found = tool(f).read_arguments({"v": value})
-    assert not isinstance(found, tuple), found
-    return found["v"]
+    arguments = tool(f).read_arguments({"v": value})
+    assert not isinstance(arguments, tuple), arguments
+    return arguments["v"]
 
 
 ACCEPTED = [
@@ -130,14 +130,14 @@ ACCEPTED = [
 
 @pytest.mark.parametrize(("annotation", "value", "expected"), ACCEPTED)
 def test_accepted(annotation, value, expected):
-    found = value_of(annotation, value)
-    assert found == expected
-    assert type(found) is type(expected)
+    actual = value_of(annotation, value)
+    assert actual == expected
+    assert type(actual) is type(expected)
 
 
 WHICH = "v: the field 'kind' is required: it says which kind of object this is"
 
-REFUSED = [
+REFUSALS = [
     (int, "1", 'v: expected an integer, got "1" (string)'),
     (int, True, "v: expected an integer, got true (boolean)"),
     (int, 1.0, "v: expected an integer, got 1.0 (number)"),
@@ -183,7 +183,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("annotation", "value", "message"), REFUSED)
+@pytest.mark.parametrize(("annotation", "value", "message"), REFUSALS)
 def test_refused(annotation, value, message):
     assert messages(annotation, value) == [message]
 
@@ -332,12 +332,12 @@ names = st.sampled_from([*every.spec.properties, "x", "y", "z", "bogus", "\ud800
 
 @given(st.dictionaries(names, anything, max_size=6))
 def test_no_arguments_raise(arguments):
-    found = every.read_arguments(arguments)
-    if isinstance(found, tuple):
-        assert found
-        for problem in found:
+    reading = every.read_arguments(arguments)
+    if isinstance(reading, tuple):
+        assert reading
+        for problem in reading:
             assert problem.message.startswith(problem.path)
             assert len(problem.message) < 1000
             problem.message.encode()
     else:
-        assert list(found) == list(every.spec.properties)
+        assert list(reading) == list(every.spec.properties)

@@ -121,16 +121,16 @@ def test_parts_pass_through():
 
 
 def circle() -> list[Any]:
-    found: list[Any] = [1]
-    found.append({"again": found})
-    return found
+    members: list[Any] = [1]
+    members.append({"again": members})
+    return members
 
 
 def deep() -> list[Any]:
-    found: list[Any] = []
+    nest: list[Any] = []
     for _ in range(1000):
-        found = [found]
-    return found
+        nest = [nest]
+    return nest
 
 
 def numbers() -> Iterator[int]:
@@ -138,7 +138,7 @@ def numbers() -> Iterator[int]:
         yield 1
 
 
-REFUSED = [
+REFUSALS = [
     (object(), ["result is of type object"]),
     ({"items": [1, {"a b": object()}]}, ['result.items[1]["a b"] is of type object']),
     ([float("nan")], ["result[0] is nan"]),
@@ -157,21 +157,21 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("value", "said"), REFUSED)
-def test_what_must_be_json_is_refused_with_type_and_place(value, said):
+@pytest.mark.parametrize(("value", "phrases"), REFUSALS)
+def test_what_must_be_json_is_refused_with_type_and_place(value, phrases):
     with pytest.raises(Unserialisable) as caught:
         jsonable(value)
     assert isinstance(caught.value, ToolError)
-    for words in said:
+    for words in phrases:
         assert words in str(caught.value)
 
 
-@pytest.mark.parametrize(("value", "said"), REFUSED)
-def test_what_json_cannot_hold_is_shown_as_text_with_type_and_place(value, said):
+@pytest.mark.parametrize(("value", "phrases"), REFUSALS)
+def test_what_json_cannot_hold_is_shown_as_text_with_type_and_place(value, phrases):
     parts, structured = to_content(value)
     note = parts[-1].text
     assert "The call ran." in note
-    for words in said:
+    for words in phrases:
         assert words in note
     assert " at 0x" not in json.dumps(structured)
 

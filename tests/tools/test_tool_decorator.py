@@ -22,8 +22,8 @@ def greet(name: str, times: int = 1) -> str:
 def test_an_annotation_that_does_not_exist_is_refused_by_name():
     # Before Python 3.14 the function itself cannot be made; from then on nobody has looked at the annotation yet.
     late = sys.version_info >= (3, 14)
-    said = r"parameter 'b'.*define or import 'Missing' at module level" if late else "Missing"
-    with pytest.raises(ToolDefinitionError if late else NameError, match=said):
+    pattern = r"parameter 'b'.*define or import 'Missing' at module level" if late else "Missing"
+    with pytest.raises(ToolDefinitionError if late else NameError, match=pattern):
 
         @tool
         def f(a: int, b: list[Missing]) -> Absent: ...  # noqa: F821
@@ -121,8 +121,8 @@ def test_read_only_binds_an_effects_function():
 
 def test_preview_gets_named_arguments_and_never_raises():
     arguments = {"source": "a", "target": "b", "force": False}
-    shown = tool(copy, preview=lambda target: f"+ {target}").preview
-    assert shown(arguments) == "+ b"
+    preview = tool(copy, preview=lambda target: f"+ {target}").preview
+    assert preview(arguments) == "+ b"
     failing = tool(copy, preview=lambda source: Path(source, "missing").read_text()).preview
     assert failing(arguments).startswith("(no preview: FileNotFoundError: ")
 
@@ -131,10 +131,10 @@ def test_a_preview_may_ask_for_the_context():
     def would(target: str, ctx: "RunContext[int] | None" = None) -> str:
         return f"{target} {ctx and ctx.deps}"
 
-    shown = tool(copy, preview=would).preview
+    preview = tool(copy, preview=would).preview
     arguments = {"source": "a", "target": "b", "force": False}
-    assert shown(arguments) == "b None"
-    assert shown(arguments, RunContext(5, ToolCall("1", "copy", {}))) == "b 5"
+    assert preview(arguments) == "b None"
+    assert preview(arguments, RunContext(5, ToolCall("1", "copy", {}))) == "b 5"
     assert tool(copy, preview=lambda source: source).preview(arguments, RunContext(5, ToolCall("1", "copy", {}))) == "a"
 
 
@@ -155,12 +155,12 @@ def test_context_parameter_is_found_wherever_it_stands():
 
 class Store:
     def __init__(self) -> None:
-        self.seen: list[str] = []
+        self.entries: list[str] = []
 
     def add(self, item: str) -> int:
         """Add an item."""
-        self.seen.append(item)
-        return len(self.seen)
+        self.entries.append(item)
+        return len(self.entries)
 
     async def __call__(self, item: str) -> None:
         """Call it."""
@@ -190,7 +190,7 @@ async def async_effects(source: str) -> Effects:
     return Effects()
 
 
-REFUSED = [
+REFUSALS = [
     (positional, {}, ["'a'", "remove the '/'"]),
     (many, {}, ["'*paths: str'", "list"]),
     (keywords, {}, ["'**options: str'", "dict"]),
@@ -222,9 +222,9 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("function", "options", "said"), REFUSED)
-def test_refusals_name_the_parameter_and_the_remedy(function, options, said):
+@pytest.mark.parametrize(("function", "options", "phrases"), REFUSALS)
+def test_refusals_name_the_parameter_and_the_remedy(function, options, phrases):
     with pytest.raises(ToolDefinitionError) as caught:
         tool(function, **options)
-    for words in said:
+    for words in phrases:
         assert words in str(caught.value)

@@ -115,11 +115,11 @@ def epydoc(x: int, y: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "said"), [(rest, ["the first", "the second"]), (numpy, ["both"] * 2), (epydoc, ["one", "two"])]
+    ("function", "descriptions"), [(rest, ["the first", "the second"]), (numpy, ["both"] * 2), (epydoc, ["one", "two"])]
 )
-def test_docstring_styles(function, said):
+def test_docstring_styles(function, descriptions):
     assert tool(function).spec.description == "Add."
-    assert [schema["description"] for schema in properties(function).values()] == said
+    assert [schema["description"] for schema in properties(function).values()] == descriptions
 
 
 def test_the_description_of_a_field_wins_over_the_docstring():
@@ -131,22 +131,22 @@ def test_the_description_of_a_field_wins_over_the_docstring():
             b: which colour
         """
 
-    found = properties(f)
-    assert found["a"] == {"type": "integer", "description": "from the field", "minimum": 1}
-    assert found["b"] == {"type": "string", "enum": ["red", "blue"], "description": "which colour"}
+    schemas = properties(f)
+    assert schemas["a"] == {"type": "integer", "description": "from the field", "minimum": 1}
+    assert schemas["b"] == {"type": "string", "enum": ["red", "blue"], "description": "which colour"}
 
 
 def test_titles_are_dropped_and_properties_called_title_stay():
     def f(size: Size, title: dict[str, str] = {"title": "x"}) -> None: ...  # noqa: B006
 
-    found = properties(f)
-    assert found["size"] == {
+    schemas = properties(f)
+    assert schemas["size"] == {
         "type": "object",
         "description": "How large.",
         "properties": {"title": {"type": "string"}, "width": {"type": "integer", "default": 1, "exclusiveMinimum": 0}},
         "required": ["title"],
     }
-    assert found["title"]["default"] == {"title": "x"}
+    assert schemas["title"]["default"] == {"title": "x"}
 
 
 def test_recursive_types_stay_in_defs():
@@ -180,9 +180,9 @@ def test_discriminated_unions_carry_no_openapi():
 def test_default_none_allows_null():
     def f(a: int = None, b: Annotated[int, Field(gt=0, description="B")] = None, c: Any = None) -> None: ...  # noqa: RUF013
 
-    found = properties(f)
-    assert found["a"]["anyOf"] == [{"type": "integer"}, {"type": "null"}]
-    assert found["b"]["description"] == "B"
+    schemas = properties(f)
+    assert schemas["a"]["anyOf"] == [{"type": "integer"}, {"type": "null"}]
+    assert schemas["b"]["description"] == "B"
     assert tool(f).read_arguments({"a": None, "b": None}) == {"a": None, "b": None, "c": None}
 
 
@@ -197,11 +197,11 @@ def test_defaults_in_fields_and_defaults_json_cannot_hold():
     ) -> None: ...
 
     made = tool(f)
-    found = made.spec.properties
-    assert found["a"]["default"] == 3
-    assert found["b"] == {"type": "integer", "default": 4, "description": "B"}
-    assert "default" not in found["d"]
-    assert found["day"]["default"] == "2026-01-31"
+    schemas = made.spec.properties
+    assert schemas["a"]["default"] == 3
+    assert schemas["b"] == {"type": "integer", "default": 4, "description": "B"}
+    assert "default" not in schemas["d"]
+    assert schemas["day"]["default"] == "2026-01-31"
     assert "required" not in made.spec.parameters
     json.dumps(made.spec.parameters, allow_nan=False)
     values = made.read_arguments({})
@@ -211,9 +211,9 @@ def test_defaults_in_fields_and_defaults_json_cannot_hold():
 def test_names_a_pydantic_field_may_not_have():
     def f(_x: int, copy: int, json: int, model_config: int, p0: int, schema: int = 5) -> None: ...
 
-    given = {"_x": 1, "copy": 2, "json": 3, "model_config": 4, "p0": 6}
+    arguments = {"_x": 1, "copy": 2, "json": 3, "model_config": 4, "p0": 6}
     assert list(properties(f)) == ["_x", "copy", "json", "model_config", "p0", "schema"]
-    assert tool(f).read_arguments(given) == {**given, "schema": 5}
+    assert tool(f).read_arguments(arguments) == {**arguments, "schema": 5}
 
 
 class Opaque: ...
@@ -229,7 +229,7 @@ def wrong(a: "1 +") -> None: ...  # noqa: F722
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("function", "phrases"),
     [
         (unknown, ["'thing'", "Opaque", "Use a type that JSON can hold"]),
         (callback, ["'then'"]),
@@ -240,8 +240,8 @@ def wrong(a: "1 +") -> None: ...  # noqa: F722
         (wrong, ["'a'", "not a type"]),
     ],
 )
-def test_types_without_a_schema_are_refused(function, said):
+def test_types_without_a_schema_are_refused(function, phrases):
     with pytest.raises(ToolDefinitionError) as caught:
         tool(function)
-    for words in said:
+    for words in phrases:
         assert words in str(caught.value)

@@ -30,9 +30,9 @@ class Caller:
         self.cancelled: Callable[[], bool] = never
 
     def tool(self, name: str) -> Tool:
-        found = self.tools.get(name)
-        assert found is not None
-        return found
+        match = self.tools.get(name)
+        assert match is not None
+        return match
 
     def arguments(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         read = self.tool(name).read_arguments(arguments)

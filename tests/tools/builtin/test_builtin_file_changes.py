@@ -63,8 +63,10 @@ def as_another(groups, work):
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs the right to be somebody else")
-@pytest.mark.parametrize(("groups", "mode", "kept"), [([54333], 0o660, (54333, 0o660)), ([], 0o676, (54322, 0o666))])
-def test_a_file_of_another_user_keeps_its_group_or_gives_no_right_to_a_new_one(groups, mode, kept):
+@pytest.mark.parametrize(
+    ("groups", "mode", "expected"), [([54333], 0o660, (54333, 0o660)), ([], 0o676, (54322, 0o666))]
+)
+def test_a_file_of_another_user_keeps_its_group_or_gives_no_right_to_a_new_one(groups, mode, expected):
     with tempfile.TemporaryDirectory() as root:  # that of pytest is nobody else's
         os.chmod(root, 0o777)
         path = Path(root, "a.txt")
@@ -72,9 +74,9 @@ def test_a_file_of_another_user_keeps_its_group_or_gives_no_right_to_a_new_one(g
         os.chown(path, 54321, 54333)
         path.chmod(mode)
         as_another(groups, lambda: Workspace(root).replace("a.txt", b"two", b"one"))
-        found = path.stat()
+        status = path.stat()
         assert path.read_text() == "two"
-        assert (found.st_gid, found.st_mode & 0o777) == kept
+        assert (status.st_gid, status.st_mode & 0o777) == expected
 
 
 @LINUX

@@ -63,13 +63,13 @@ def test_no_such_folder_is_an_error(call, tree, prefix, recursive):
 def test_many_entries_end_with_how_many_more(call, root):
     for n in range(1_005):
         (root / f"{n:04}").touch()
-    found = call("list")
-    assert found[:2] == ["0000", "0001"]
-    assert len(found) == 1_001
-    assert "and 5 more" in found[-1]
-    found = call("find")
-    assert len(found) == 101
-    assert "and 905 more" in found[-1]
+    entries = call("list")
+    assert entries[:2] == ["0000", "0001"]
+    assert len(entries) == 1_001
+    assert "and 5 more" in entries[-1]
+    entries = call("find")
+    assert len(entries) == 101
+    assert "and 905 more" in entries[-1]
 
 
 def test_an_empty_folder_is_an_empty_list(call, root):
@@ -131,17 +131,17 @@ def test_find_leaves_out_binary_and_notes_what_it_could_not_search(call, root):
     (root / "latin").write_bytes(b"needle \xe9")
     (root / "long").write_text("x" * 10_000 + "needle\nneedle" + "y" * 1_000)
     os.mkfifo(root / "fifo")
-    found = call("find", content="needle")
-    assert [(match["path"], match["line"], len(match["text"])) for match in found[:1]] == [("long", 2, 503)]
-    assert found[1:] == ["... 1 lines are longer than 10,000 characters: only their beginning was searched"]
+    matches = call("find", content="needle")
+    assert [(match["path"], match["line"], len(match["text"])) for match in matches[:1]] == [("long", 2, 503)]
+    assert matches[1:] == ["... 1 lines are longer than 10,000 characters: only their beginning was searched"]
 
 
 def test_find_stops_listing_at_100(call, root):
     (root / "a.txt").write_text("x\n" * 250)
-    found = call("find", content="x")
-    assert len(found) == 101
-    assert found[99] == {"path": "a.txt", "line": 100, "text": "x"}
-    assert "and 150 more lines" in found[100]
+    matches = call("find", content="x")
+    assert len(matches) == 101
+    assert matches[99] == {"path": "a.txt", "line": 100, "text": "x"}
+    assert "and 150 more lines" in matches[100]
 
 
 @pytest.mark.parametrize("content", ["(", "a{99999999999999}", "[z-a]", "(?P<n"])
@@ -182,25 +182,25 @@ def test_a_catastrophic_expression_is_stopped(call, root):
 
 def test_a_search_is_cancelled_in_the_middle(call, root):
     (root / "a.txt").write_text("a" * 5_000 + "b\n")
-    asked = threading.Event()
+    poll = threading.Event()
     looks: list[None] = []
 
     def cancelled() -> bool:
         looks.append(None)
-        asked.set()
+        poll.set()
         return len(looks) > 6
 
     call.cancelled = cancelled
     with pytest.raises(ToolError, match="Cancelled"):
         call("find", content="(a+)+$")
-    assert asked.is_set()
+    assert poll.is_set()
 
 
 def test_no_pattern_is_slow():
-    started = time.process_time()
+    start = time.process_time()
     assert not Glob("*a" * 60 + "b").matches("a" * 250)
     assert not Glob("**/" * 60 + "b").matches("a/" * 250 + "c")
-    assert time.process_time() - started < 2
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize(

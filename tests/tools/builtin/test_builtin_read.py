@@ -105,9 +105,9 @@ def test_reading_is_declared(call, root):
     assert effects.reads == {f"file:{root.resolve()}/a.txt"}
     assert effects.read_only
     assert effects.idempotent
-    refused = call.effects("read", path="../x")
-    assert refused.read_only
-    assert refused.reads == {f"file:{root.resolve()}"}
+    refused_effects = call.effects("read", path="../x")
+    assert refused_effects.read_only
+    assert refused_effects.reads == {f"file:{root.resolve()}"}
 
 
 def test_reading_stops_when_cancelled(call, root):

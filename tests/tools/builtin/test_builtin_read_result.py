@@ -72,9 +72,9 @@ class Session:
 def test_a_long_result_names_a_handle_by_which_all_of_it_is_read(name, whole):
     async def main():
         session = Session()
-        shown = await session.call(name)
-        assert shown.extra["handle"] == "c1"
-        assert 'read_result with handle="c1"' in shown.text
+        result = await session.call(name)
+        assert result.extra["handle"] == "c1"
+        assert 'read_result with handle="c1"' in result.text
         return await session.pages("c1")
 
     assert asyncio.run(main()) == whole
@@ -84,9 +84,9 @@ def test_a_place_is_found_by_its_text():
     async def main():
         session = Session()
         await session.call("text")
-        found = await session.call("read_result", handle="c1", find="line 3000:")
+        excerpt = await session.call("read_result", handle="c1", find="line 3000:")
         again = await session.call("read_result", handle="c1", find="no such line")
-        return found.text.partition("\n")[2], again
+        return excerpt.text.partition("\n")[2], again
 
     body, again = asyncio.run(main())
     assert body.startswith("line 3000: é😀\nline 3001")
@@ -140,9 +140,9 @@ def test_no_secret_is_kept():
         await session.call("text")
         return session.context.memory[KEY]["c1"]
 
-    kept = asyncio.run(main())
-    assert "line 2500:" not in kept
-    assert "{{secret:KEY}}" in kept
+    text = asyncio.run(main())
+    assert "line 2500:" not in text
+    assert "{{secret:KEY}}" in text
 
 
 def test_without_the_tool_nothing_is_kept():

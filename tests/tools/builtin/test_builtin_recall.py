@@ -12,7 +12,7 @@ from toolspeak.journal import MemoryJournal
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.tools.builtin import recall_tool
 
-SAID = {
+ANSWERS = {
     "ann": "The blue door opens with 4711.",
     "bob": "The blue door is Bob's own secret.",
     None: "Nobody's blue door.",
@@ -29,13 +29,13 @@ def journal(request, tmp_path):
     if request.param == "memory":
         yield MemoryJournal()
         return
-    kept = SqliteJournal(tmp_path / "toolspeak.db")
-    yield kept
-    kept.close()
+    sqlite_journal = SqliteJournal(tmp_path / "toolspeak.db")
+    yield sqlite_journal
+    sqlite_journal.close()
 
 
 async def fill(journal):
-    for user, answer in SAID.items():
+    for user, answer in ANSWERS.items():
         await Session(Agent(ScriptedProvider([answer]), journal=journal), principal=user).run("Which door?")
 
 
@@ -43,29 +43,29 @@ async def ask(journal, user, **arguments):
     """What one call tells, in a new session of the user's."""
     agent = Agent(ScriptedProvider([calling(**arguments), "ok"]), [recall_tool(journal)], journal=journal)
     result = await Session(agent, principal=user).run("Look it up.")
-    (found,) = [result for message in result.messages for result in message.results]
-    return found
+    (tool_result,) = [result for message in result.messages for result in message.results]
+    return tool_result
 
 
 def entries(result):
     return [entry for part in result.content if isinstance(part, JsonPart) for entry in part.value]
 
 
-@pytest.mark.parametrize("user", SAID)
+@pytest.mark.parametrize("user", ANSWERS)
 def test_a_user_finds_their_own_sessions_alone(journal, user):
     async def main():
         await fill(journal)
-        found = entries(await ask(journal, user, query="blue door"))
-        assert [entry["text"] for entry in found] == [SAID[user]]
-        assert found[0]["conversation"] == "Which door?"
-        told = await ask(journal, user, place=found[0]["place"])
-        assert told.text == SAID[user]
-        for other in SAID.keys() - {user}:
-            refused = await ask(journal, other, place=found[0]["place"])
-            assert refused.status == "failure"
-            assert SAID[user] not in refused.text
+        matches = entries(await ask(journal, user, query="blue door"))
+        assert [entry["text"] for entry in matches] == [ANSWERS[user]]
+        assert matches[0]["conversation"] == "Which door?"
+        result = await ask(journal, user, place=matches[0]["place"])
+        assert result.text == ANSWERS[user]
+        for other in ANSWERS.keys() - {user}:
+            refusal = await ask(journal, other, place=matches[0]["place"])
+            assert refusal.status == "failure"
+            assert ANSWERS[user] not in refusal.text
             assert (
-                refused.text.replace(found[0]["place"], "nosuch:1")
+                refusal.text.replace(matches[0]["place"], "nosuch:1")
                 == (await ask(journal, other, place="nosuch:1")).text
             )
         await journal.aclose()
@@ -83,8 +83,8 @@ def test_a_long_run_that_says_the_words_often_does_not_hide_earlier_sessions(jou
         for number in range(100):
             run.say(f"The blue door, {number}.")
         state = await run.finish()
-        (found,) = [result for message in state.messages for result in message.results]
-        assert [entry["text"] for entry in entries(found)] == [SAID["ann"]]
+        (result,) = [result for message in state.messages for result in message.results]
+        assert [entry["text"] for entry in entries(result)] == [ANSWERS["ann"]]
 
     asyncio.run(main())
 
@@ -92,8 +92,8 @@ def test_a_long_run_that_says_the_words_often_does_not_hide_earlier_sessions(jou
 def test_whoever_the_model_says_it_is_changes_nothing(journal):
     async def main():
         await fill(journal)
-        found = await ask(journal, "ann", query="blue secret", principal="bob")
-        assert (found.status, found.code) == ("failure", "invalid_arguments")
+        result = await ask(journal, "ann", query="blue secret", principal="bob")
+        assert (result.status, result.code) == ("failure", "invalid_arguments")
         for query in ("bob", "principal:bob blue", "secret", '" OR principal = "bob'):
             assert "secret" not in json.dumps(entries(await ask(journal, "ann", query=query)))
         await journal.aclose()

@@ -127,8 +127,8 @@ def test_a_quiet_background_process_is_ended_too(call, root):
 
 
 def test_a_process_that_left_the_group_does_not_hold_the_call(call, root):
-    left = "import os, time; os.setsid(); open('pid', 'w').write(f'{os.getpid()}\\n'); time.sleep(1000)"
-    result = run(call, f'python3 -c "{left}" & while [ ! -s pid ]; do sleep 0.01; done')
+    program = "import os, time; os.setsid(); open('pid', 'w').write(f'{os.getpid()}\\n'); time.sleep(1000)"
+    result = run(call, f'python3 -c "{program}" & while [ ! -s pid ]; do sleep 0.01; done')
     assert result == {"exit_code": 0, "output": ""}  # after its timeout it says `timed_out`
     os.kill(written_pid(root), 9)
 
@@ -156,8 +156,8 @@ def test_a_command_gets_the_listed_variables_alone(call, monkeypatch):
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     lines = run(call, "env | cut -d= -f1")["output"].split()
     # The last ones are sh's own.
-    listed = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR", "LC_ALL"}
-    assert set(lines) <= listed | {"PWD", "OLDPWD", "SHLVL", "_"}
+    variables = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR", "LC_ALL"}
+    assert set(lines) <= variables | {"PWD", "OLDPWD", "SHLVL", "_"}
     assert {"PATH", "LC_ALL"} <= set(lines)
 
 
@@ -202,11 +202,11 @@ def test_a_capture_loses_only_the_middle(text, limit, size):
     capture = Capture(limit)
     for at in range(0, len(data), size):
         capture.add(data[at : at + size])
-    found = capture.text()
+    output = capture.text()
     if len(data) <= limit:
-        assert found == text
+        assert output == text
         return
-    head, _, rest = found.partition("\n... ")
+    head, _, rest = output.partition("\n... ")
     count, _, tail = rest.partition(" bytes left out ...\n")
     assert text.startswith(head)
     assert text.endswith(tail)

@@ -18,7 +18,7 @@ def test_what_can_be_seen_stays(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         ("\x1b[8m\r\x7f\x9b", "\\x1b[8m\\r\\x7f\\x9b"),
         ("a\u202eb\u2066\u200b\ufeff\u00ad", "a\\u202eb\\u2066\\u200b\\ufeff\\xad"),
@@ -28,8 +28,8 @@ def test_what_can_be_seen_stays(text):
         ("if a\u3164 == 1\ufe01\U000e0100", "if a\\u3164 == 1\\ufe01\\U000e0100"),
     ],
 )
-def test_what_cannot_be_seen_is_spelled_out(text, shown):
-    assert visible(text) == shown
+def test_what_cannot_be_seen_is_spelled_out(text, expected):
+    assert visible(text) == expected
 
 
 def test_every_invisible_character_is_spelled_out():
@@ -41,5 +41,5 @@ def test_every_invisible_character_is_spelled_out():
 
 
 def test_whatever_the_terminal_view_spells_out_is_spelled_out_before():
-    kept = [hex(code) for code in LOOKED_AT if printable(chr(code)) != chr(code) == visible(chr(code))]
-    assert kept == []
+    gaps = [hex(code) for code in LOOKED_AT if printable(chr(code)) != chr(code) == visible(chr(code))]
+    assert gaps == []

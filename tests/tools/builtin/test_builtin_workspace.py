@@ -19,7 +19,7 @@ from toolspeak.tools.builtin import Workspace
 
 CANARY = "the canary sings outside"
 
-REFUSED = [
+REFUSALS = [
     ("../outside/canary.txt", "only files inside"),
     ("a/../../outside/canary.txt", "only files inside"),
     ("a/../b.txt", "write 'b.txt'"),
@@ -36,7 +36,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("path", "remedy"), REFUSED)
+@pytest.mark.parametrize(("path", "remedy"), REFUSALS)
 def test_a_path_that_is_not_plain_and_relative_is_refused_with_the_remedy(workspace, path, remedy):
     with pytest.raises(ToolError) as read:
         workspace.read(path)
@@ -97,8 +97,8 @@ def test_symbolic_links_that_lead_outside_are_refused(workspace, root, outside, 
     (root / "chain").symlink_to("folder")
     (root / "up").symlink_to("..")
     (root / "upper").symlink_to("/")
-    refused = ["file", "folder/canary.txt", "folder/new.txt", "dangling", "chain/canary.txt", "chain/sub/new.txt"]
-    for path in [*refused, "up/outside/canary.txt", f"upper{outside}/canary.txt"]:
+    paths = ["file", "folder/canary.txt", "folder/new.txt", "dangling", "chain/canary.txt", "chain/sub/new.txt"]
+    for path in [*paths, "up/outside/canary.txt", f"upper{outside}/canary.txt"]:
         for act in (workspace.read, workspace.key, lambda p: workspace.replace(p, b"x"), workspace.entries):
             with pytest.raises(ToolError, match="leads outside"):
                 act(path)
@@ -314,13 +314,13 @@ def test_no_path_escapes(path, descriptors):
             lambda: workspace.replace(path, b"x"),
         ):
             try:
-                found = act()
+                outcome = act()
             except ToolError:
                 continue
-            if isinstance(found, bytes):
-                assert CANARY.encode() not in found
-            elif isinstance(found, list):
-                assert "canary.txt" not in [entry.name for entry in found]
+            if isinstance(outcome, bytes):
+                assert CANARY.encode() not in outcome
+            elif isinstance(outcome, list):
+                assert "canary.txt" not in [entry.name for entry in outcome]
         assert (outside / "canary.txt").read_text() == CANARY
         assert os.listdir(outside) == ["canary.txt"]
         assert sorted(os.listdir(top)) == ["outside", "work"]

@@ -167,10 +167,10 @@ def test_append_adds_exactly(call, root):
 @pytest.mark.parametrize("data", [b"a\0b", b"caf\xe9", b"cut off \xc3"])
 def test_append_to_what_is_no_text_is_refused_and_the_preview_says_so(call, root, data):
     (root / "a.bin").write_bytes(data)
-    with pytest.raises(ToolError, match=r"only UTF-8 text.*`shell` can .*overwrite: true") as refused:
+    with pytest.raises(ToolError, match=r"only UTF-8 text.*`shell` can .*overwrite: true") as failure:
         call("append", path="a.bin", content="x")
     assert (root / "a.bin").read_bytes() == data
-    assert call.preview("append", path="a.bin", content="x") == f"This call would fail: {refused.value}"
+    assert call.preview("append", path="a.bin", content="x") == f"This call would fail: {failure.value}"
 
 
 def test_append_to_a_large_file_is_shown_and_done(call, root):
@@ -189,9 +189,9 @@ def test_append_to_a_large_file_is_shown_and_done(call, root):
 def test_the_preview_of_a_write_knows_what_the_run_has_read(call, root):
     (root / "a.txt").write_text("old\n")
     diff = "--- a.txt\n+++ a.txt\n@@ -1 +1 @@\n-old\n+new\n"
-    with pytest.raises(ToolError) as refused:
+    with pytest.raises(ToolError) as failure:
         call("write", path="a.txt", content="new\n")
-    condition = f"Unless a call before it reads the file, this call would fail: {refused.value}\n"
+    condition = f"Unless a call before it reads the file, this call would fail: {failure.value}\n"
     assert call.preview_in_run("write", path="a.txt", content="new\n") == condition + diff
     assert call.preview_in_run("write", path="a.txt", content="new\n", overwrite=True) == diff
     assert call.preview_in_run("write", path="b.txt", content="new\n").startswith("--- b.txt\n")
@@ -218,9 +218,9 @@ def test_previews_show_the_change_and_make_none(call, root):
 def test_a_long_preview_hides_nothing(call, root):
     text = call.preview("write", path="a.txt", content="x\n" * 100_000)
     assert text.count("\n+x") == 100_000
-    shown = call.preview("write", path="a.txt", content="\x1b[2Jgone\u202e\n" + "y" * 5_000)
-    assert "\\x1b[2Jgone\\u202e" in shown
-    assert "y" * 5_000 in shown
+    preview = call.preview("write", path="a.txt", content="\x1b[2Jgone\u202e\n" + "y" * 5_000)
+    assert "\\x1b[2Jgone\\u202e" in preview
+    assert "y" * 5_000 in preview
 
 
 def test_the_model_reads_a_long_diff_shortened():
