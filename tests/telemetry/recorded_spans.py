@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.sampling import Sampler
 from toolspeak import telemetry
 
 
-class Recorded:
+class Recording:
     """The SDK with exporters in memory."""
 
     def __init__(self, sampler: Sampler | None = None) -> None:
@@ -35,7 +35,7 @@ class Recorded:
         """In the order in which they began."""
         return sorted(self.exporter.get_finished_spans(), key=lambda span: span.start_time or 0)
 
-    def named(self, name: str) -> ReadableSpan:
+    def find(self, name: str) -> ReadableSpan:
         (span,) = [span for span in self.spans if span.name == name]
         return span
 
@@ -64,24 +64,24 @@ class Recorded:
     def metrics(self) -> dict[str, dict[tuple[tuple[str, Any], ...], Any]]:
         """Each metric's value, or count, by its attributes."""
         data = self.reader.get_metrics_data()
-        found: dict[str, dict[tuple[tuple[str, Any], ...], Any]] = {}
+        metric_points: dict[str, dict[tuple[tuple[str, Any], ...], Any]] = {}
         for resource in () if data is None else data.resource_metrics:
             for scope in resource.scope_metrics:
                 for metric in scope.metrics:
-                    points = found.setdefault(metric.name, {})
+                    points = metric_points.setdefault(metric.name, {})
                     for point in metric.data.data_points:
                         key = tuple(sorted((point.attributes or {}).items()))
                         points[key] = point.count if hasattr(point, "count") else point.value
-        return found
+        return metric_points
 
 
 @contextmanager
-def recording(*, content: bool | None = None, sampler: Sampler | None = None) -> Iterator[Recorded]:
+def recording(*, content: bool | None = None, sampler: Sampler | None = None) -> Iterator[Recording]:
     """All runs of this process are recorded meanwhile."""
-    recorded = Recorded(sampler)
-    telemetry.instrument(content=content, tracer_provider=recorded.tracers, meter_provider=recorded.meters)
+    trace = Recording(sampler)
+    telemetry.instrument(content=content, tracer_provider=trace.tracers, meter_provider=trace.meters)
     try:
-        yield recorded
+        yield trace
     finally:
         telemetry.uninstrument()
 

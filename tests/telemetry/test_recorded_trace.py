@@ -7,7 +7,7 @@ import json
 
 import pytest
 from otlp_receiver import attributes, collecting
-from recorded_spans import Recorded, recording
+from recorded_spans import Recording, recording
 from test_run_spans import LOOK, agent, calls, fail, look, write
 from test_telemetry_cli import toolspeak
 
@@ -17,7 +17,7 @@ from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.telemetry.recorded_trace import recorded_trace
 
 
-class Exported(Recorded):
+class Exported(Recording):
     """Spans that were made of records, as `Recorded` reads them."""
 
     def __init__(self, spans) -> None:
@@ -39,9 +39,9 @@ def exported(path, run_id, *, content=False) -> Exported:
     return asyncio.run(work())
 
 
-def facts(recorded):
+def facts(trace):
     """What spans say, besides their ids and times. A program does not record its dialect."""
-    names = {span.context.span_id: span.name for span in recorded.spans}
+    names = {span.context.span_id: span.name for span in trace.spans}
 
     def of(span):
         own = {**span.attributes}
@@ -49,7 +49,7 @@ def facts(recorded):
         parent = names.get(span.parent.span_id, "?") if span.parent is not None else ""
         return (span.name, span.kind.name, span.status.status_code.name, parent, json.dumps(own, sort_keys=True))
 
-    return sorted(map(of, recorded.spans))
+    return sorted(map(of, trace.spans))
 
 
 def run(path, *turns, tools=(look, write, fail), **options):
@@ -190,8 +190,8 @@ def test_the_command_exports_by_otlp_or_prints_json(tmp_path):
         "invoke_agent agent",
     ]
     assert "A star." in printed.stdout
-    refused = toolspeak(
+    refusal = toolspeak(
         tmp_path, *arguments, OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9", OTEL_EXPORTER_OTLP_TIMEOUT="1"
     )
-    assert refused.returncode == 2
-    assert "is a collector at OTEL_EXPORTER_OTLP_ENDPOINT" in refused.stderr
+    assert refusal.returncode == 2
+    assert "is a collector at OTEL_EXPORTER_OTLP_ENDPOINT" in refusal.stderr

@@ -36,8 +36,8 @@ def test_the_command_line_exports_its_runs(tmp_path):
     with collecting() as collected:
         assert toolspeak(tmp_path, *run, **collected.environ).returncode == 0
         assert collected.spans == []  # only if it is asked for
-        asked = toolspeak(tmp_path, "--telemetry", *run, **collected.environ)
-        assert asked.returncode == 0, asked.stderr
+        result = toolspeak(tmp_path, "--telemetry", *run, **collected.environ)
+        assert result.returncode == 0, result.stderr
         assert [name.split()[0] for name in collected.tree()] == ["invoke_agent", "chat"]
         by_variable = toolspeak(
             tmp_path,
