@@ -24,7 +24,7 @@ DIFF = "--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         ("plain, größer, 日本, 👩\u200d💻\ttab\nline", "plain, größer, 日本, 👩\u200d💻\ttab\nline"),
         ("\x1b[2J\x1b]0;t\x07", "␛[2J␛]0;t␇"),
@@ -37,16 +37,16 @@ DIFF = "--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n"
         ("[bold]:smile:[/bold]", "[bold]:smile:[/bold]"),
     ],
 )
-def test_printable(text: str, shown: str):
-    assert printable(text) == shown
+def test_printable(text: str, expected: str):
+    assert printable(text) == expected
 
 
 @given(st.text(st.characters()))
 def test_printable_text_holds_no_control_and_stays_as_it_is(text: str):
-    shown = printable(text)
-    assert not any((ord(char) < 32 and char not in "\n\t") or 0x7F <= ord(char) <= 0x9F for char in shown)
-    shown.encode()
-    assert printable(shown) == shown
+    output = printable(text)
+    assert not any((ord(char) < 32 and char not in "\n\t") or 0x7F <= ord(char) <= 0x9F for char in output)
+    output.encode()
+    assert printable(output) == output
 
 
 @given(st.text(), st.integers(1, 50))

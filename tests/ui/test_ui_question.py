@@ -31,34 +31,34 @@ def request(arguments: dict[str, object], preview: str, previewed: Iterable[str]
     return ApprovalRequest(call, ToolSpec("t", "", {}), Effects(), preview, "writes x", previewed=made_of)
 
 
-def screens(asked: ApprovalRequest, width: int, rows: int) -> list[str]:
+def screens(approval: ApprovalRequest, width: int, rows: int) -> list[str]:
     """What is written for each screen, as plain text."""
-    question, found = Question(asked), []
+    question, pages = Question(approval), []
     while True:
         stream = Terminal()
         console = make_console(stream)
         console.width, console.height = width, rows
         question.show(console, rows)
-        found.append(re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue()))
+        pages.append(re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue()))
         if not question.hidden:
-            return found
+            return pages
 
 
-def whole(asked: ApprovalRequest) -> str:
+def whole(approval: ApprovalRequest) -> str:
     stream = io.StringIO()
-    Question(asked).show(make_console(stream))
+    Question(approval).show(make_console(stream))
     return stream.getvalue()
 
 
 @given(st.text("ab \n\t字é\u00ad\u202e\x1b+-", max_size=600), st.sampled_from([40, 80]), st.integers(6, 30))
 def test_the_screens_together_are_the_whole_and_none_is_longer_than_a_screen(text: str, width: int, rows: int):
-    asked = request({"command": text}, visible(text))
-    found = screens(asked, width, rows)
-    for screen in found:
+    approval = request({"command": text}, visible(text))
+    pages = screens(approval, width, rows)
+    for screen in pages:
         lines = screen.removesuffix("\n").split("\n")
         assert sum(max(1, len(chop_cells(line, width))) for line in lines) <= rows
-    assert "".join(found).replace("\n", "") == whole(asked).replace("\n", "")
-    assert found[0].startswith("? t  writes x\n")
+    assert "".join(pages).replace("\n", "") == whole(approval).replace("\n", "")
+    assert pages[0].startswith("? t  writes x\n")
 
 
 def test_arguments_are_shown_in_full_unless_the_preview_shows_them():
@@ -74,9 +74,9 @@ def test_arguments_are_shown_in_full_unless_the_preview_shows_them():
 
 def test_what_a_preview_was_not_made_of_is_shown_in_full():
     message = "m" * 70 + " --force"
-    shown = whole(request({"path": "a", "message": message, "hooks": ["x" * 70, "rm"]}, DIFF, ["path"]))
-    assert f'message: "{message}"' in shown
-    assert '"rm"]' in shown
+    text = whole(request({"path": "a", "message": message, "hooks": ["x" * 70, "rm"]}, DIFF, ["path"]))
+    assert f'message: "{message}"' in text
+    assert '"rm"]' in text
     copied = whole(request({"from": "same", "to": "same"}, "same", ["from"]))
     assert 'to: "same"' in copied
 
@@ -86,8 +86,8 @@ def test_an_argument_that_is_empty_is_shown():
 
 
 def test_a_name_that_could_be_taken_for_something_else_is_quoted():
-    shown = whole(request({'a: "safe"': 1, " ": 2, "": 3, "b\nc": 4, "plain_name-1": 5}, ""))
-    assert shown.split("\n")[1:] == [
+    text = whole(request({'a: "safe"': 1, " ": 2, "": 3, "b\nc": 4, "plain_name-1": 5}, ""))
+    assert text.split("\n")[1:] == [
         '    "a: \\"safe\\"": 1', '    " ": 2', '    "": 3', '    "b\\nc": 4', "    plain_name-1: 5", "",
     ]  # fmt: skip
 
@@ -101,22 +101,22 @@ HIDDEN = (
 @pytest.mark.parametrize("hidden", HIDDEN, ids=ascii)
 def test_what_nobody_sees_is_spelled_out(hidden: str):
     spelled = re.compile(rf"\\(?:[xuU]0*{ord(hidden):x}|r)")
-    for asked in (
+    for approval in (
         request({"command": f"rm{hidden}x"}, visible(f"rm{hidden}x")),
         request({"path": f"a{hidden}b"}, ""),
         request({"path": f"a{hidden}b"}, unified_diff(f"a{hidden}b", "", f"x{hidden}y\n")),
     ):
-        shown = whole(asked)
-        assert hidden not in shown
-        assert spelled.search(shown)
+        text = whole(approval)
+        assert hidden not in text
+        assert spelled.search(text)
 
 
 def test_long_white_space_is_counted_and_an_indentation_stays():
     command = "echo hello" + " " * 9000 + "; rm -rf ~" + "\n" * 300 + "rm -rf /"
-    shown = whole(request({"command": command}, command))
-    assert "echo hello⟨9,000 spaces⟩; rm -rf ~" in shown
-    assert "⋯ 299 empty lines" in shown
-    assert shown.endswith("    rm -rf /\n")
+    text = whole(request({"command": command}, command))
+    assert "echo hello⟨9,000 spaces⟩; rm -rf ~" in text
+    assert "⋯ 299 empty lines" in text
+    assert text.endswith("    rm -rf /\n")
     code = "def f():\n" + " " * 20 + "return  1\n"
     assert " " * 20 + "return  1" in whole(request({"text": code}, code))
     added = unified_diff("a", "", "x\n" + "\n" * 300 + "y\n")

@@ -56,7 +56,7 @@ def answered(*calls: ToolCall | MalformedCall, finish="stop") -> Record:
     return record(ModelAnswered(Message("assistant", calls), finish))
 
 
-def shown(*items: Watched) -> str:
+def output_of(*items: Watched) -> str:
     stream = io.StringIO()
     renderer = Renderer(make_console(stream))
     for item in items:
@@ -68,17 +68,17 @@ def shown(*items: Watched) -> str:
 def test_text_is_written_through_as_it_comes():
     stream = io.StringIO()
     renderer = Renderer(make_console(stream))
-    seen = []
+    snapshots = []
     for piece in ("\n\nHel", "lo ", " wor", "ld\n", "\n  indented [bold]x[/bold] :smile: ", "x" * 300):
         renderer.show(TextDelta(piece))
-        seen.append(stream.getvalue())
-    assert seen[0] == "Hel"
-    assert seen[1] == "Hello "
-    assert seen[-1] == "Hello  world\n\n  indented [bold]x[/bold] :smile: " + "x" * 300
+        snapshots.append(stream.getvalue())
+    assert snapshots[0] == "Hel"
+    assert snapshots[1] == "Hello "
+    assert snapshots[-1] == "Hello  world\n\n  indented [bold]x[/bold] :smile: " + "x" * 300
 
 
 def test_calls_with_their_arguments():
-    assert shown(
+    assert output_of(
         TextDelta("I look."),
         CallStarted(0, "read"),
         ArgumentsDelta(0, '{"path": "a"}'),
@@ -131,7 +131,7 @@ def test_a_calls_name_is_there_before_its_arguments():
     ],
 )
 def test_what_is_reported(items: list[Watched], text: str):
-    assert shown(*items) == text
+    assert output_of(*items) == text
 
 
 def finished(*content, status="success", name="read") -> Record:
@@ -140,34 +140,37 @@ def finished(*content, status="success", name="read") -> Record:
 
 def test_results_are_folded():
     lines = "".join(f"line {i}\n" for i in range(100))
-    text = shown(answered(CALL), finished(TextPart(lines)))
+    text = output_of(answered(CALL), finished(TextPart(lines)))
     assert text == "  ✓ read\n" + "".join(f"    line {i}\n" for i in range(8)) + "    … 92 more lines\n"
-    assert shown(finished(JsonPart(["x" * 1000]))) == f"  ✓ read\n    {'x' * 199}…\n"
+    assert output_of(finished(JsonPart(["x" * 1000]))) == f"  ✓ read\n    {'x' * 199}…\n"
 
 
 def test_failures_are_told_with_their_code():
-    assert shown(answered(CALL), record(ToolFinished(failure(CALL, "exception", "It broke.\x1b")))) == (
+    assert output_of(answered(CALL), record(ToolFinished(failure(CALL, "exception", "It broke.\x1b")))) == (
         "  ✗ read (exception)\n    It broke.␛\n"
     )
     malformed = MalformedCall("m", "x", "invalid_json", "why")
-    assert shown(record(ToolFinished(failure(malformed, "malformed", "why")))) == "  ✗ (no name) (malformed)\n    why\n"
+    assert (
+        output_of(record(ToolFinished(failure(malformed, "malformed", "why"))))
+        == "  ✗ (no name) (malformed)\n    why\n"
+    )
 
 
 def test_a_diff_that_was_previewed_is_not_shown_twice():
-    asked = record(ApprovalRequested("call_1_0", "writes a", CALL, UNDECLARED, DIFF))
-    assert shown(answered(CALL), asked, finished(TextPart(DIFF))) == "  ✓ read\n    done as shown above\n"
-    assert "+y" in shown(answered(CALL), finished(TextPart(DIFF)))
-    assert "+y" in shown(answered(CALL), asked, answered(CALL), finished(TextPart(DIFF)))
+    question = record(ApprovalRequested("call_1_0", "writes a", CALL, UNDECLARED, DIFF))
+    assert output_of(answered(CALL), question, finished(TextPart(DIFF))) == "  ✓ read\n    done as shown above\n"
+    assert "+y" in output_of(answered(CALL), finished(TextPart(DIFF)))
+    assert "+y" in output_of(answered(CALL), question, answered(CALL), finished(TextPart(DIFF)))
 
 
 def test_a_pause_shows_what_waits():
-    asked = [
+    questions = [
         record(ApprovalRequested(f"call_1_{i}", "writes a", CALL, UNDECLARED, preview))
         for i, preview in enumerate((DIFF, "ls\n-l"))
     ]
-    text = shown(
+    text = output_of(
         answered(CALL, ToolCall("call_1_1", "shell", {})),
-        *asked,
+        *questions,
         record(RunPaused("awaiting_approval", ("call_1_0", "call_1_1"))),
     )
     assert text == (
@@ -206,9 +209,9 @@ COLOURED = (
 
 
 def test_diffs_are_coloured_and_their_repetition_is_not(monkeypatch: pytest.MonkeyPatch):
-    asked = record(ApprovalRequested("call_1_0", "writes a", CALL, UNDECLARED, DIFF))
+    question = record(ApprovalRequested("call_1_0", "writes a", CALL, UNDECLARED, DIFF))
     assert "\x1b[32m    +y\x1b[0m" in on_terminal(monkeypatch, answered(CALL), finished(TextPart(DIFF)))
-    again = on_terminal(monkeypatch, answered(CALL), asked, finished(TextPart(DIFF)))
+    again = on_terminal(monkeypatch, answered(CALL), question, finished(TextPart(DIFF)))
     assert "\x1b[2m    done as shown above\x1b[0m" in again
 
 
@@ -220,7 +223,7 @@ def test_styles_on_a_terminal(monkeypatch: pytest.MonkeyPatch):
 
 def test_no_color(monkeypatch: pytest.MonkeyPatch):
     text = on_terminal(monkeypatch, *COLOURED, NO_COLOR="1")
-    codes = {code for found in re.findall(r"\x1b\[([0-9;]*)m", text) for code in found.split(";")}
+    codes = {code for sequence in re.findall(r"\x1b\[([0-9;]*)m", text) for code in sequence.split(";")}
     assert codes <= {"0", "1", "2", "3"}  # bold, dim and italic are no colours
 
 
@@ -260,14 +263,14 @@ def test_escape_sequences_of_others_never_reach_the_terminal(monkeypatch: pytest
 
 def test_what_is_written_is_what_came_and_no_more():
     deltas = [TextDelta(f"word{i} ") for i in range(5000)]
-    assert shown(*deltas) == "".join(delta.text for delta in deltas) + "\n"
+    assert output_of(*deltas) == "".join(delta.text for delta in deltas) + "\n"
 
 
 def test_a_delta_costs_the_same_however_much_came_before():
     def seconds(number: int) -> float:
         deltas = [TextDelta("word ")] * number + [ArgumentsDelta(0, "x")] * number
         start = time.process_time()
-        shown(*deltas)
+        output_of(*deltas)
         return time.process_time() - start
 
     assert min(seconds(8000) for _ in range(3)) < 8 * 3 * min(seconds(1000) for _ in range(3))
