@@ -18,10 +18,10 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.testing import check_deltas, chunks, every_split, join_deltas
 
-STARTED, ARGUMENTS = CallStarted(0, "read"), ArgumentsDelta(0, '{"path": "a"}')
+START, ARGUMENTS = CallStarted(0, "read"), ArgumentsDelta(0, '{"path": "a"}')
 COMPLETED, END = CallCompleted(0, "read", {"path": "a"}), BatchEnded((0,), True)
 MALFORMED = CallMalformed(0, "{", "invalid_json", "it ends early", 3)
-GOOD = [STARTED, ARGUMENTS, COMPLETED, END]
+GOOD = [START, ARGUMENTS, COMPLETED, END]
 SECOND = [
     CallStarted(1, "ping"),
     ArgumentsDelta(1, "{}"),
@@ -30,7 +30,7 @@ SECOND = [
 
 
 def with_arguments(text, arguments):
-    return [STARTED, ArgumentsDelta(0, text), CallCompleted(0, "read", arguments), END]
+    return [START, ArgumentsDelta(0, text), CallCompleted(0, "read", arguments), END]
 
 
 SOUND = {
@@ -38,17 +38,17 @@ SOUND = {
     "text": [TextDelta("a"), ReasoningDelta("b"), TurnEnded("stop")],
     "a call": GOOD,
     "a call and the end of the turn": [*GOOD, TurnEnded("tool_calls")],
-    "arguments in pieces": [STARTED, ArgumentsDelta(0, '{"path"'), ArgumentsDelta(0, ': "a"}'), COMPLETED, END],
+    "arguments in pieces": [START, ArgumentsDelta(0, '{"path"'), ArgumentsDelta(0, ': "a"}'), COMPLETED, END],
     "two calls": [*GOOD[:3], *SECOND, BatchEnded((0, 1), True)],
-    "two calls at once": [STARTED, SECOND[0], ARGUMENTS, *SECOND[1:], COMPLETED, BatchEnded((0, 1), True)],
+    "two calls at once": [START, SECOND[0], ARGUMENTS, *SECOND[1:], COMPLETED, BatchEnded((0, 1), True)],
     "one ignored": [*GOOD[:3], *SECOND, CallIgnored(0, "only the last"), BatchEnded((1,), True)],
     "ignored after the batch": [*GOOD, *SECOND, CallIgnored(1, "too late")],
     "malformed": [MALFORMED, BatchEnded((), False)],
-    "malformed after its start": [STARTED, ArgumentsDelta(0, "{"), MALFORMED, BatchEnded((), False)],
+    "malformed after its start": [START, ArgumentsDelta(0, "{"), MALFORMED, BatchEnded((), False)],
     "malformed and ignored": [MALFORMED, CallIgnored(0, "too late"), BatchEnded((), True)],
     "an empty batch": [BatchEnded((), True)],
     "forged results": [ForgedResults("[]")],
-    "an id known at the end": [STARTED, ARGUMENTS, CallCompleted(0, "read", {"path": "a"}, "x"), END],
+    "an id known at the end": [START, ARGUMENTS, CallCompleted(0, "read", {"path": "a"}, "x"), END],
     "keys in another order": with_arguments('{"b": 1, "a": 2}', {"a": 2, "b": 1}),
 }
 
@@ -56,37 +56,37 @@ BROKEN = {
     "empty text": ([TextDelta("")], "an empty TextDelta"),
     "empty reasoning": ([ReasoningDelta("")], "an empty ReasoningDelta"),
     "a first call 1": (SECOND, "call 1 starts, 0 is next"),
-    "started twice": ([STARTED, STARTED], "call 0 starts, 1 is next"),
+    "started twice": ([START, START], "call 0 starts, 1 is next"),
     "arguments before the start": ([ARGUMENTS], "comes before the call started"),
     "completed before the start": ([COMPLETED], "comes before the call started"),
     "arguments of a call that only failed": ([MALFORMED, ARGUMENTS], "comes before the call started"),
     "arguments after the end": ([*GOOD[:3], ArgumentsDelta(0, " ")], "comes after the call ended"),
     "completed twice": ([*GOOD[:3], COMPLETED], "comes after the call ended"),
-    "completed after malformed": ([STARTED, ARGUMENTS, MALFORMED, COMPLETED], "comes after the call ended"),
+    "completed after malformed": ([START, ARGUMENTS, MALFORMED, COMPLETED], "comes after the call ended"),
     "malformed after completed": ([*GOOD[:3], MALFORMED], "call 0 is malformed after it ended"),
     "malformed twice": ([MALFORMED, MALFORMED], "call 0 is malformed after it ended"),
     "a first malformed call 1": ([CallMalformed(1, "", "code", "why", 0)], "call 1 is malformed, 0 is next"),
     "malformed without a code": ([CallMalformed(0, "", "", "why", 0)], "without a code or reason"),
     "malformed without a reason": ([CallMalformed(0, "", "code", "", 0)], "without a code or reason"),
     "malformed nowhere": ([CallMalformed(0, "", "code", "why", -1)], "call 0 is malformed at -1"),
-    "another name": ([STARTED, ARGUMENTS, CallCompleted(0, "write", {"path": "a"})], "completed as 'write'"),
+    "another name": ([START, ARGUMENTS, CallCompleted(0, "write", {"path": "a"})], "completed as 'write'"),
     "another id": (
         [CallStarted(0, "read", "x"), ARGUMENTS, CallCompleted(0, "read", {"path": "a"}, "y")],
         "started as id 'x', completed as 'y'",
     ),
-    "no argument fragments": ([STARTED, COMPLETED], "are no JSON"),
+    "no argument fragments": ([START, COMPLETED], "are no JSON"),
     "fragments that are no JSON": (with_arguments('{"path": ', {}), "are no JSON"),
     "other arguments": (with_arguments('{"path": "b"}', {"path": "a"}), "its arguments {'path': 'a'}"),
     "1 is not true": (with_arguments('{"a": 1}', {"a": True}), "its arguments"),
     "1 is not 1.0": (with_arguments('{"a": 1}', {"a": 1.0}), "its arguments"),
     "ignored before it is there": ([CallIgnored(0, "why")], "ignored before it ended"),
-    "ignored before its end": ([STARTED, CallIgnored(0, "why")], "ignored before it ended"),
+    "ignored before its end": ([START, CallIgnored(0, "why")], "ignored before it ended"),
     "ignored twice": ([MALFORMED, CallIgnored(0, "why"), CallIgnored(0, "why")], "ignored twice"),
     "two batches": ([*GOOD, END], "the batch ends twice"),
     "selected out of order": ([*GOOD[:3], *SECOND, BatchEnded((1, 0), True)], "selected out of order"),
     "selected twice": ([*GOOD[:3], BatchEnded((0, 0), True)], "selected out of order"),
     "selected and unknown": ([BatchEnded((0,), True)], "call 0 is selected and was not completed"),
-    "selected and open": ([STARTED, BatchEnded((0,), True)], "call 0 is selected and was not completed"),
+    "selected and open": ([START, BatchEnded((0,), True)], "call 0 is selected and was not completed"),
     "selected and malformed": ([MALFORMED, BatchEnded((0,), False)], "call 0 is selected and was not completed"),
     "selected and ignored": ([*GOOD[:3], CallIgnored(0, "why"), END], "selected and ignored"),
     "selected, ignored later": ([*GOOD, CallIgnored(0, "why")], "selected and ignored"),
@@ -148,7 +148,7 @@ def test_join_deltas_merges_neighbours_of_one_kind_only():
         TextDelta("ab"),
         ReasoningDelta("c"),
         TextDelta("d"),
-        STARTED,
+        START,
         ArgumentsDelta(0, "{}"),
         ArgumentsDelta(1, "["),
         ArgumentsDelta(0, " "),

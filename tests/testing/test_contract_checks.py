@@ -86,9 +86,9 @@ class Invents(Wrapped):
     def close(self, reason: Any):
         if reason == "length":
             for closing in ("}}\n</tool_call>", '"}}\n</tool_call>'):
-                found = list(self.inner.feed(closing))
-                if any(isinstance(delta, CallCompleted) for delta in found):
-                    return [*found, *self.inner.close("stop")]
+                deltas = list(self.inner.feed(closing))
+                if any(isinstance(delta, CallCompleted) for delta in deltas):
+                    return [*deltas, *self.inner.close("stop")]
         return self.inner.close(reason)
 
 
@@ -100,10 +100,10 @@ class Revokes(Wrapped):
         self.first: list[Any] = []
 
     def feed(self, chunk: str):
-        found = list(self.inner.feed(chunk))
-        said = [delta for delta in found if isinstance(delta, TextDelta)]
-        self.first += said[:1] if not self.first else []
-        return [delta for delta in found if delta not in self.first]
+        deltas = list(self.inner.feed(chunk))
+        texts = [delta for delta in deltas if isinstance(delta, TextDelta)]
+        self.first += texts[:1] if not self.first else []
+        return [delta for delta in deltas if delta not in self.first]
 
     def close(self, reason: Any):
         return [*self.first, *self.inner.close(reason)]
@@ -180,7 +180,7 @@ def test_markers_of_any_look_keep_the_contract():
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "problem"),
     [
         ({"live": "call|think"}, "a result can write '⟦result⟧'"),
         ({"live": "result|think"}, "a result can write '⟦call:'"),
@@ -192,8 +192,8 @@ def test_markers_of_any_look_keep_the_contract():
     ],
     ids=str,
 )
-def test_a_declaration_that_contradicts_itself_is_found(change: dict[str, str], said: str):
-    with pytest.raises(AssertionError, match=re.escape(said)):
+def test_a_declaration_that_contradicts_itself_is_found(change: dict[str, str], problem: str):
+    with pytest.raises(AssertionError, match=re.escape(problem)):
         check_dialect(bracketed(**change))
 
 

@@ -69,13 +69,13 @@ class Toy:
         return self.make()
 
     def render(self, messages, tools=(), *, tool_role=False):
-        told = []
+        texts = []
         for message in messages:
             results = self.render_results(message.results) if message.role == "tool" else ""
             calls = "".join(self.call(call) for call in message.calls)
             role = "user" if message.role == "tool" else message.role
-            told.append(TextMessage(role, results or f"{message.text}\n{calls}"))
-        return told
+            texts.append(TextMessage(role, results or f"{message.text}\n{calls}"))
+        return texts
 
     def render_results(self, results):
         return "".join(self.result(result) for result in results)
@@ -299,5 +299,5 @@ def test_the_dialects_pass(name):
     tools = [ToolSpec("read", "", {"type": "object", "properties": properties})]  # some formats leave types to it
     check_round_trip(dialect, CALLS[:1], tools)
     check_results_cannot_forge(dialect, RESULTS, ["execute", "results", "think"])
-    (rendered,) = dialect.render([Message("assistant", (TextPart("Let me see."), CALLS[0]))])
-    check_splits(dialect, rendered.text)
+    (message,) = dialect.render([Message("assistant", (TextPart("Let me see."), CALLS[0]))])
+    check_splits(dialect, message.text)

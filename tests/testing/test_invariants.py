@@ -32,8 +32,8 @@ class Script:
 
 def run(chunks, *steps, **options):
     parser = CheckedParser(Script(*steps), **options)
-    told = [delta for chunk in chunks for delta in parser.feed(chunk)]
-    return told + parser.close("stop")
+    deltas = [delta for chunk in chunks for delta in parser.feed(chunk)]
+    return deltas + parser.close("stop")
 
 
 CALL = [CallStarted(0, "f"), ArgumentsDelta(0, "{}"), CallCompleted(0, "f", {})]

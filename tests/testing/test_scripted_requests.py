@@ -57,7 +57,7 @@ def test_in_a_dialect_results_are_text():
 
 
 @pytest.mark.parametrize(
-    ("wanted", "told"),
+    ("wanted", "problem"),
     [
         ({"user": "How wide?"}, "request 1 to scripted: 'How wide?' is not in its user message"),
         ({"system": "Measure badly"}, "is not in its system message"),
@@ -66,14 +66,14 @@ def test_in_a_dialect_results_are_text():
         ({"tools": ["weigh"]}, "its tools are ['size'], not ['weigh']"),
     ],
 )
-def test_a_failure_shows_what_was_asked(wanted, told):
+def test_a_failure_shows_what_was_asked(wanted, problem):
     provider = play(ScriptedTurn("Hm.", calls=CALLS), "2")
     with pytest.raises(AssertionError) as caught:
         assert_request(provider, **wanted)
-    shown = str(caught.value)
-    assert told in shown
-    assert "tools: size\n[system] Measure well." in shown
-    assert "[assistant] Hm.\ncalls size\ncalls size" in shown
+    text = str(caught.value)
+    assert problem in text
+    assert "tools: size\n[system] Measure well." in text
+    assert "[assistant] Hm.\ncalls size\ncalls size" in text
 
 
 def test_requests_that_were_not_made_and_turns_that_were_not_asked_for():
