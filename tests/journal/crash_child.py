@@ -120,8 +120,8 @@ def model() -> ScriptedProvider:
         return f"{text}\n{dialect.render([Message('assistant', made)])[0].text}"
 
     def turn(messages):
-        said = [message.text for message in messages if message.role == "assistant"]
-        stage = sum(text.startswith("Stage") for text in said)
+        texts = [message.text for message in messages if message.role == "assistant"]
+        stage = sum(text.startswith("Stage") for text in texts)
         last = messages[-1].text
         if "unknown outcome" in last:
             return calling("Check.", [("has_line", {"text": f"line {stage - 1}"})])
@@ -143,10 +143,10 @@ async def work(job) -> None:
         result = await Agent(model(), tools(folder / "0"), journal=journal, **UNLIMITED).resume(job["run_id"])
         assert result.answer == ANSWER, (result.reason, result)
         return
-    begun = {info.title: info for info in await journal.runs()}
+    infos = {info.title: info for info in await journal.runs()}
     tasks = [f"Do all stages in {number}." for number in range(job.get("runs", 1))]
     await asyncio.gather(
-        *(go_on(journal, folder / str(number), task, begun.get(task)) for number, task in enumerate(tasks))
+        *(go_on(journal, folder / str(number), task, infos.get(task)) for number, task in enumerate(tasks))
     )
 
 
@@ -178,9 +178,9 @@ def perform(job) -> int:
 
 def main() -> None:
     for line in sys.stdin:
-        begun = time.monotonic()
+        start = time.monotonic()
         code = perform(json.loads(line))
-        print(json.dumps([code, time.monotonic() - begun]), flush=True)
+        print(json.dumps([code, time.monotonic() - start]), flush=True)
 
 
 if __name__ == "__main__":

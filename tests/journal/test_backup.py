@@ -45,7 +45,7 @@ def toolspeak(*arguments, code=0):
 def test_each_copy_that_is_made_while_a_process_writes_is_whole(tmp_path):
     path = tmp_path / "runs.db"
     with subprocess.Popen([sys.executable, WRITER, path], stdout=subprocess.PIPE, text=True) as writer:
-        recorded = int(writer.stdout.readline())
+        count = int(writer.stdout.readline())
         for number in range(5):
             copy = tmp_path / f"copy-{number}.db"
 
@@ -56,8 +56,8 @@ def test_each_copy_that_is_made_while_a_process_writes_is_whole(tmp_path):
 
             asyncio.run(make())
             infos = asyncio.run(checked(copy))
-            assert len([info for info in infos if info.status == "answered"]) >= recorded
-            recorded = int(writer.stdout.readline())
+            assert len([info for info in infos if info.status == "answered"]) >= count
+            count = int(writer.stdout.readline())
         writer.terminate()
         assert writer.stdout.read().endswith("done\n")
     assert {file.name for file in tmp_path.iterdir()} == {"runs.db", *(f"copy-{number}.db" for number in range(5))}
@@ -112,7 +112,7 @@ class Shop:
         return Agent(script, [pay, check_stock], dialect="cogency-json", name="shop", journal=journal, approve="all")
 
 
-async def story(journal, back_up, restore, opened):
+async def story(journal, back_up, restore, open_copy):
     """A run pays 1, a backup is made, the run pays 2 and ends; then the backup is restored, and the run resumed."""
     shop = Shop()
     running = asyncio.ensure_future(shop.agent(journal, turns=4).run("Pay", run_id="order"))
@@ -123,7 +123,7 @@ async def story(journal, back_up, restore, opened):
     assert [amount for amount, _ in shop.payments] == [1, 2]
     await journal.aclose()
     await restore()
-    restored = opened()
+    restored = open_copy()
     info = await restored.run("order")
     assert info is not None
     assert info.status == "running"

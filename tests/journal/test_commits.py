@@ -68,18 +68,18 @@ def test_others_go_on_while_much_is_indexed_for_a_search_and_two_may_do_it(journ
     async def main():
         for run_id in ("long", "short"):
             await write(journal, a_run(f"{user} {run_id}", task="find this", principal=user))
-        said = UserMessageQueued(Message.user("find that"))
-        records = [replace(next_record(f"{user} long", seq, said), principal=user) for seq in range(1, 1201)]
+        event = UserMessageQueued(Message.user("find that"))
+        records = [replace(next_record(f"{user} long", seq, event), principal=user) for seq in range(1, 1201)]
         await write(journal, records[:1000])
         assert await turns_of_the_loop(journal.search("find", principal=user)) > 5
         await write(journal, records[1000:])
-        found, again = await asyncio.gather(*[journal.search("find", principal=user, limit=2000) for _ in range(2)])
-        assert sorted((one.run_id, one.seq) for one in found) == [
+        matches, again = await asyncio.gather(*[journal.search("find", principal=user, limit=2000) for _ in range(2)])
+        assert sorted((one.run_id, one.seq) for one in matches) == [
             *((f"{user} long", seq) for seq in range(1201)),
             (f"{user} short", 0),
         ]
-        assert found == again
-        it = next_record(f"{user} short", 1, replace(said, message=Message.user("find it")))
+        assert matches == again
+        it = next_record(f"{user} short", 1, replace(event, message=Message.user("find it")))
         await journal.append(replace(it, principal=user))
         assert len(await journal.search("find it", principal=user)) == 1
 

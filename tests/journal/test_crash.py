@@ -69,9 +69,9 @@ def records_of(folder):
 
 
 def check(folder, runs=1):
-    found = records_of(folder)
-    assert len(found) == runs
-    for number, records in enumerate(found):
+    records_by_run = records_of(folder)
+    assert len(records_by_run) == runs
+    for number, records in enumerate(records_by_run):
         check_run(folder / str(number), records)
 
 
@@ -84,13 +84,13 @@ def check_run(folder, records):
     assert [record.seq for record in records] == list(range(len(records)))
     assert isinstance(records[0].event, RunStarted)
     assert isinstance(records[-1].event, RunFinished)
-    started, finished = Counter(), Counter()
+    starts, finished = Counter(), Counter()
     keys, once = {}, set()
     for record in records:
         match record.event:
             case ToolStarted(call_id, name, key):
                 assert not finished[call_id], "a call with a recorded result was started again"
-                started[call_id] += 1
+                starts[call_id] += 1
                 assert keys.setdefault(call_id, key) == key
                 if name in ("add_line", "pay"):
                     once.add(key)
@@ -101,7 +101,7 @@ def check_run(folder, records):
     assert all(ran[key] <= 1 for key in once), "what must not run twice did"
     for call_id, key in keys.items():
         # Nothing runs more often than it was started, and nothing without a record.
-        assert ran.pop(key, 0) <= started[call_id]
+        assert ran.pop(key, 0) <= starts[call_id]
     assert not ran
 
 

@@ -32,10 +32,10 @@ class Damaged(Crasher):
     def __init__(self, path):
         super().__init__(path)
         self.close()
-        self._said = path / "said"
-        with self._said.open("wb") as said:
+        self._log = path / "said"
+        with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said
+                [sys.executable, CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
             )
         self.killed = self.folder()
         assert self.perform(self.killed, die_at=KILLED_AT, when="after")[0] == -9
@@ -51,7 +51,7 @@ class Damaged(Crasher):
         shutil.rmtree(folder)
         shutil.copytree(template, folder)
         damage(folder)
-        before = self._said.stat().st_size
+        before = self._log.stat().st_size
         code, _ = self.perform(folder, run_id=self.run_id)
         once = Counter(
             (folder / "0/log.txt").read_text().splitlines() + (folder / "0/receipts").read_text().splitlines()
@@ -60,9 +60,9 @@ class Damaged(Crasher):
         if code == 0:
             check(folder)
             return "whole"
-        said = self._said.read_bytes()[before:].decode()
-        assert "toolspeak.errors." in said, said
-        assert "toolspeak.db" in said, said
+        output = self._log.read_bytes()[before:].decode()
+        assert "toolspeak.errors." in output, output
+        assert "toolspeak.db" in output, output
         return "said"
 
 
@@ -123,8 +123,8 @@ def test_a_log_that_is_damaged_in_its_middle_is_told(damaged, part):
     assert damaged.resumed(damaged.killed, flipped("toolspeak.db-wal", byte, 3)) == "said"
 
 
-@pytest.mark.parametrize("left", ["no frame", "a third", "all but the last", "all but half a frame"])
-def test_a_log_that_is_cut_short_or_an_older_copy_is_told(damaged, left):
+@pytest.mark.parametrize("remainder", ["no frame", "a third", "all but the last", "all but half a frame"])
+def test_a_log_that_is_cut_short_or_an_older_copy_is_told(damaged, remainder):
     """A log of fewer transactions is what an older copy of it is, and has not one bad byte."""
     size, frames = frames_of(damaged.killed / "toolspeak.db-wal")
     ends = [at + 24 + size for at, last in frames if last]
@@ -133,7 +133,7 @@ def test_a_log_that_is_cut_short_or_an_older_copy_is_told(damaged, left):
         "a third": ends[len(ends) // 3],
         "all but the last": ends[-2],
         "all but half a frame": ends[-1] - size // 2,
-    }[left]
+    }[remainder]
 
     def cut(folder):
         os.truncate(folder / "toolspeak.db-wal", end)
@@ -148,7 +148,7 @@ def test_a_log_that_is_cut_short_or_an_older_copy_is_told(damaged, left):
         assert done.returncode != 0
         assert "toolspeak.db-wal ends before the newest records" in done.stderr
         assert f"toolspeak salvage --journal {folder / 'toolspeak.db'}" in done.stderr
-    assert (damaged.run_id in done.stderr) == (left != "no frame")
+    assert (damaged.run_id in done.stderr) == (remainder != "no frame")
     assert sorted(each.name for each in folder.glob("*toolspeak*")) == sorted(
         each.name for each in damaged.killed.glob("*toolspeak*")
     )
@@ -325,12 +325,12 @@ def test_a_journal_that_is_open_is_not_salvaged(tmp_path):
 
 def swept(damaged, template, name, count, seed):
     """How flips at random places of a file come out."""
-    chance, found = random.Random(seed), Counter()
+    chance, outcomes = random.Random(seed), Counter()
     size = (template / name).stat().st_size
     for _ in range(count):
         byte, bit = chance.randrange(size), chance.randrange(8)
-        found[damaged.resumed(template, flipped(name, byte, bit))] += 1
-    return found
+        outcomes[damaged.resumed(template, flipped(name, byte, bit))] += 1
+    return outcomes
 
 
 def test_a_bit_that_flipped_in_the_log_is_told(damaged):
@@ -348,12 +348,12 @@ def test_a_bit_that_flipped_in_the_file_makes_nothing_run_twice(damaged):
 
 @pytest.mark.slow
 def test_flips_in_the_log(damaged):
-    found = swept(damaged, damaged.killed, "toolspeak.db-wal", 200, seed=2)
-    print(found)
-    assert found["whole"] == 0
+    outcomes = swept(damaged, damaged.killed, "toolspeak.db-wal", 200, seed=2)
+    print(outcomes)
+    assert outcomes["whole"] == 0
 
 
 @pytest.mark.slow
 def test_flips_in_the_file(damaged):
-    found = swept(damaged, damaged.taken_over, "toolspeak.db", 200, seed=2)
-    print(found)
+    outcomes = swept(damaged, damaged.taken_over, "toolspeak.db", 200, seed=2)
+    print(outcomes)

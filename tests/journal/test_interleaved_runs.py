@@ -65,10 +65,10 @@ class Both:
                 self.counts[what] = 0
             case "search":
                 query = f"word{self.counts[what] - 1} of {what}"
-                found = [
+                matches = [
                     {(one.run_id, one.seq) for one in await j.search(query)} for j in (self.memory, *self.journals)
                 ]
-                assert found[0] == found[1] == found[2]
+                assert matches[0] == matches[1] == matches[2]
             case "another process":
                 self.journals.reverse()
             case "reopen":

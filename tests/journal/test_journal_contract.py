@@ -28,17 +28,17 @@ def store(request, tmp_path_factory):
 
 @pytest.mark.parametrize("check", JOURNAL_CHECKS, ids=lambda check: check.__name__)
 def test_a_journal_keeps_its_contract(store, check):
-    opened = []
+    journals = []
 
     def open_store():
-        opened.append(store())
-        return opened[-1]
+        journals.append(store())
+        return journals[-1]
 
     async def main():
         try:
             await check(open_store)
         finally:
-            for journal in opened:
+            for journal in journals:
                 await journal.aclose()
 
     asyncio.run(main())

@@ -51,7 +51,7 @@ def test_a_schema_of_an_earlier_version_is_brought_forward_whole(postgres_url, v
     async def main():
         (record,) = await journal.read("r1")
         assert record.event.messages[0].text == "What is in notes.md?"
-        assert [found.run_id for found in await journal.search("notes")] == ["r1"]
+        assert [match.run_id for match in await journal.search("notes")] == ["r1"]
         await journal.append(Record(RunResumed(), "r1", 1, 0, 1.0))
         return await journal.session("s1")
 

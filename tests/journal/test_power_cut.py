@@ -25,11 +25,11 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 def unwritten(path: Path) -> int:
     """Pages of a file that are not on the disk yet. Raises OSError where the kernel does not tell."""
     # `struct cachestat_range {off, len}` (0, 0: all of it), `struct cachestat {cached, dirty, writeback, …}`
-    whole, told = (ctypes.c_uint64 * 2)(), (ctypes.c_uint64 * 5)()
+    whole, counts = (ctypes.c_uint64 * 2)(), (ctypes.c_uint64 * 5)()
     with path.open("rb") as file:
-        if _LIBC.syscall(_CACHESTAT, file.fileno(), whole, told, 0):
+        if _LIBC.syscall(_CACHESTAT, file.fileno(), whole, counts, 0):
             raise OSError(ctypes.get_errno(), f"cachestat of {path}")
-    return told[1] + told[2]
+    return counts[1] + counts[2]
 
 
 def kernel_tells(folder: Path) -> bool:
@@ -46,23 +46,23 @@ def kernel_tells(folder: Path) -> bool:
         return False
 
 
-class Seen(SqliteJournal):
+class DirtyBytesJournal(SqliteJournal):
     """Notes how much of the journal's files is not on the disk whenever an event is recorded."""
 
     def __init__(self, path: Path, **options: object) -> None:
         super().__init__(path, **options)  # pyright: ignore[reportArgumentType]
-        self.seen: list[tuple[type, int]] = []
+        self.dirty_bytes: list[tuple[type, int]] = []
 
     async def append(self, record, lease=None):
         await super().append(record, lease)
-        self.seen.append((type(record.event), self.unwritten()))
+        self.dirty_bytes.append((type(record.event), self.unwritten()))
 
     def unwritten(self) -> int:
         files = (self.path, self.path.with_name(f"{self.path.name}-wal"))
         return sum(unwritten(file) for file in files if file.exists())
 
 
-def a_run(journal: Seen) -> list[int]:
+def a_run(journal: DirtyBytesJournal) -> list[int]:
     """Runs two calls with an effect; what was not on the disk when the tool's function was entered."""
     entered: list[int] = []
 
@@ -92,15 +92,15 @@ def disk(tmp_path):
 
 
 def test_nothing_of_a_run_waits_for_the_disk_when_an_effect_begins_or_its_result_is_used(disk):
-    journal = Seen(disk / "journal.db")
+    journal = DirtyBytesJournal(disk / "journal.db")
     assert a_run(journal) == [0, 0]
-    told = [left for event, left in journal.seen if event in (ToolStarted, ToolFinished, RunFinished)]
-    assert told == [0] * 5
+    page_counts = [pages for event, pages in journal.dirty_bytes if event in (ToolStarted, ToolFinished, RunFinished)]
+    assert page_counts == [0] * 5
 
 
 def test_a_decision_is_on_the_disk_before_anything_follows_from_it(disk):
     """Also a refusal, which no `ToolStarted` follows."""
-    journal = Seen(disk / "journal.db")
+    journal = DirtyBytesJournal(disk / "journal.db")
 
     @tool(effects=Effects(writes="desk:"))
     def stamp(text: str) -> str:
@@ -119,9 +119,9 @@ def test_a_decision_is_on_the_disk_before_anything_follows_from_it(disk):
         await journal.aclose()
 
     asyncio.run(main())
-    assert [left for event, left in journal.seen if event is ApprovalDecided] == [0]
+    assert [pages for event, pages in journal.dirty_bytes if event is ApprovalDecided] == [0]
 
 
 def test_without_syncs_it_waits_for_the_disk(disk):
     """That the test before can fail."""
-    assert max(a_run(Seen(disk / "journal.db", sync="never"))) > 0
+    assert max(a_run(DirtyBytesJournal(disk / "journal.db", sync="never"))) > 0

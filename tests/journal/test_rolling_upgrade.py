@@ -48,9 +48,9 @@ def test_a_process_that_has_the_file_open_goes_on_while_it_is_upgraded(tmp_path)
         old.execute(f"PRAGMA user_version = {BEFORE}")
 
         def append(seq):
-            stored = pack(RECORDS[seq])
+            entry = pack(RECORDS[seq])
             pos = number * SPAN + seq
-            values = (pos, stored.text, sum_of(pos, stored.text))
+            values = (pos, entry.text, sum_of(pos, entry.text))
             old.execute("INSERT INTO records (pos, data, sum) VALUES (?, ?, ?)", values)
 
         old.execute("BEGIN IMMEDIATE")

@@ -115,7 +115,7 @@ def test_a_file_of_an_earlier_version_is_brought_forward_whole(path, version):
             "What is in notes.md?", 2, "r2", "ann",
         )  # fmt: skip
         assert [info.records for info in await journal.runs()] == [1, 3]
-        assert [found.run_id for found in await journal.search("plans")] == ["r1"]
+        assert [match.run_id for match in await journal.search("plans")] == ["r1"]
         await journal.append(Record(RunResumed(), "r2", len(second), 0, 1.0))
         await journal.delete_session("s1")
         return await journal.sessions()
@@ -348,11 +348,11 @@ def test_a_file_that_is_read_only_is_named_with_the_remedy(tmp_path):
     os.close(writer)
     os.waitpid(child, 0)
     with os.fdopen(reader) as pipe:
-        said = pipe.read()
+        output = pipe.read()
     folder.chmod(0o755)
-    assert said.startswith("JournalError"), said
-    assert str(path) in said
-    assert "the right to" in said
+    assert output.startswith("JournalError"), output
+    assert str(path) in output
+    assert "the right to" in output
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_FSIZE as Linux has it")

@@ -75,8 +75,8 @@ def test_the_write_ahead_log_stays_short_whatever_is_recorded(tmp_path, sync, co
     async def main(journal):
         await write(journal, a_run("r"))
         for start in range(1, count, 10):
-            asked = [UserMessageQueued(Message.user(f"{seq:0{size}}")) for seq in range(start, start + 10)]
-            records = [Record(event, "r", seq, 0, 2.0) for seq, event in enumerate(asked, start)]
+            events = [UserMessageQueued(Message.user(f"{seq:0{size}}")) for seq in range(start, start + 10)]
+            records = [Record(event, "r", seq, 0, 2.0) for seq, event in enumerate(events, start)]
             await asyncio.gather(*map(journal.append, records))
         log = os.stat(f"{journal.path}-wal").st_size
         await journal.aclose()

@@ -31,10 +31,10 @@ def test_both_pages_have_the_same_rows():
     assert list(PROMISES) == list(VERIFIED)
 
 
-@pytest.mark.parametrize("named", VERIFIED.values(), ids=[happens[:40] for happens in VERIFIED])
-def test_every_row_names_a_test_that_is_there(named):
-    names = [name.replace("…", "test_") for name in re.findall(r"`(…\w+|check_\w+)`", named)]
-    files = re.findall(r"\]\(([^)#]+)\)", named)
+@pytest.mark.parametrize("references", VERIFIED.values(), ids=[happens[:40] for happens in VERIFIED])
+def test_every_row_names_a_test_that_is_there(references):
+    names = [name.replace("…", "test_") for name in re.findall(r"`(…\w+|check_\w+)`", references)]
+    files = re.findall(r"\]\(([^)#]+)\)", references)
     assert names or files
     assert not set(names) - TESTS
     assert all((DOCS / "reference" / file).is_file() for file in files)
