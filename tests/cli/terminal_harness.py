@@ -20,14 +20,14 @@ DEADLINE = 30.0
 
 def environment(**more: str) -> dict[str, str]:
     """What a terminal sets, and nothing of the developer's own that changes colours or models."""
-    kept = {
+    variables = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("OPENAI_")
         and name
         not in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TOOLSPEAK_MODEL", "COLUMNS", "LINES", "EDITOR", "VISUAL")
     }
-    return {**kept, "TERM": "xterm-256color", "COLUMNS": "120", **more}
+    return {**variables, "TERM": "xterm-256color", "COLUMNS": "120", **more}
 
 
 class TerminalProcess:
@@ -58,17 +58,17 @@ class TerminalProcess:
             if file:
                 file.close()
         self.screen = ""
-        self._seen = 0
+        self._offset = 0
 
     def read_until(self, text: str) -> str:
         """What came up to and with `text`, since the last time."""
         end = time.monotonic() + DEADLINE
-        while text not in self.screen[self._seen :]:
+        while text not in self.screen[self._offset :]:
             if not self._read(end):
                 raise AssertionError(f"{text!r} did not appear in {self.screen!r}")
-        stop = self.screen.index(text, self._seen) + len(text)
-        found, self._seen = self.screen[self._seen : stop], stop
-        return found
+        stop = self.screen.index(text, self._offset) + len(text)
+        output, self._offset = self.screen[self._offset : stop], stop
+        return output
 
     def type(self, keys: str) -> None:
         os.write(self._master, keys.encode())

@@ -77,8 +77,8 @@ def test_a_terminal_that_is_gone_is_no_answer(folder: Path):
     )
     assert (resumed.returncode, list(folder.iterdir())) == (3, [])
     run = resumed.stderr.partition("`toolspeak resume ")[2][:8]
-    shown = completed_text(("show", run, "--json", *journal), cwd=folder, env=environment(), seconds=DEADLINE)
-    records = [loads(line) for line in shown.stdout.splitlines()[:-1]]
+    output = completed_text(("show", run, "--json", *journal), cwd=folder, env=environment(), seconds=DEADLINE)
+    records = [loads(line) for line in output.stdout.splitlines()[:-1]]
     assert not [each for each in records if isinstance(each, Record) and isinstance(each.event, ApprovalDecided)]
 
 

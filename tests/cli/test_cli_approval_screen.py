@@ -35,7 +35,7 @@ def lines(count: int, *, evil: int) -> str:
 
 
 # Those that were once approved unseen, and others of their kind.
-SEEN = {
+LONG_CALLS = {
     "past 200 lines of a diff": new(lines(500, evil=350)),
     "past 1,000 characters of a line": new("x" * 3000 + EVIL + "y" * 2000 + "\n"),
     "the middle of 64 KiB": shell("echo " + "a" * 32_000 + f";{EVIL};" + "b" * 32_000),
@@ -120,7 +120,7 @@ def test_all_that_will_run_was_on_the_screen(tmp_path: Path, columns: int):
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "there.txt").write_text("kept \n" * 300)
-    calls = [{"name": name, "args": arguments} for name, arguments, _ in SEEN.values()]
+    calls = [{"name": name, "args": arguments} for name, arguments, _ in LONG_CALLS.values()]
     turns = [f"<execute>\n{json.dumps(calls)}\n</execute>", "Done."]
     (tmp_path / "book.json").write_text(json.dumps({"turns": turns}), encoding="utf-8")
     env = environment()
@@ -129,7 +129,7 @@ def test_all_that_will_run_was_on_the_screen(tmp_path: Path, columns: int):
     missing: list[str] = []
     with TerminalProcess(*arguments, cwd=folder, env=env, size=(ROWS, columns)) as process:
         person = Person(process, columns)
-        for what, (tool, _, expected) in SEEN.items():
+        for what, (tool, _, expected) in LONG_CALLS.items():
             try:
                 screens = [person.look()]
             except AssertionError:
@@ -138,8 +138,8 @@ def test_all_that_will_run_was_on_the_screen(tmp_path: Path, columns: int):
                 person.answers("y")  # not taken as a yes: it shows the next screen
                 screens.append(person.look())
             assert f"? {tool}" in screens[0], what
-            shown = _COUNTED.sub("", squeezed("".join(screens)))
-            if _COUNTED.sub("", squeezed(visible(expected))) not in shown:
+            text = _COUNTED.sub("", squeezed("".join(screens)))
+            if _COUNTED.sub("", squeezed(visible(expected))) not in text:
                 missing.append(what)
             person.answers("n")
         code, _ = process.finish()

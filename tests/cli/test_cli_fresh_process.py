@@ -32,17 +32,17 @@ CALL = b'<tool_call>\n{"name": "read", "arguments": {"path": "caf\xc3\xa9"}}\n</
 )
 def test_started_and_forked_a_command_says_the_same(arguments, stdin, code, tmp_path: Path):
     command = [sys.executable, "-m", "toolspeak", *arguments]
-    started = subprocess.run(command, input=stdin, capture_output=True, cwd=tmp_path, timeout=60, check=False)
+    fresh = subprocess.run(command, input=stdin, capture_output=True, cwd=tmp_path, timeout=60, check=False)
     forked = completed(arguments, stdin=stdin, cwd=tmp_path)
-    assert started.returncode == code
-    assert (forked.returncode, forked.stdout, forked.stderr) == (code, started.stdout, started.stderr)
-    assert started.stdout or started.stderr
+    assert fresh.returncode == code
+    assert (forked.returncode, forked.stdout, forked.stderr) == (code, fresh.stdout, fresh.stderr)
+    assert fresh.stdout or fresh.stderr
 
 
 def test_every_command_is_listed_in_a_line_and_is_there():
-    told = CliRunner().invoke(cli, ["--help"], terminal_width=80).stdout
+    help_text = CliRunner().invoke(cli, ["--help"], terminal_width=80).stdout
     for name, line in COMMANDS.items():
-        assert f"  {name:<9}  {line}\n" in told
+        assert f"  {name:<9}  {line}\n" in help_text
         command = cli.get_command(click.Context(cli), name)
         assert command is not None
         assert command.name == name
@@ -66,10 +66,10 @@ main()
     assert done.stdout.splitlines()[-1] == "set()", done.stderr
 
 
-@pytest.mark.parametrize(("closed", "shown"), [(">&-", False), ("2>&-", True), (">&- 2>&-", False)])
+@pytest.mark.parametrize(("closed", "has_output"), [(">&-", False), ("2>&-", True), (">&- 2>&-", False)])
 @pytest.mark.parametrize("arguments", ["parse --dialect hermes", "dialects --show hermes", "tools"])
-def test_a_closed_output_is_one_that_nobody_reads(arguments, closed, shown, tmp_path: Path):
+def test_a_closed_output_is_one_that_nobody_reads(arguments, closed, has_output, tmp_path: Path):
     command = ["sh", "-c", f'"$0" -m toolspeak {arguments} {closed}', sys.executable]
     ended = subprocess.run(command, input=CALL, capture_output=True, cwd=tmp_path, timeout=60, check=False)
     assert (ended.returncode, ended.stderr) == (0, b"")
-    assert bool(ended.stdout) is shown
+    assert bool(ended.stdout) is has_output

@@ -7,7 +7,7 @@ from toolspeak.data.approvals import Rule
 from toolspeak.project.rules_file import open_rules
 
 
-def listed(path):
+def rules_in(path):
     return [(each.id, each.rule.tool) for each in open_rules(str(path))]
 
 
@@ -19,7 +19,7 @@ def test_a_rule_that_was_revoked_does_not_come_back_with_another_processs_next_o
     done = completed_text(["rules", "rules", "--revoke", "2"], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     first.add(Rule("approve", "list"))
-    assert [tool for _, tool in listed(path)] == ["read", "list"]
+    assert [tool for _, tool in rules_in(path)] == ["read", "list"]
 
 
 def test_rules_of_two_processes_are_all_kept_each_under_an_id_of_its_own(tmp_path):
@@ -29,6 +29,6 @@ def test_rules_of_two_processes_are_all_kept_each_under_an_id_of_its_own(tmp_pat
     second.add(Rule("approve", "list"))
     second.add(Rule("approve", "read"))
     first.add(Rule("approve", "find"))
-    assert listed(path) == [("1", "read"), ("2", "list"), ("3", "find")]
+    assert rules_in(path) == [("1", "read"), ("2", "list"), ("3", "find")]
     first.revoke("1")
-    assert [tool for _, tool in listed(path)] == ["list", "find"]
+    assert [tool for _, tool in rules_in(path)] == ["list", "find"]

@@ -33,7 +33,7 @@ def test_it_fixes_the_bug_in_every_dialect_and_leaves_nothing(tmp_path: Path):
     assert [name for name, *_ in rows] == NAMES
     assert {(calls, recovered) for _, _, calls, recovered in rows} == {("8", "1")}
     assert list(tmp_path.iterdir()) == []
-    for shown in (
+    for text in (
         "One test fails: -500 != 850.",
         "✗ read_file (unknown_tool)",
         "accepted leniently: code_fence",
@@ -41,7 +41,7 @@ def test_it_fixes_the_bug_in_every_dialect_and_leaves_nothing(tmp_path: Path):
         "Line 12 divides by 10",
         "All 3 tests pass.",
     ):
-        assert done.stdout.count(shown) == len(NAMES), shown
+        assert done.stdout.count(text) == len(NAMES), text
 
 
 def test_one_dialect(tmp_path: Path):

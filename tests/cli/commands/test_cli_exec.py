@@ -208,6 +208,6 @@ def test_env_passes_a_variable_on(tmp_path):
 def test_the_active_file_is_the_one_that_is_named(tmp_path):
     arguments = ("exec", "--dialect", "tool-call")
     reply = '<tool_call>{"name": "active_file"}</tool_call>'
-    named = toolspeak(*arguments, "--active-file", "src/a.py", reply=reply, cwd=tmp_path)
-    assert (named.returncode, named.stdout) == (0, b"src/a.py\n")
+    result = toolspeak(*arguments, "--active-file", "src/a.py", reply=reply, cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (0, b"src/a.py\n")
     assert b"No file is active" in toolspeak(*arguments, reply=reply, cwd=tmp_path).stdout

@@ -75,12 +75,12 @@ def test_a_structural_tag_is_one_line_of_json(tools: str):
 
 def test_options_reach_the_grammar(tools: str, tmp_path: Path):
     call = '<tool_call>\n{"name": "say", "arguments": {"text": "a"}}\n</tool_call>'
-    bare, thought, opened, twice = call, f"<think>So.</think>{call}", f"So.</think>{call}", f"{call}\n{call}"
-    texts = {bare, thought, opened, twice}
+    bare, thought, open_thought, twice = call, f"<think>So.</think>{call}", f"So.</think>{call}", f"{call}\n{call}"
+    texts = {bare, thought, open_thought, twice}
     for options, admitted in (
         ((), {bare, thought, twice}),
         (("--no-reasoning",), {bare, twice}),
-        (("--starts-in", "reasoning"), {opened}),
+        (("--starts-in", "reasoning"), {open_thought}),
         (("--max-calls", "1"), {bare, thought}),
     ):
         printed = grammar(tools, "--choice", "required", *options, dialect="hermes").stdout
@@ -107,17 +107,19 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("options", "named", "said"), WRONG)
-def test_what_is_wrong_is_said_with_the_remedy(tools: str, options: list[str], named: dict[str, str], said: list[str]):
+@pytest.mark.parametrize(("options", "settings", "phrases"), WRONG)
+def test_what_is_wrong_is_said_with_the_remedy(
+    tools: str, options: list[str], settings: dict[str, str], phrases: list[str]
+):
     options = [tools if option == "TOOLS" else option for option in options]
-    problem = grammar(tools, *options, **named).exception
+    problem = grammar(tools, *options, **settings).exception
     assert isinstance(problem, ConfigurationError | click.UsageError)
     message = str(problem)
-    assert [part for part in said if part not in message] == []
+    assert [part for part in phrases if part not in message] == []
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "words"),
     [
         (None, "there is no such file"),
         ("{", "not JSON: Expecting property name"),
@@ -126,14 +128,14 @@ def test_what_is_wrong_is_said_with_the_remedy(tools: str, options: list[str], n
         ('[{"name": "a", "parameters": 5}]', "[0].parameters: expected a JSON Schema object"),
     ],
 )
-def test_a_tools_file_that_is_none_is_named(tmp_path: Path, content: str | None, said: str):
+def test_a_tools_file_that_is_none_is_named(tmp_path: Path, content: str | None, words: str):
     path = tmp_path / "tools.json"
     if content is not None:
         path.write_text(content)
     problem = grammar(str(path)).exception
     assert isinstance(problem, ConfigurationError)
     assert str(problem).startswith(str(path))
-    assert said in str(problem)
+    assert words in str(problem)
 
 
 @pytest.mark.parametrize(

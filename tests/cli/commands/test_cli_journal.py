@@ -60,8 +60,8 @@ class Folder:
         """As `toolspeak`, in this process: for commands that need no terminal and do not die."""
         done = CliRunner().invoke(cli, arguments, env=self.env)
         error = done.exception if isinstance(done.exception, ToolspeakError) else None
-        found = done.exit_code if error is None else 2 if isinstance(error, ConfigurationError) else 1
-        assert found == code, (done.output, done.exception)
+        exit_code = done.exit_code if error is None else 2 if isinstance(error, ConfigurationError) else 1
+        assert exit_code == code, (done.output, done.exception)
         return done.stdout + (str(error) if error else "")
 
     def read(self, work):
@@ -120,10 +120,10 @@ def test_a_killed_run_is_resumed_shown_and_compared(folder):
     results = {r.event.result.name: r.event.result.code for r in records if hasattr(r.event, "result")}
     assert results == {"write": None, "shell": "unknown_outcome"}
 
-    shown = folder.toolspeak("show", run_id[:6])
+    output = folder.toolspeak("show", run_id[:6])
     for expected in ("run started on scripted", "step 3", "▸ write path", "shell started", "resumed", "unknown outcome",
                      "tokens in", "answered (answer): Done.", f"{run_id}: answered: 3 steps, 2 calls"):  # fmt: skip
-        assert expected in shown
+        assert expected in output
     assert "nothing to resume" in folder.toolspeak("resume", run_id[:6], code=1)
     assert "no run that has not ended" in folder.toolspeak("resume", code=2)
     assert folder.toolspeak("resume", "--all") == ""
@@ -158,16 +158,16 @@ def test_a_killed_run_goes_on_recording_and_is_played_as_one(folder):
 
 def test_a_recording_that_is_gone_or_anothers_is_not_gone_on_with(folder):
     folder.plays(calling("write", path="a.txt", content="a\n"), "Done.")
-    recorded = folder.work.parent / "run.jsonl"
-    other = ("run", "Else", "--approve", "none", "--record", str(recorded))
-    for meanwhile, why in ((recorded.unlink, "cannot be read"), (lambda: folder.toolspeak(*other), "another run")):
-        folder.toolspeak("run", "Make a file", "--record", str(recorded), code=3)
+    cassette = folder.work.parent / "run.jsonl"
+    other = ("run", "Else", "--approve", "none", "--record", str(cassette))
+    for meanwhile, why in ((cassette.unlink, "cannot be read"), (lambda: folder.toolspeak(*other), "another run")):
+        folder.toolspeak("run", "Make a file", "--record", str(cassette), code=3)
         meanwhile()
-        before = recorded.exists() and recorded.read_bytes()
-        _, told = folder.start("resume", "--approve", "all").communicate(timeout=DEADLINE)
-        assert "the rest is not recorded" in told
-        assert why in told
-        assert before == (recorded.exists() and recorded.read_bytes())
+        before = cassette.exists() and cassette.read_bytes()
+        _, output = folder.start("resume", "--approve", "all").communicate(timeout=DEADLINE)
+        assert "the rest is not recorded" in output
+        assert why in output
+        assert before == (cassette.exists() and cassette.read_bytes())
 
 
 def test_all_that_were_interrupted_go_on_and_what_somebody_holds_does_not(folder):
@@ -181,9 +181,9 @@ def test_all_that_were_interrupted_go_on_and_what_somebody_holds_does_not(folder
         time.sleep(0.02)
     info_of_held = folder.read(lambda journal: journal.run(runs[0].run_id))
     process = folder.start("resume", "--all")
-    _, told = process.communicate(timeout=DEADLINE)
+    _, output = process.communicate(timeout=DEADLINE)
     assert process.returncode == 0
-    assert f"run {runs[0].run_id} is held by process {info_of_held.owner.split()[1]} of this machine" in told
+    assert f"run {runs[0].run_id} is held by process {info_of_held.owner.split()[1]} of this machine" in output
     statuses = lambda: [run.status for run in folder.read(lambda journal: journal.runs())]  # noqa: E731
     assert statuses() == ["running", "answered"]
 
@@ -196,16 +196,16 @@ def test_all_that_were_interrupted_go_on_and_what_somebody_holds_does_not(folder
         assert time.monotonic() < end
         time.sleep(0.05)
     watcher.send_signal(signal.SIGINT)
-    _, told = watcher.communicate(timeout=DEADLINE)
+    _, output = watcher.communicate(timeout=DEADLINE)
     assert watcher.returncode == 130
-    assert told.count("resuming") == 1
+    assert output.count("resuming") == 1
 
 
 def test_who_watches_goes_on_with_a_run_that_somebody_has_decided_about(folder):
     folder.plays(calling("shell", command="echo yes > log"), "Done.")
-    asked = folder.start("run", "one")
-    asked.communicate(timeout=DEADLINE)
-    assert asked.returncode == 3
+    process = folder.start("run", "one")
+    process.communicate(timeout=DEADLINE)
+    assert process.returncode == 3
     alien = a_run("alien")[0]  # of another program: it is skipped, and holds nothing up
     folder.read(lambda journal: journal.append(changed(alien, agent="agent")))
     watcher = folder.start("resume", "--all", "--watch")
@@ -221,20 +221,20 @@ def test_who_watches_goes_on_with_a_run_that_somebody_has_decided_about(folder):
         time.sleep(0.05)
     assert (folder.work / "log").read_text() == "yes\n"
     watcher.send_signal(signal.SIGINT)
-    _, told = watcher.communicate(timeout=DEADLINE)
-    assert (watcher.returncode, told.count("resuming"), told.count("was not started")) == (130, 1, 0)
+    _, output = watcher.communicate(timeout=DEADLINE)
+    assert (watcher.returncode, output.count("resuming"), output.count("was not started")) == (130, 1, 0)
 
 
 def test_a_run_that_somebody_else_has_ended_meanwhile_is_passed_over(folder):
     folder.plays(calling("shell", command="until [ -e ../gate ]; do sleep 0.05; done"), "Done.")
 
-    async def started(journal):
+    async def count_starts(journal):
         records = [record for run in await journal.runs() for record in await journal.read(run.run_id)]
         return sum(isinstance(record.event, ToolStarted) for record in records)
 
     for number, task in enumerate(("older", "newer"), 1):
         killed = folder.start("run", task, "--approve", "all")
-        while folder.read(started) < number:  # a call that was not started would run when its run is resumed
+        while folder.read(count_starts) < number:  # a call that was not started would run when its run is resumed
             time.sleep(0.02)
         os.killpg(killed.pid, signal.SIGKILL)
         killed.communicate()
@@ -245,8 +245,8 @@ def test_a_run_that_somebody_else_has_ended_meanwhile_is_passed_over(folder):
     folder.plays("Done.", "Done.")  # `one` has its own already, and waits for the gate
     assert folder.toolspeak("resume", older.run_id, "--in-doubt", "report") == "Done.\n"
     (folder.work.parent / "gate").touch()
-    _, told = one.communicate(timeout=DEADLINE)
-    assert (one.returncode, told.count("resuming")) == (0, 1), told
+    _, output = one.communicate(timeout=DEADLINE)
+    assert (one.returncode, output.count("resuming")) == (0, 1), output
 
 
 def test_whoever_follows_a_run_is_told_when_it_is_deleted(folder):
@@ -255,8 +255,8 @@ def test_whoever_follows_a_run_is_told_when_it_is_deleted(folder):
     follower = folder.start("show", "held", "--follow")
     assert "run started" in follower.stdout.readline()
     folder.here("sessions", "delete", "s", "--yes")
-    _, told = follower.communicate(timeout=DEADLINE)
-    assert (follower.returncode, "held was deleted" in told) == (2, True)
+    _, output = follower.communicate(timeout=DEADLINE)
+    assert (follower.returncode, "held was deleted" in output) == (2, True)
 
 
 def test_a_run_of_another_process_is_suspended_and_goes_on(folder):
@@ -269,21 +269,21 @@ def test_a_run_of_another_process_is_suspended_and_goes_on(folder):
     # What is under way comes to its end, whenever that is.
     assert folder.read(lambda journal: journal.run(run_id)).status == "running"
     lease = lambda: folder.read(lambda journal: journal.run(run_id)).held_until  # noqa: E731
-    asked, end = lease(), time.monotonic() + DEADLINE
-    while lease() == asked:  # the holder hears of it with its next heartbeat
+    lease_before, end = lease(), time.monotonic() + DEADLINE
+    while lease() == lease_before:  # the holder hears of it with its next heartbeat
         assert time.monotonic() < end
         time.sleep(0.02)
     (folder.work.parent / "gate").touch()
-    _, told = holder.communicate(timeout=DEADLINE)
+    _, output = holder.communicate(timeout=DEADLINE)
     assert holder.returncode == 4
-    assert f"suspended: `toolspeak resume {run_id[:8]}`" in told
-    _, told = asking.communicate(timeout=DEADLINE)
-    assert (asking.returncode, told.splitlines()[-1]) == (0, f"toolspeak: run {run_id[:8]} is suspended")
+    assert f"suspended: `toolspeak resume {run_id[:8]}`" in output
+    _, output = asking.communicate(timeout=DEADLINE)
+    assert (asking.returncode, output.splitlines()[-1]) == (0, f"toolspeak: run {run_id[:8]} is suspended")
     assert (folder.work / "log").read_text() == "one\n"
     assert "suspended" in folder.here("sessions")
-    shown = folder.here("show", run_id)
-    assert shown.count("started") == 2  # the run and its first call
-    assert f"{run_id}: suspended: 1 step" in shown
+    summary = folder.here("show", run_id)
+    assert summary.count("started") == 2  # the run and its first call
+    assert f"{run_id}: suspended: 1 step" in summary
     assert "is suspended: only a run in progress can be suspended" in folder.here("suspend", run_id, code=1)
     assert "no run is in progress" in folder.here("suspend", code=2)
     assert folder.toolspeak("resume", "--all") == ""  # whoever suspended it says when it goes on
@@ -340,16 +340,16 @@ def test_what_goes_on_is_the_last_session_of_this_folder_with_its_model(folder, 
         folder.toolspeak("run", "And?", "-c", *there, "--model", f"scripted:{folder.book}") == "The first, as asked.\n"
     )
 
-    listed = {each["folder"]: each["runs"] for each in json.loads(folder.here("sessions", "--json"))}
-    assert list(listed) == [str(other.resolve()), str(folder.work.resolve())]
-    assert [run["model"] for run in listed[str(folder.work.resolve())]] == [f"scripted:{folder.book}"] * 2
+    runs_by_folder = {each["folder"]: each["runs"] for each in json.loads(folder.here("sessions", "--json"))}
+    assert list(runs_by_folder) == [str(other.resolve()), str(folder.work.resolve())]
+    assert [run["model"] for run in runs_by_folder[str(folder.work.resolve())]] == [f"scripted:{folder.book}"] * 2
     assert "folder" in folder.here("sessions")
 
     empty = tmp_path / "empty"
     empty.mkdir()
-    told = folder.toolspeak("run", "And?", "-c", "--workspace", str(empty), code=2)
-    assert f"there is no session of {empty.resolve()} to continue" in told
-    assert "--session" in told
+    output = folder.toolspeak("run", "And?", "-c", "--workspace", str(empty), code=2)
+    assert f"there is no session of {empty.resolve()} to continue" in output
+    assert "--session" in output
 
 
 def test_a_session_goes_on_without_a_model_being_named_and_in_its_dialect(folder):
@@ -359,8 +359,8 @@ def test_a_session_goes_on_without_a_model_being_named_and_in_its_dialect(folder
     del folder.env["TOOLSPEAK_MODEL"]
     assert folder.toolspeak("run", "And now?", "-c") == "Still.\n"
     (session,) = json.loads(folder.here("sessions", "--json"))
-    asked = folder.read(lambda journal: journal.read(session["runs"][0]["run_id"], 0, 1))[0].event
-    assert asked.setup["dialect"] == "tool-call"
+    start = folder.read(lambda journal: journal.read(session["runs"][0]["run_id"], 0, 1))[0].event
+    assert start.setup["dialect"] == "tool-call"
     assert "the model is missing" in folder.toolspeak("run", "Anything", code=2)
 
 
@@ -371,8 +371,8 @@ def test_a_run_whose_process_is_dead_is_interrupted_and_no_longer_running(folder
 
     def statuses():
         (session,) = json.loads(folder.here("sessions", "--json"))
-        shown = json.loads(folder.here("show", run_id[:8], "--json").splitlines()[-1])
-        return [run["status"] for run in session["runs"]], shown["summary"]["status"]
+        report = json.loads(folder.here("show", run_id[:8], "--json").splitlines()[-1])
+        return [run["status"] for run in session["runs"]], report["summary"]["status"]
 
     assert statuses() == (["running"], "running")
     os.killpg(killed.pid, signal.SIGKILL)
@@ -387,13 +387,13 @@ def test_ctrl_c_says_how_to_go_on(folder):
     process = folder.start("run", "go", "--approve", "all")
     run_id = folder.wait_for(ToolStarted, "shell")
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=DEADLINE)
+    _, output = process.communicate(timeout=DEADLINE)
     assert process.returncode == 130
-    assert f"`toolspeak resume {run_id[:8]}` continues it" in told
+    assert f"`toolspeak resume {run_id[:8]}` continues it" in output
     (session,) = json.loads(folder.here("sessions", "--json"))
     assert [run["status"] for run in session["runs"]] == ["interrupted"]
     process = folder.start("run", "go", "--approve", "all", "--journal", "none")
-    while "list" not in told and "shell" not in (line := process.stderr.readline()):
+    while "list" not in output and "shell" not in (line := process.stderr.readline()):
         assert line
     process.send_signal(signal.SIGINT)
     assert "resume" not in process.communicate(timeout=DEADLINE)[1]
@@ -429,9 +429,9 @@ def test_sessions_are_continued_listed_renamed_forked_searched_moved_and_deleted
     (session,) = json.loads(folder.here("sessions", "--json"))
     assert (session["title"], len(session["runs"])) == ("What colour", 2)
     short = session["session_id"][:8]
-    listed = folder.here("sessions")
-    assert short in listed
-    assert "answered" in listed
+    listing = folder.here("sessions")
+    assert short in listing
+    assert "answered" in listing
     folder.here("sessions", "rename", short, "The sky")
     assert "The sky" in folder.here("sessions")
     assert "assistant: It is grey." in folder.here("sessions", "search", "gre")
@@ -460,9 +460,9 @@ def test_a_run_that_a_program_started_outside_of_a_session_is_listed(folder):
         return await Agent(ScriptedProvider(["yes"]), journal=journal).run("Is it there?")
 
     result = folder.read(main)
-    listed = folder.here("sessions")
-    assert result.run_id[:8] in listed
-    assert "Is it there?" in listed
+    listing = folder.here("sessions")
+    assert result.run_id[:8] in listing
+    assert "Is it there?" in listing
     (entry,) = json.loads(folder.here("sessions", "--json"))
     assert (entry["session_id"], [run["run_id"] for run in entry["runs"]]) == (None, [result.run_id])
     assert "answered (answer): yes" in folder.here("show", result.run_id[:8])
@@ -474,8 +474,8 @@ def test_a_run_that_a_program_started_outside_of_a_session_is_listed(folder):
             await session.run(task)
 
     folder.read(later)
-    listed = json.loads(folder.here("sessions", "--limit", "2", "--json"))
-    assert [(entry["title"], len(entry["runs"])) for entry in listed] == [("one", 3), ("Is it there?", 1)]
+    listing = json.loads(folder.here("sessions", "--limit", "2", "--json"))
+    assert [(entry["title"], len(entry["runs"])) for entry in listing] == [("one", 3), ("Is it there?", 1)]
 
 
 def test_a_title_cannot_drive_the_terminal(folder, monkeypatch):
@@ -483,14 +483,14 @@ def test_a_title_cannot_drive_the_terminal(folder, monkeypatch):
     folder.plays(calling("read", path="a.txt"), "\x1b[31m red")
     folder.here("run", "Evil \x1b]0;title\x07 task", "--approve", "none")
     (run,) = folder.read(lambda journal: journal.runs())
-    for shown in (folder.here("sessions"), folder.here("show", run.run_id), folder.here("sessions", "search", "red")):
-        assert "␛" in shown
-        assert "\x1b" not in shown
+    for output in (folder.here("sessions"), folder.here("show", run.run_id), folder.here("sessions", "search", "red")):
+        assert "␛" in output
+        assert "\x1b" not in output
     killed = a_run("killed", task="Evil \x1b]0;title\x07 task")
     folder.read(lambda journal: journal.append(killed[0]))
-    told = folder.toolspeak("resume", "--all", code=1)
-    assert "resuming killed" in told
-    assert "\x1b" not in told
+    progress = folder.toolspeak("resume", "--all", code=1)
+    assert "resuming killed" in progress
+    assert "\x1b" not in progress
 
 
 def test_what_a_run_cost_is_summed_up(folder, monkeypatch):
@@ -507,9 +507,9 @@ def test_what_a_run_cost_is_summed_up(folder, monkeypatch):
     assert len(costs) == 2
     assert summed["cost"] == pytest.approx(sum(costs))
     assert summed["cost"] == pytest.approx((summed["tokens"]["input"] + 2 * summed["tokens"]["output"]) / 1e6)
-    shown = folder.here("show", run.run_id)
-    assert f"tokens (~${summed['cost']:.4f})" in shown
-    assert "model: 1 call " in shown
+    output = folder.here("show", run.run_id)
+    assert f"tokens (~${summed['cost']:.4f})" in output
+    assert "model: 1 call " in output
 
 
 def test_a_run_that_is_named_by_nothing_is_a_usage_error(folder):
@@ -521,10 +521,10 @@ def test_a_run_that_is_named_by_nothing_is_a_usage_error(folder):
 def test_a_task_after_a_waiting_run_is_refused_until_it_is_decided_or_closed(folder):
     folder.plays(calling("write", path="a.txt", content="a\n"), "Next.")
     folder.toolspeak("run", "Make a file", code=3)
-    said = folder.toolspeak("run", "-c", "next", code=1)
-    assert "waits for a decision about write" in said
-    assert "toolspeak resume " in said
-    assert "--close" in said
+    output = folder.toolspeak("run", "-c", "next", code=1)
+    assert "waits for a decision about write" in output
+    assert "toolspeak resume " in output
+    assert "--close" in output
     assert folder.toolspeak("run", "-c", "--close", "next") == "Next.\n"
     first = folder.read(lambda journal: journal.runs())[-1]
     assert (first.title, first.status) == ("Make a file", "no_answer")
@@ -550,10 +550,10 @@ def test_deleting_a_session_says_what_it_deletes_and_asks_at_a_terminal(folder, 
         folder.read(lambda journal, record=record: journal.append(record))
     env = {**environment(), **folder.env}
     with TerminalProcess("sessions", "delete", "sess", cwd=folder.work, env=env) as process:
-        shown = process.read_until("Delete it for good?")
-        assert "session session, last used" in shown
-        assert "1 runs with" in shown
-        assert "\x1b[2J" not in shown
+        question = process.read_until("Delete it for good?")
+        assert "session session, last used" in question
+        assert "1 runs with" in question
+        assert "\x1b[2J" not in question
         process.type(answer)
         ended, screen = process.finish()
     assert (ended, "nothing was deleted" in screen) == (code, code == 1)
@@ -570,12 +570,12 @@ def test_a_session_of_somebody_else_runs_nothing(folder, forged):
     folder.here("sessions", "delete", session["session_id"])
     if forged == "decided":
         head, *records = exported.splitlines()
-        asked = next(json.loads(each) for each in records if '"ApprovalRequested"' in each)
+        question = next(json.loads(each) for each in records if '"ApprovalRequested"' in each)
         yes = {
             "type": "ApprovalDecided",
-            "call_id": asked["call_id"],
+            "call_id": question["call_id"],
             "approved": True,
-            "digest": asked["event"]["digest"],
+            "digest": question["event"]["digest"],
         }
         last = {**json.loads(records[-1]), "event": yes}
         exported = "\n".join([head, *records[:-1], json.dumps(last)])
@@ -598,10 +598,10 @@ def test_a_session_of_somebody_else_runs_nothing(folder, forged):
 def test_how_to_go_on_is_told_as_it_is_to_be_typed(folder):
     folder.plays(calling("write", path="a.txt", content="a\n"), "Done.")
     elsewhere = str(folder.path.parent / "another place.db")
-    told = folder.toolspeak("run", "Make a file", "--journal", elsewhere, code=3)
-    program, *arguments = shlex.split(told.partition("`")[2].partition("`")[0])
+    output = folder.toolspeak("run", "Make a file", "--journal", elsewhere, code=3)
+    program, *arguments = shlex.split(output.partition("`")[2].partition("`")[0])
     assert program == "toolspeak"
     assert folder.toolspeak(*arguments, "--approve", "all") == "Done.\n"
-    told = folder.toolspeak("run", "Make a file", "--journal", "none", code=3)
-    assert "no journal for the run" in told
-    assert "resume" not in told
+    output = folder.toolspeak("run", "Make a file", "--journal", "none", code=3)
+    assert "no journal for the run" in output
+    assert "resume" not in output

@@ -51,8 +51,8 @@ def test_a_check_says_whether_the_journal_is_whole_also_by_its_exit_code(file):
     assert "damage: " in printed
     assert "record 6 of run one differs from what was written" in printed
     assert printed.endswith("2 runs, 13 records: not whole: 1 finding of damage\n")
-    found = json.loads(toolspeak("journal", "check", "--json", "--journal", str(file), code=1))
-    assert (found["whole"], [row["run_id"] for row in found["findings"]]) == (False, ["one"])
+    report = json.loads(toolspeak("journal", "check", "--json", "--journal", str(file), code=1))
+    assert (report["whole"], [row["run_id"] for row in report["findings"]]) == (False, ["one"])
 
 
 def test_a_damaged_file_is_named_and_stays_as_it_is(file):

@@ -32,7 +32,7 @@ def test_a_new_key_with_limits_and_one_for_a_replacement(tmp_path: Path):
     done = toolspeak("keys", "new", "bob", "--models", "coder", "--models", "qwen*", *limits, cwd=tmp_path)
     (row,) = tomllib.loads(done.stdout.decode())["key"]
     del row["sha256"]
-    told = {"models": ["coder", "qwen*"], "requests_per_minute": 60, "streams": 4, "tokens_per_day": 1000}
-    assert row == {"name": "bob", **told}
+    written_limits = {"models": ["coder", "qwen*"], "requests_per_minute": 60, "streams": 4, "tokens_per_day": 1000}
+    assert row == {"name": "bob", **written_limits}
     done = toolspeak("keys", "new", "bob", "--digest-only", cwd=tmp_path)
     assert done.stdout.decode().strip() == digest(done.stderr.decode().split()[-1])

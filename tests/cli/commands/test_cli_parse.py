@@ -28,13 +28,13 @@ def test_it_prints_content_reasoning_calls_malformed_and_ignored(tmp_path):
         '<think>hm</think>Now.<execute>[{"name": "a", "args": {"x": 1}, "id": "q"}, 7]</execute>'
         '<execute>[{"name": "b", "args": {}}]</execute><results>[]</results>'
     )
-    seen = parse(reply, tmp_path, "--dialect", "cogency-json")
-    assert seen["content"] == "Now."
-    assert seen["reasoning"] == "hm"
-    assert seen["calls"] == [{"name": "a", "arguments": {"x": 1}, "id": "q"}]
-    assert [entry["raw"] for entry in seen["malformed"]] == ["7"]
-    assert [entry["name"] for entry in seen["ignored"]] == ["b"]
-    assert seen["forged"] == ["[]"]
+    answer = parse(reply, tmp_path, "--dialect", "cogency-json")
+    assert answer["content"] == "Now."
+    assert answer["reasoning"] == "hm"
+    assert answer["calls"] == [{"name": "a", "arguments": {"x": 1}, "id": "q"}]
+    assert [entry["raw"] for entry in answer["malformed"]] == ["7"]
+    assert [entry["name"] for entry in answer["ignored"]] == ["b"]
+    assert answer["forged"] == ["[]"]
 
 
 @pytest.mark.parametrize("command", ["parse", "exec", "translate"])
@@ -46,18 +46,18 @@ def test_a_file_is_read_like_standard_input(tmp_path, command):
     }[command]
     text = '[{"role": "user", "content": "r\\u00e9sum\u00e9"}]' if command == "translate" else "R\u00e9sum\u00e9.\r\n"
     (tmp_path / "reply.txt").write_bytes(text.encode())
-    named = toolspeak(command, "reply.txt", *options, cwd=tmp_path)
+    result = toolspeak(command, "reply.txt", *options, cwd=tmp_path)
     piped = toolspeak(command, "-", *options, reply=text, cwd=tmp_path)
-    assert (named.returncode, named.stdout, named.stderr) == (piped.returncode, piped.stdout, piped.stderr)
-    assert named.returncode == 0
+    assert (result.returncode, result.stdout, result.stderr) == (piped.returncode, piped.stdout, piped.stderr)
+    assert result.returncode == 0
 
 
-@pytest.mark.parametrize(("name", "said"), [("none.txt", b"there is no such file"), (".", b"directory")])
-def test_a_file_that_cannot_be_read_is_named(tmp_path, name, said):
+@pytest.mark.parametrize(("name", "problem"), [("none.txt", b"there is no such file"), (".", b"directory")])
+def test_a_file_that_cannot_be_read_is_named(tmp_path, name, problem):
     done = toolspeak("parse", name, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith(b"toolspeak: " + name.encode())
-    assert said in done.stderr
+    assert problem in done.stderr
     assert done.stdout == b""
 
 
@@ -71,19 +71,19 @@ def test_a_file_that_is_not_utf8_is_named_with_the_place(tmp_path):
 def test_lines_are_read_from_a_file_and_a_broken_one_stops_none(tmp_path):
     (tmp_path / "replies.jsonl").write_bytes(b'{"id": 1, "input": "a"}\r\n{broken\r\n{"id": 3, "input": "c"}\r\n')
     done = toolspeak("parse", "--jsonl", "replies.jsonl", cwd=tmp_path)
-    seen = [json.loads(line) for line in done.stdout.splitlines()]
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 1
-    assert [row.get("content") for row in seen] == ["a", None, "c"]
-    assert seen[1]["error"].startswith("line 2: not JSON")
+    assert [row.get("content") for row in rows] == ["a", None, "c"]
+    assert rows[1]["error"].startswith("line 2: not JSON")
 
 
 def test_repair_marks_what_it_mended_and_shows_what_the_model_wrote(tmp_path):
     reply = '<tool_call>{name: "a", "arguments": {"x": 1,}}</tool_call>'
-    seen = parse(reply, tmp_path, "--dialect", "hermes", "--repair")
+    answer = parse(reply, tmp_path, "--dialect", "hermes", "--repair")
     raw = '{name: "a", "arguments": {"x": 1,}}'
-    assert [(call["name"], call["arguments"]) for call in seen["calls"]] == [("a", {"x": 1})]
-    assert (seen["calls"][0]["notes"], seen["calls"][0]["repaired_from"]) == (["repaired"], raw)
-    assert seen["malformed"] == []
+    assert [(call["name"], call["arguments"]) for call in answer["calls"]] == [("a", {"x": 1})]
+    assert (answer["calls"][0]["notes"], answer["calls"][0]["repaired_from"]) == (["repaired"], raw)
+    assert answer["malformed"] == []
     assert parse(reply, tmp_path, "--dialect", "hermes", "--repair", "--finish", "length")["calls"] != []
     assert parse(reply[:-14], tmp_path, "--dialect", "hermes", "--repair", "--finish", "length")["calls"] == []
 
@@ -105,21 +105,21 @@ QWEN = "<tool_call>\n<function=a>\n<parameter=x>\n1\n</parameter>\n</function>\n
     ],
 )
 def test_auto_says_which_dialect_read_the_calls(options, reply, dialect, tmp_path):
-    seen = parse(reply, tmp_path, *options)
-    assert (seen["dialect"], [call["name"] for call in seen["calls"]]) == (dialect, ["a"] * (reply != "Hi."))
+    answer = parse(reply, tmp_path, *options)
+    assert (answer["dialect"], [call["name"] for call in answer["calls"]]) == (dialect, ["a"] * (reply != "Hi."))
 
 
 def test_strict_leaves_a_call_of_an_unknown_tool_as_text(tmp_path):
     (tmp_path / "tools.json").write_text(json.dumps(TOOLS))
-    seen = parse(HERMES, tmp_path, "--strict", "--tools", "tools.json")
-    assert (seen["content"], seen["calls"], seen["dialect"]) == (HERMES, [], "auto")
+    answer = parse(HERMES, tmp_path, "--strict", "--tools", "tools.json")
+    assert (answer["content"], answer["calls"], answer["dialect"]) == (HERMES, [], "auto")
     assert parse(HERMES, tmp_path, "--tools", "tools.json")["calls"] != []
 
 
 def test_repair_with_auto(tmp_path):
     for options in (("--dialect", "auto"), ("--model", "NousResearch/Hermes-3-Llama-3.1-8B")):
-        seen = parse(HERMES.replace("{", "{,", 1).replace('{,"name"', "{name"), tmp_path, *options, "--repair")
-        assert [(call["name"], call["notes"]) for call in seen["calls"]] == [("a", ["repaired"])]
+        answer = parse(HERMES.replace("{", "{,", 1).replace('{,"name"', "{name"), tmp_path, *options, "--repair")
+        assert [(call["name"], call["notes"]) for call in answer["calls"]] == [("a", ["repaired"])]
 
 
 @pytest.mark.parametrize(
@@ -139,35 +139,35 @@ def test_what_cannot_be_says_so(arguments, error, tmp_path):
 
 def test_dialects_says_which_one_a_model_has(tmp_path):
     assert toolspeak("dialects", "--model", "Qwen/Qwen3-Coder-30B", cwd=tmp_path).stdout == b"qwen3-coder\n"
-    shown = toolspeak("dialects", "--show", "auto", "--model", "qwen3-coder:30b", cwd=tmp_path).stdout.decode()
-    assert "<function=" in shown
+    output = toolspeak("dialects", "--show", "auto", "--model", "qwen3-coder:30b", cwd=tmp_path).stdout.decode()
+    assert "<function=" in output
 
 
 def test_tools_type_the_values_of_the_xml_dialect(tmp_path):
     (tmp_path / "tools.json").write_text(json.dumps(TOOLS))
     reply = "<execute><scale><n>007</n></scale><scale><n>7</n></scale><say><text>7</text></say></execute>"
-    seen = parse(reply, tmp_path, "--dialect", "cogency-xml", "--tools", "tools.json")
-    assert [call["arguments"] for call in seen["calls"]] == [{"n": "007"}, {"n": 7}, {"text": "7"}]
+    answer = parse(reply, tmp_path, "--dialect", "cogency-xml", "--tools", "tools.json")
+    assert [call["arguments"] for call in answer["calls"]] == [{"n": "007"}, {"n": 7}, {"text": "7"}]
 
 
 def test_starts_in_reasoning(tmp_path):
-    seen = parse("deep</think>Hi", tmp_path, "--dialect", "tool-call", "--starts-in", "reasoning")
-    assert (seen["reasoning"], seen["content"]) == ("deep", "Hi")
+    answer = parse("deep</think>Hi", tmp_path, "--dialect", "tool-call", "--starts-in", "reasoning")
+    assert (answer["reasoning"], answer["content"]) == ("deep", "Hi")
 
 
 @pytest.mark.parametrize("options", [(), ("--dialect", "tool-call"), ("--dialect", "hermes", "--repair")])
 def test_what_stands_before_an_end_of_reasoning_that_nothing_opened_is_reasoning(options, tmp_path):
     reply = 'deep</think>Hi\n<tool_call>\n{"name": "a", "arguments": {}}\n</tool_call>'
-    for said in ((), ("--starts-in", "text"), ("--starts-in", "reasoning")):
-        seen = parse(reply, tmp_path, *options, *said)
-        assert (seen["reasoning"], seen["content"], len(seen["calls"])) == ("deep", "Hi\n", 1)
+    for starts_in in ((), ("--starts-in", "text"), ("--starts-in", "reasoning")):
+        answer = parse(reply, tmp_path, *options, *starts_in)
+        assert (answer["reasoning"], answer["content"], len(answer["calls"])) == ("deep", "Hi\n", 1)
 
 
 def test_lone_surrogates_and_nul_leave_as_escapes(tmp_path):
-    seen = parse(
+    answer = parse(
         '<tool_call>{"name": "a", "arguments": {"x": "\\ud800\\u0000"}}</tool_call>', tmp_path, "--dialect", "tool-call"
     )
-    assert seen["calls"][0]["arguments"] == {"x": "\ud800\0"}
+    assert answer["calls"][0]["arguments"] == {"x": "\ud800\0"}
 
 
 @pytest.mark.parametrize("text", ["{}", "[5]", '[{"name": 5}]', '[{"name": "a", "parameters": 5}]', "["])
@@ -179,22 +179,22 @@ def test_a_bad_tools_file_is_named(text, tmp_path):
 
 
 def test_dialects_lists_them_all(tmp_path):
-    listed = toolspeak("dialects", cwd=tmp_path).stdout.decode()
-    assert all(dialect.name in listed for dialect in DIALECTS)
+    listing = toolspeak("dialects", cwd=tmp_path).stdout.decode()
+    assert all(dialect.name in listing for dialect in DIALECTS)
 
 
 @pytest.mark.parametrize("dialect", PROTOCOLS, ids=lambda dialect: dialect.name)
 def test_dialects_show_prints_the_instructions_for_the_tools(dialect, tmp_path):
-    shown = toolspeak("dialects", "--show", dialect.name, cwd=tmp_path).stdout.decode()
-    assert "### read(path, " in shown
-    assert "### shell(command, " in shown
+    output = toolspeak("dialects", "--show", dialect.name, cwd=tmp_path).stdout.decode()
+    assert "### read(path, " in output
+    assert "### shell(command, " in output
 
 
 def test_tools_lists_them_and_shows_one(tmp_path):
-    listed = toolspeak("tools", cwd=tmp_path).stdout.decode()
-    assert {"read", "write", "shell", "active_file"} <= {line.split()[0] for line in listed.splitlines()}
-    shown = json.loads(toolspeak("tools", "--show", "line_edit", cwd=tmp_path).stdout)
-    assert list(shown["parameters"]["properties"]) == ["path", "startLine", "endLine", "newContent"]
+    listing = toolspeak("tools", cwd=tmp_path).stdout.decode()
+    assert {"read", "write", "shell", "active_file"} <= {line.split()[0] for line in listing.splitlines()}
+    spec = json.loads(toolspeak("tools", "--show", "line_edit", cwd=tmp_path).stdout)
+    assert list(spec["parameters"]["properties"]) == ["path", "startLine", "endLine", "newContent"]
 
 
 def test_help_names_the_exit_codes(tmp_path):

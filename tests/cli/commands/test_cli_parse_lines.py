@@ -68,8 +68,8 @@ def test_a_line_may_leave_its_dialect_open_or_say_its_model(tmp_path):
         {"input": "Hi", "dialect": "auto"},
         {"input": "Hi"},
     ]
-    found = answers(rows, tmp_path, "--dialect", "kimi-k2")
-    assert [answer["dialect"] for answer in found] == [
+    results = answers(rows, tmp_path, "--dialect", "kimi-k2")
+    assert [answer["dialect"] for answer in results] == [
         "hermes",
         "qwen3-coder",
         "qwen3-coder",
@@ -77,7 +77,7 @@ def test_a_line_may_leave_its_dialect_open_or_say_its_model(tmp_path):
         "auto",
         "kimi-k2",
     ]
-    assert [len(answer["calls"]) for answer in found] == [1, 1, 1, 0, 0, 0]
+    assert [len(answer["calls"]) for answer in results] == [1, 1, 1, 0, 0, 0]
     (answer,) = answers([rows[5]], tmp_path, "--model", "Qwen/Qwen3-8B")
     assert answer["dialect"] == "hermes"
 
@@ -95,8 +95,8 @@ def test_tools_in_every_form_and_the_options_for_what_a_line_leaves_open(tmp_pat
     ]
     (tmp_path / "tools.json").write_text(json.dumps(forms[0]), "utf-8-sig")
     rows = [{"input": text, "tools": form} for form in forms]
-    found = answers(rows, tmp_path, "--dialect", "qwen3-coder", "--tools", "tools.json")
-    assert [answer["calls"][0]["arguments"]["x"] for answer in found] == [5, 5, "5", "5", "5", 5]
+    results = answers(rows, tmp_path, "--dialect", "qwen3-coder", "--tools", "tools.json")
+    assert [answer["calls"][0]["arguments"]["x"] for answer in results] == [5, 5, "5", "5", "5", 5]
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ def test_a_turn_starts_where_the_prompt_ended(dialect, tail, text, reasoning, co
 @pytest.mark.parametrize("chunk", [None, 1])
 def test_an_end_of_reasoning_that_nothing_opened_ends_it_wherever_the_reply_began(chunk, tmp_path):
     row = {"dialect": "hermes", "input": "deep</think>Hi", "chunk": chunk}
-    said = [{}, {"starts_in": "text"}, {"prompt_tail": "<think>\n\n</think>\n"}, {"reasoning_off": True}]
-    found = [(each["reasoning"], each["content"]) for each in answers([{**row, **more} for more in said], tmp_path)]
-    assert found == [*[("deep", "Hi")] * 3, ("", "deep</think>Hi")]
+    settings = [{}, {"starts_in": "text"}, {"prompt_tail": "<think>\n\n</think>\n"}, {"reasoning_off": True}]
+    pairs = [(each["reasoning"], each["content"]) for each in answers([{**row, **more} for more in settings], tmp_path)]
+    assert pairs == [*[("deep", "Hi")] * 3, ("", "deep</think>Hi")]
 
 
 @pytest.mark.parametrize(
@@ -211,8 +211,8 @@ def test_a_line_that_cannot_be_read_says_so_and_the_others_are_read(row, error, 
 
 def test_a_byte_order_mark_line_ends_empty_lines_and_lone_surrogates(tmp_path):
     lines = [b"\xef\xbb\xbf" + json.dumps({"id": 1, "input": "\ud800\0 \u2028"}).encode() + b"\r", b"", b" \r"]
-    found = answers([*lines, {"id": 2, "input": ""}], tmp_path, "--dialect", "tool-call")
-    assert [(answer["id"], answer["content"]) for answer in found] == [(1, "\ud800\0 \u2028"), (2, "")]
+    results = answers([*lines, {"id": 2, "input": ""}], tmp_path, "--dialect", "tool-call")
+    assert [(answer["id"], answer["content"]) for answer in results] == [(1, "\ud800\0 \u2028"), (2, "")]
 
 
 @pytest.mark.parametrize("schema", [{"enum": None}, {"anyOf": 5}, {"allOf": 5}, {"type": None}, {"$ref": 5}, 5, []])

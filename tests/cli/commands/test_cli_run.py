@@ -73,10 +73,10 @@ def without_terminal(
 
 
 def records(output: str) -> list[Record]:
-    found = [loads(line) for line in output.splitlines()]
-    assert all(isinstance(record, Record) for record in found)
-    assert [record.seq for record in found] == list(range(len(found)))
-    return found
+    entries = [loads(line) for line in output.splitlines()]
+    assert all(isinstance(record, Record) for record in entries)
+    assert [record.seq for record in entries] == list(range(len(entries)))
+    return entries
 
 
 def events(output: str, kind: type[Any]) -> list[Any]:
@@ -90,20 +90,20 @@ def test_yes_lets_the_call_run_and_all_of_it_was_shown(folder: Path):
     (folder / "a.txt").write_text("old\n")
     model = book(folder, calls(("read", {"path": "a.txt"}), text="I look."), calls(write("a.txt")), "Done.")
     with at_terminal(folder, model) as process:
-        shown = process.read_until(ASKS)
+        raw_screen = process.read_until(ASKS)
         assert (folder / "a.txt").read_text() == "old\n"
         process.type("y\n")
         code, screen = process.finish()
     assert code == 0
     assert (folder / "a.txt").read_text() == "new\n"
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", raw_screen)
     assert "I look.\n▸ read" in plain
     assert "✓ read\n    old\n" in plain
     assert f"? write  writes file:{folder.resolve() / 'a.txt'}\n" in plain
     assert 'path: "a.txt", content: "new\\n"' in plain
     assert "    --- a.txt\n    +++ a.txt\n    @@ -1 +1 @@\n    -old\n    +new\n" in plain
-    assert "\x1b[31m    -old" in shown
-    assert "\x1b[32m    +new" in shown
+    assert "\x1b[31m    -old" in raw_screen
+    assert "\x1b[32m    +new" in raw_screen
     assert "\nDone.\n" in screen
     assert "toolspeak: answered: 3 steps, 2 calls, ~" in screen
 
@@ -124,34 +124,34 @@ def test_thoughts_are_shown_to_nobody_who_did_not_ask_for_them(folder: Path):
     )
     piped = without_terminal(folder, "the task", "--model", model)
     assert (piped.stdout, "secret" in piped.stderr, "thinking" in piped.stderr) == ("The answer is 4.\n", False, False)
-    shown = without_terminal(folder, "the task", "--model", model, "--thoughts")
-    assert (shown.stdout, "A secret plan." in shown.stderr) == ("The answer is 4.\n", True)
+    result = without_terminal(folder, "the task", "--model", model, "--thoughts")
+    assert (result.stdout, "A secret plan." in result.stderr) == ("The answer is 4.\n", True)
     with at_terminal(folder, model, "--thoughts") as process:
         code, screen = process.finish()
     assert "A secret plan." in plain(screen)
 
 
 def test_this_tool_always_is_kept_in_a_file_until_it_is_revoked(folder: Path):
-    model, kept = book(folder, calls(write("a.txt")), calls(write("b.txt")), "Done."), folder.parent / "rules"
-    with at_terminal(folder, model, "--rules", str(kept)) as process:
+    model, rules_path = book(folder, calls(write("a.txt")), calls(write("b.txt")), "Done."), folder.parent / "rules"
+    with at_terminal(folder, model, "--rules", str(rules_path)) as process:
         process.read_until(ASKS)
         process.type("r\n")
-        shown = process.read_until("Which one?")
-        assert f"also in later runs with --rules {kept}" in plain(shown)
-        assert "1  exactly this call\n    2  every call of write\n" in plain(shown)
+        choices = process.read_until("Which one?")
+        assert f"also in later runs with --rules {rules_path}" in plain(choices)
+        assert "1  exactly this call\n    2  every call of write\n" in plain(choices)
         process.type("2\n")
         code, screen = process.finish()
     assert (code, screen.count(ASKS)) == (0, 1)
     assert (folder / "b.txt").exists()
     again = without_terminal(
-        folder, "the task", "--model", book(folder, calls(write("c.txt")), "Done."), "--rules", str(kept)
+        folder, "the task", "--model", book(folder, calls(write("c.txt")), "Done."), "--rules", str(rules_path)
     )
     assert (again.returncode, (folder / "c.txt").exists()) == (0, True)
-    listed = completed_text(("rules", str(kept)), cwd=folder).stdout
-    assert listed == "1  approve write while its definition is unchanged (by user)\n"
-    assert completed_text(("rules", str(kept), "--revoke", "1"), cwd=folder).returncode == 0
+    listing = completed_text(("rules", str(rules_path)), cwd=folder).stdout
+    assert listing == "1  approve write while its definition is unchanged (by user)\n"
+    assert completed_text(("rules", str(rules_path), "--revoke", "1"), cwd=folder).returncode == 0
     again = without_terminal(
-        folder, "the task", "--model", book(folder, calls(write("d.txt")), "Done."), "--rules", str(kept)
+        folder, "the task", "--model", book(folder, calls(write("d.txt")), "Done."), "--rules", str(rules_path)
     )
     assert (again.returncode, (folder / "d.txt").exists()) == (3, False)
 
@@ -161,10 +161,10 @@ def shell(command: str) -> tuple[str, dict[str, Any]]:
 
 
 def test_a_yes_to_commands_that_begin_so_is_none_to_others(folder: Path):
-    kept = folder.parent / "rules"
+    rules_path = folder.parent / "rules"
     steps = ["git status && echo one > /dev/null", "echo two", "git status -s | head -1", "echo $(touch x)", "touch y"]
     model = book(folder, *(calls(shell(step)) for step in steps), "Done.")
-    with at_terminal(folder, model, "--rules", str(kept)) as process:
+    with at_terminal(folder, model, "--rules", str(rules_path)) as process:
         process.read_until(ASKS)
         process.type("r\n")
         assert "2  commands that begin with 'git status' or 'echo one', with any arguments\n" in plain(
@@ -188,16 +188,16 @@ def test_a_yes_to_commands_that_begin_so_is_none_to_others(folder: Path):
             process.type("n\n")
         code, _ = process.finish()
     assert (code, (folder / "x").exists(), (folder / "y").exists()) == (0, False, False)
-    listed = completed_text(("rules", str(kept)), cwd=folder).stdout.splitlines()
-    assert [line.split(" while")[0] for line in listed] == [
+    listing = completed_text(("rules", str(rules_path)), cwd=folder).stdout.splitlines()
+    assert [line.split(" while")[0] for line in listing] == [
         "1  approve shell where each command begins with 'git status' or 'echo one'",
         "2  approve shell with command='echo two' and nothing else",
         "3  approve shell where each command begins with 'git status' or 'head'",
     ]
     again = book(folder, calls(shell("echo one | head -1; git status; echo two")), "Done.")
-    assert without_terminal(folder, "the task", "--model", again, "--rules", str(kept)).returncode == 3
+    assert without_terminal(folder, "the task", "--model", again, "--rules", str(rules_path)).returncode == 3
     again = book(folder, calls(shell("echo one | head -1; git status")), "Done.")
-    assert without_terminal(folder, "the task", "--model", again, "--rules", str(kept)).returncode == 0
+    assert without_terminal(folder, "the task", "--model", again, "--rules", str(rules_path)).returncode == 0
 
 
 def test_quit_ends_the_run(folder: Path):
@@ -217,10 +217,10 @@ def test_a_repaired_call_is_shown_with_what_the_model_wrote(folder: Path):
     with at_terminal(folder, model, "--repair") as process:
         process.read_until(ASKS)
         process.type("a\n")
-        shown = process.read_until(ASKS)
+        screen = process.read_until(ASKS)
         process.type("y\n")
         code, _ = process.finish()
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", screen)
     assert "the model's text was malformed, and was repaired" in plain
     assert "      [{name: 'write', args: {path: 'a.txt', content: 'x'}}]" in plain
     assert (code, (folder / "a.txt").exists()) == (0, True)
@@ -232,8 +232,8 @@ LINE = "as JSON on one line (Enter: keep the old ones): "
 
 
 def test_arguments_are_edited_on_a_line_checked_shown_and_asked_about_again(folder: Path):
-    told = "I was told: {{find:This call was changed[^]]*}}]"
-    with at_terminal(folder, book(folder, calls(write("a.txt")), told)) as process:
+    answer = "I was told: {{find:This call was changed[^]]*}}]"
+    with at_terminal(folder, book(folder, calls(write("a.txt")), answer)) as process:
         process.read_until(ASKS)
         for typed, problem in [
             ('{"path": "b.txt"', "this is not JSON: Expecting ',' delimiter (line 1, column 17)"),
@@ -292,8 +292,8 @@ def test_an_editor_that_fails_leaves_the_question_open(folder: Path):
 
 
 def test_no_stops_the_call_and_the_model_is_told(folder: Path):
-    told = 'I was told: {{find:the call was rejected[^"]*}}.'
-    with at_terminal(folder, book(folder, calls(write("a.txt")), told)) as process:
+    answer = 'I was told: {{find:the call was rejected[^"]*}}.'
+    with at_terminal(folder, book(folder, calls(write("a.txt")), answer)) as process:
         process.read_until(ASKS)
         process.type("n\n")
         code, screen = process.finish()
@@ -334,8 +334,8 @@ def test_a_yes_is_taken_once_all_of_the_call_was_on_the_screen(folder: Path, nam
 
 @pytest.mark.parametrize("no", ["n ", "no, ", "No: ", "nope - "])
 def test_the_text_after_a_no_is_its_reason_for_the_model(folder: Path, no: str):
-    told = 'I was told: {{find:the call was rejected[^"]*}}.'
-    with at_terminal(folder, book(folder, calls(write("a.txt")), told)) as process:
+    answer = 'I was told: {{find:the call was rejected[^"]*}}.'
+    with at_terminal(folder, book(folder, calls(write("a.txt")), answer)) as process:
         process.read_until(ASKS)
         process.type(f"{no}use b.txt, bitte schön\n")
         code, screen = process.finish()
@@ -497,12 +497,12 @@ def test_json_prints_a_record_a_line_and_nothing_else(folder: Path):
     model = book(folder, calls(("list", {}), text="I look \ud800."), "Done.")
     done = without_terminal(folder, "the task", "--model", model, "--json", "--max-steps", "7")
     assert done.returncode == 0
-    found = records(done.stdout)
-    started = found[0].event
-    assert isinstance(started, RunStarted)
-    assert started.messages == (Message.user("the task"),)
-    assert started.limits.steps == 7
-    assert found[-1].event == RunFinished("answered", "Done.", "answer")
+    run_records = records(done.stdout)
+    start = run_records[0].event
+    assert isinstance(start, RunStarted)
+    assert start.messages == (Message.user("the task"),)
+    assert start.limits.steps == 7
+    assert run_records[-1].event == RunFinished("answered", "Done.", "answer")
     assert len(events(done.stdout, ToolFinished)) == 1
     assert done.stderr.startswith("toolspeak: answered: 2 steps, 1 call, ~")
 

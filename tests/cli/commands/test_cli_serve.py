@@ -57,19 +57,19 @@ def client(url: str) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(base_url=url, timeout=30, trust_env=False, verify=False)
 
 
-async def up(asked: httpx2.AsyncClient) -> None:
+async def up(http: httpx2.AsyncClient) -> None:
     while True:
         try:
-            assert (await asked.get("/healthz")).status_code == 200
+            assert (await http.get("/healthz")).status_code == 200
             return
         except httpx2.TransportError:
             await asyncio.sleep(0.05)
 
 
-async def ready(asked: httpx2.AsyncClient) -> int:
+async def ready(http: httpx2.AsyncClient) -> int:
     """What `/readyz` answers once it is no more 200."""
     while True:
-        status = (await asked.get("/readyz")).status_code
+        status = (await http.get("/readyz")).status_code
         if status != 200:
             return status
 
@@ -90,19 +90,19 @@ def test_sigterm_lets_open_streams_end(workers: int):
         async with (
             serve(answer) as upstream,
             served("--upstream", upstream.base_url, "--dialect", "hermes", "--workers", str(workers)) as gateway,
-            client(gateway.url) as asked,
+            client(gateway.url) as http,
         ):
-            await up(asked)
-            async with asked.stream("POST", CHAT, json=REQUEST) as response:
+            await up(http)
+            async with http.stream("POST", CHAT, json=REQUEST) as response:
                 pieces = response.aiter_text()
                 text = await anext(pieces)
                 while "One, " not in text:
                     text += await anext(pieces)
                 gateway.process.send_signal(signal.SIGTERM)
                 if workers == 1:  # a connection made anew goes to the worker that answers, which need not be this one
-                    assert await ready(asked) == 503
-                    refused = await asked.post(CHAT, json=REQUEST)
-                    assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+                    assert await ready(http) == 503
+                    refusal = await http.post(CHAT, json=REQUEST)
+                    assert (refusal.status_code, refusal.headers["retry-after"]) == (503, "1")
                 go_on.set()
                 async for piece in pieces:
                     text += piece
@@ -110,8 +110,8 @@ def test_sigterm_lets_open_streams_end(workers: int):
             assert text.endswith("data: [DONE]\n\n")
             log = await gateway.rest()
             assert gateway.process.returncode in (0, -signal.SIGTERM)
-            told = [line for line in log if line["event"] == "request"]
-            assert (told[-1]["status"], told[-1]["upstream"]) == (200, "openai:m")
+            lines = [line for line in log if line["event"] == "request"]
+            assert (lines[-1]["status"], lines[-1]["upstream"]) == (200, "openai:m")
             assert "secret words" not in json.dumps(log)
 
     asyncio.run(run())
@@ -127,9 +127,9 @@ def test_a_worker_that_is_killed_is_started_anew_and_counts_no_more_as_busy():
 
     async def gauge(url: str) -> str | None:
         """As a worker that is there says."""
-        async with client(url) as asked:
+        async with client(url) as http:
             try:
-                text = (await asked.get("/metrics")).text
+                text = (await http.get("/metrics")).text
             except httpx2.TransportError:
                 return None
         return next((line for line in text.splitlines() if line.startswith(busy)), None)
@@ -138,11 +138,11 @@ def test_a_worker_that_is_killed_is_started_anew_and_counts_no_more_as_busy():
         async with (
             serve(answer) as upstream,
             served("--upstream", upstream.base_url, "--dialect", "hermes", "--workers", "2") as gateway,
-            client(gateway.url) as asked,
+            client(gateway.url) as http,
         ):
-            await up(asked)
+            await up(http)
             try:
-                async with asked.stream("POST", CHAT, json=REQUEST) as response:
+                async with http.stream("POST", CHAT, json=REQUEST) as response:
                     async for piece in response.aiter_text():
                         if "One, " in piece:
                             assert await gauge(gateway.url) == f"{busy}1.0"
@@ -151,8 +151,8 @@ def test_a_worker_that_is_killed_is_started_anew_and_counts_no_more_as_busy():
             except httpx2.TransportError:
                 pass
             async with asyncio.timeout(60):
-                while (told := await gauge(gateway.url)) != f"{busy}0.0":
-                    assert told in (None, f"{busy}1.0")
+                while (line := await gauge(gateway.url)) != f"{busy}0.0":
+                    assert line in (None, f"{busy}1.0")
                     await asyncio.sleep(0.1)
             gateway.process.send_signal(signal.SIGTERM)
             await gateway.rest()
@@ -175,11 +175,11 @@ def test_sigterm_does_not_wait_for_ever():
         async with (
             serve(answer) as upstream,
             served("--upstream", upstream.base_url, "--dialect", "hermes", "--drain", "0.1") as gateway,
-            client(gateway.url) as asked,
+            client(gateway.url) as http,
         ):
-            await up(asked)
+            await up(http)
             text = ""
-            async with asked.stream("POST", CHAT, json=REQUEST) as response:
+            async with http.stream("POST", CHAT, json=REQUEST) as response:
                 async for piece in response.aiter_text():
                     text += piece
                     if "One, " in piece:
@@ -202,9 +202,9 @@ def test_a_port_that_is_taken(tmp_path):
             done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
             return done.returncode, done.stderr
 
-    code, told = asyncio.run(run())
+    code, output = asyncio.run(run())
     assert code == 2
-    assert "choose another --port" in told
+    assert "choose another --port" in output
 
 
 def test_without_the_extra_it_says_what_to_install(tmp_path):

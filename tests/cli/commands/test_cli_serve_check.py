@@ -55,15 +55,15 @@ async def checked(config: Path | None, *arguments: str, **environ: str) -> tuple
 
 def parts(out: str) -> dict[str, str]:
     """What stands under each model's line."""
-    found: dict[str, str] = {}
+    sections: dict[str, str] = {}
     name = ""
     for line in out.splitlines():
         if " → " in line:
             name = line.partition(" → ")[0]
-            found[name] = line
+            sections[name] = line
         elif line.startswith("  "):
-            found[name] += "\n" + " ".join(line.split())
-    return found
+            sections[name] += "\n" + " ".join(line.split())
+    return sections
 
 
 def test_each_model_is_told_with_what_it_gets_and_why(tmp_path: Path):
@@ -104,21 +104,23 @@ def test_each_model_is_told_with_what_it_gets_and_why(tmp_path: Path):
 
     code, out, err = asyncio.run(run())
     assert code == 0, out + err
-    found = parts(out)
-    assert list(found) == ["coder", "native", "wrong", "google/gemma-3-27b-it", "unknown"]
-    assert "calls in text, in qwen3-coder (as configured)" in found["coder"]
-    assert "prompt the server writes it with the chat template" in found["coder"]
-    assert "required enforced by a grammar (xgrammar)" in found["coder"]
-    assert "window 40,960 tokens (max_model_len of the server)" in found["coder"]
-    assert "calls native: the server reads and writes them (vllm is known to have calls)" in found["native"]
-    assert "warning the server lists no model 'qwen3-coder'" in found["wrong"]
-    assert "warning by its name, the model was trained on qwen3-coder, not on hermes" in found["wrong"]
-    assert "prompt toolspeak writes it, with the tools as signatures" in found["wrong"]
-    assert "required requested in words" in found["wrong"]
-    assert "calls in text, in gemma" in found["google/gemma-3-27b-it"] or "cogency" in found["google/gemma-3-27b-it"]
-    assert "calls in text, in qwen3-coder (by the model's name)" in found["unknown"]
-    assert "prompt toolspeak writes it like the chat template of qwen3-coder's models" in found["unknown"]
-    assert "required enforced by a grammar (gbnf)" in found["unknown"]
+    sections = parts(out)
+    assert list(sections) == ["coder", "native", "wrong", "google/gemma-3-27b-it", "unknown"]
+    assert "calls in text, in qwen3-coder (as configured)" in sections["coder"]
+    assert "prompt the server writes it with the chat template" in sections["coder"]
+    assert "required enforced by a grammar (xgrammar)" in sections["coder"]
+    assert "window 40,960 tokens (max_model_len of the server)" in sections["coder"]
+    assert "calls native: the server reads and writes them (vllm is known to have calls)" in sections["native"]
+    assert "warning the server lists no model 'qwen3-coder'" in sections["wrong"]
+    assert "warning by its name, the model was trained on qwen3-coder, not on hermes" in sections["wrong"]
+    assert "prompt toolspeak writes it, with the tools as signatures" in sections["wrong"]
+    assert "required requested in words" in sections["wrong"]
+    assert (
+        "calls in text, in gemma" in sections["google/gemma-3-27b-it"] or "cogency" in sections["google/gemma-3-27b-it"]
+    )
+    assert "calls in text, in qwen3-coder (by the model's name)" in sections["unknown"]
+    assert "prompt toolspeak writes it like the chat template of qwen3-coder's models" in sections["unknown"]
+    assert "required enforced by a grammar (gbnf)" in sections["unknown"]
     assert out.splitlines()[-1] == "models: 5 answer. It would serve at http://127.0.0.1:9000 with no API keys."
 
 
@@ -148,11 +150,11 @@ def test_what_cannot_answer_is_told_with_its_remedy(tmp_path: Path):
     (tmp_path / "keys").write_text("a-key-of-some-length\n", "utf-8")
     code, out, err = asyncio.run(run())
     assert code == 1, out + err
-    found = parts(out)
-    assert "problem cannot connect to http://127.0.0.1:1/v1: the connection was refused" in found["dead"]
-    assert "wrong key" in found["locked"]
-    assert "problem it lists no model that fits nothing*" in found["nothing*"]
-    assert "problem" not in found[VLLM_MODEL]
+    sections = parts(out)
+    assert "problem cannot connect to http://127.0.0.1:1/v1: the connection was refused" in sections["dead"]
+    assert "wrong key" in sections["locked"]
+    assert "problem it lists no model that fits nothing*" in sections["nothing*"]
+    assert "problem" not in sections[VLLM_MODEL]
     assert "3 of 4 do not answer" in out.splitlines()[-1]
     assert out.splitlines()[-1].endswith("with 1 API keys.")
 
@@ -239,10 +241,10 @@ def test_an_address_without_the_api_is_a_problem_and_one_without_a_list_is_none(
 
     code, out, err = asyncio.run(run())
     assert code == 1, out + err
-    found = parts(out)
-    assert "problem" in found["wrong"]
-    assert "it usually ends in /v1" in found["wrong"]
-    assert "problem" not in found["right"]
+    sections = parts(out)
+    assert "problem" in sections["wrong"]
+    assert "it usually ends in /v1" in sections["wrong"]
+    assert "problem" not in sections["right"]
 
 
 def other_database(folder: Path) -> str:
