@@ -35,8 +35,8 @@ TOOLS = Toolset([add, note])
 def calling(dialect, *calls, tools=TOOLS, before=""):
     """A turn that makes these calls, `(name, arguments)` each, as the dialect writes them."""
     made = tuple(ToolCall("", name, arguments) for name, arguments in calls)
-    rendered = get_dialect(dialect).render([Message("assistant", made)], tools.specs)
-    return before + "\n".join(message.text for message in rendered)
+    messages = get_dialect(dialect).render([Message("assistant", made)], tools.specs)
+    return before + "\n".join(message.text for message in messages)
 
 
 def adding(a, b, dialect="cogency-json"):

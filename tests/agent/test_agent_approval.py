@@ -71,8 +71,8 @@ def test_a_no_with_its_reason_reaches_the_model():
     assert (result.answer, case.ran) == ("ok", [])
     assert [one.code for one in result.messages[2].results] == ["rejected", None, "rejected"]
     assert "y is not yours" in texts(case.provider.requests[1])[-1]
-    asked, decided = case.journal.all(ApprovalRequested)[1], case.journal.all(ApprovalDecided)[1]
-    assert decided == ApprovalDecided("call_1_2", False, "y is not yours", "Ann", digest=asked.digest)
+    question, decided = case.journal.all(ApprovalRequested)[1], case.journal.all(ApprovalDecided)[1]
+    assert decided == ApprovalDecided("call_1_2", False, "y is not yours", "Ann", digest=question.digest)
 
 
 def test_a_part_of_the_decisions_pauses_again():
@@ -132,19 +132,19 @@ def test_memory_and_usage_go_on_after_a_pause():
 
 
 def test_an_approver_is_asked_in_call_order_one_at_a_time():
-    asked, busy = [], []
+    questions, busy = [], []
 
     async def approve(request):
         assert not busy
         busy.append(1)
         await asyncio.sleep(0)
         busy.clear()
-        asked.append((request.call.id, request.call.name, request.call.arguments["path"]))
+        questions.append((request.call.id, request.call.name, request.call.arguments["path"]))
         return Decision(request.call.arguments["path"] == "y", "only y", by="Ann")
 
     case = Case(approve=approve)
     result = case.run()
-    assert asked == [("call_1_0", "note", "x"), ("call_1_2", "note", "y")]
+    assert questions == [("call_1_0", "note", "x"), ("call_1_2", "note", "y")]
     assert case.ran == ["y"]
     assert "only y" in texts(case.provider.requests[1])[-1]
     kinds = [kind for kind in case.journal.kinds if kind.startswith("Approval")]
@@ -229,13 +229,13 @@ def test_the_same_waiting_result_resumes_once_and_its_call_runs_once():
     assert ran == ["x"]
 
 
-@pytest.mark.parametrize("said", ["no", "n", 1, None])
-def test_only_a_bool_or_a_decision_decides(said):
+@pytest.mark.parametrize("answer", ["no", "n", 1, None])
+def test_only_a_bool_or_a_decision_decides(answer):
     provider = ScriptedProvider([calling("cogency-json", ("note", {"path": "a"})), "Done."])
     agent = Agent(provider, TOOLS)
     waiting = agent.run_sync("go")
     with pytest.raises(ConfigurationError, match="True, False or a Decision"):
-        asyncio.run(agent.resume(waiting, {waiting.waiting[0]: said}))
+        asyncio.run(agent.resume(waiting, {waiting.waiting[0]: answer}))
 
 
 def test_a_waiting_result_says_what_each_call_would_do():
@@ -259,13 +259,13 @@ def test_a_question_says_what_its_preview_was_made_of():
         "Pushes."
         return "done"
 
-    asked = []
+    questions = []
 
     async def approve(request):
-        asked.append((request.preview[:5], request.previewed))
+        questions.append((request.preview[:5], request.previewed))
         return Decision(True)
 
     arguments = {"path": "a", "text": "x", "message": "m"}
     turn = calling("cogency-json", ("commit", arguments), ("push", {"branch": "b"}))
     Agent(ScriptedProvider([turn, "Done."]), [commit, push], approve=approve).run_sync("go")
-    assert asked == [("--- a", {"path", "text"}), ("", frozenset())]
+    assert questions == [("--- a", {"path", "text"}), ("", frozenset())]

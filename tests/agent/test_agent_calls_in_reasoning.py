@@ -22,19 +22,19 @@ class Looks:
     """A tool that counts, and an agent that has it."""
 
     def __init__(self, dialect: str, *replies: str) -> None:
-        self.seen: list[str] = []
+        self.paths: list[str] = []
 
         @tool(read_only=True)
         def look(path: str) -> str:
             """Reads a file."""
-            self.seen.append(path)
+            self.paths.append(path)
             return f"what is in {path}"
 
         self.provider = ScriptedProvider(list(replies))
         self.tools = [look]
         self.agent = Agent(self.provider, self.tools, dialect=dialect)
 
-    def told(self) -> str:
+    def feedback(self) -> str:
         """What the model read before its last turn, behind the task."""
         messages = self.provider.requests[-1].messages
         return "\n".join(str(message.text) for message in messages[2:])
@@ -49,18 +49,18 @@ def call(dialect: str, path: str = "a.txt") -> str:
 def test_a_call_in_thoughts_that_have_no_end_runs(dialect: str):
     run = Looks(dialect, f"<think>I'll look.\n{call(dialect)}", "Done.")
     result = run.agent.run_sync("go")
-    assert (run.seen, result.status, result.answer) == (["a.txt"], "answered", "Done.")
-    assert "what is in a.txt" in run.told()
+    assert (run.paths, result.status, result.answer) == (["a.txt"], "answered", "Done.")
+    assert "what is in a.txt" in run.feedback()
 
 
 @pytest.mark.parametrize("dialect", FAMILIES)
 def test_a_draft_in_thoughts_that_end_does_not(dialect: str):
     run = Looks(dialect, f"<think>Maybe {call(dialect)} no.</think>The answer is 4.")
     result = run.agent.run_sync("go")
-    assert (run.seen, result.answer, len(run.provider.requests)) == ([], "The answer is 4.", 1)
+    assert (run.paths, result.answer, len(run.provider.requests)) == ([], "The answer is 4.", 1)
     run = Looks(dialect, f"<think>Maybe {call(dialect)}</think>{call(dialect, 'b.txt')}", "Done.")
     run.agent.run_sync("go")
-    assert run.seen == ["b.txt"]
+    assert run.paths == ["b.txt"]
 
 
 @pytest.mark.parametrize("dialect", [*FAMILIES, *PUBLISHED])
@@ -68,25 +68,25 @@ def test_where_it_is_all_that_a_turn_holds_the_model_is_told_where_it_stood(dial
     for reply in (f"<think>I'll look.\n{call(dialect)}</think>", f"<think>I'll look: {call(dialect)} Good."):
         run = Looks(dialect, reply, "Done.")
         result = run.agent.run_sync("go")
-        assert (run.seen, result.answer) == ([], "Done.")
-        assert "in your thoughts" in run.told()
-        assert "was empty" not in run.told()
+        assert (run.paths, result.answer) == ([], "Done.")
+        assert "in your thoughts" in run.feedback()
+        assert "was empty" not in run.feedback()
 
 
 @pytest.mark.parametrize("dialect", PUBLISHED)
 def test_the_published_protocols_run_none_in_thoughts(dialect: str):
     run = Looks(dialect, f"<think>I'll look.\n{call(dialect)}", "Done.")
     result = run.agent.run_sync("go")
-    assert (run.seen, result.answer) == ([], "Done.")
-    assert "in your thoughts" in run.told()
+    assert (run.paths, result.answer) == ([], "Done.")
+    assert "in your thoughts" in run.feedback()
 
 
 def test_in_a_native_turn_of_a_server_that_reads_neither_thoughts_nor_calls():
-    for reply, seen in ((f"<think>I'll look.\n{call('hermes')}", ["a.txt"]), (f"<think>{call('hermes')}</think>", [])):
+    for reply, paths in ((f"<think>I'll look.\n{call('hermes')}", ["a.txt"]), (f"<think>{call('hermes')}</think>", [])):
         run = Looks("hermes", reply, "Done.")
         run.agent = Agent(NativeDriver(run.provider), run.tools)
         assert run.agent.run_sync("go").answer == "Done."
-        assert run.seen == seen
+        assert run.paths == paths
     messages = [str(message) for message in run.provider.requests[-1].messages]
     assert any("in your thoughts" in message for message in messages)
 
@@ -125,16 +125,16 @@ def test_a_stream_says_that_what_it_showed_was_reasoning():
     async def streamed() -> list[object]:
         return [each async for each in run.agent.stream("go") if isinstance(each, TextDelta | TextWasReasoning)]
 
-    shown = asyncio.run(streamed())
-    at = shown.index(TextWasReasoning())
-    assert "".join(each.text for each in shown[:at] if isinstance(each, TextDelta)) == "A plan."
-    assert "".join(each.text for each in shown[at:] if isinstance(each, TextDelta)) == "The answer."
+    items = asyncio.run(streamed())
+    at = items.index(TextWasReasoning())
+    assert "".join(each.text for each in items[:at] if isinstance(each, TextDelta)) == "A plan."
+    assert "".join(each.text for each in items[at:] if isinstance(each, TextDelta)) == "The answer."
 
 
 # --- Thoughts of earlier turns ------------------------------------------------------------------
 
 
-def sent(run: Looks, number: int) -> str:
+def request_text(run: Looks, number: int) -> str:
     messages = run.provider.requests[number].messages
     return "\n".join(f"{message.role}: {message.text}" for message in messages[1:])
 
@@ -152,15 +152,22 @@ def test_a_step_reads_what_was_thought_before_as_the_model_is_used_to(dialect: s
     thinks = f"<think>My plan.</think>I look.\n{call(dialect)}"
     run = Looks(dialect, thinks, f"<think>Next.</think>{call(dialect, 'b.txt')}", "Done.", "Again.")
 
-    async def asked() -> list[str]:
+    async def answers() -> list[str]:
         session = Session(Agent(run.provider, run.tools, dialect=dialect, journal=MemoryJournal()))
         return [(await session.run(task)).answer for task in ("go", "and now?")]
 
-    assert asyncio.run(asked()) == ["Done.", "Again."]
-    assert ("My plan." in sent(run, 1)) == ("My plan." in sent(run, 2)) == ("Next." in sent(run, 2)) == within
-    assert ("My plan." in sent(run, 3)) == after
+    assert asyncio.run(answers()) == ["Done.", "Again."]
+    assert (
+        ("My plan." in request_text(run, 1))
+        == ("My plan." in request_text(run, 2))
+        == ("Next." in request_text(run, 2))
+        == within
+    )
+    assert ("My plan." in request_text(run, 3)) == after
     for number in (0, 1):
-        assert sent(run, number + 1).startswith(sent(run, number)), "a server's prompt cache holds within a run"
+        assert request_text(run, number + 1).startswith(request_text(run, number)), (
+            "a server's prompt cache holds within a run"
+        )
 
 
 def test_thoughts_that_a_server_takes_out_of_the_text_are_told_as_well():
@@ -168,12 +175,12 @@ def test_thoughts_that_a_server_takes_out_of_the_text_are_told_as_well():
     run.provider = ScriptedProvider([ScriptedTurn(call("hermes"), reasoning="My plan."), "Done."])
     run.agent = Agent(run.provider, run.tools, dialect="hermes")
     assert run.agent.run_sync("go").answer == "Done."
-    assert "<think>\nMy plan.\n</think>" in sent(run, 1)
+    assert "<think>\nMy plan.\n</think>" in request_text(run, 1)
 
 
 def test_a_secret_that_was_thought_of_is_not_told():
     run = Looks("hermes", f"<think>The key is s3cr3t-key.</think>{call('hermes')}", "Done.")
     run.agent = Agent(run.provider, run.tools, dialect="hermes", secrets={"KEY": "s3cr3t-key"})
     run.agent.run_sync("go")
-    assert "The key is" in sent(run, 1)
-    assert "s3cr3t-key" not in sent(run, 1)
+    assert "The key is" in request_text(run, 1)
+    assert "s3cr3t-key" not in request_text(run, 1)

@@ -99,7 +99,7 @@ def test_while_an_asynchronous_tool_is_running(way, how):
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_synchronous_tool_is_orphaned_and_told(way, how):
-    released, told = threading.Event(), []
+    released, answers = threading.Event(), []
     done = threading.Event()
 
     async def main():
@@ -110,7 +110,7 @@ def test_a_synchronous_tool_is_orphaned_and_told(way, how):
             "Blocks its thread."
             loop.call_soon_threadsafe(entered.set)
             released.wait(30)
-            told.append(ctx.cancelled())
+            answers.append(ctx.cancelled())
             done.set()
             return "late"
 
@@ -122,24 +122,24 @@ def test_a_synchronous_tool_is_orphaned_and_told(way, how):
     asyncio.run(main())
     released.set()
     assert done.wait(30)
-    assert told == [True]
+    assert answers == [True]
 
 
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("way", WAYS)
 def test_while_somebody_is_asked_for_approval(way, how):
     async def main():
-        asked, ended, journal = asyncio.Event(), [], WatchedJournal()
+        question, ended, journal = asyncio.Event(), [], WatchedJournal()
 
         async def approve(request):
-            asked.set()
+            question.set()
             try:
                 await asyncio.Event().wait()
             finally:
                 ended.append("approve")
 
         agent = an_agent([calling("cogency-json", ("note", {"path": "x"}))], approve=approve, journal=journal)
-        await interrupted(agent, way, how, asked.wait())
+        await interrupted(agent, way, how, question.wait())
         assert ended == ["approve"]
         assert journal.kinds[-1] == "ApprovalRequested"
 
@@ -154,13 +154,13 @@ def test_a_shell_command_ends_with_its_run(way, how, tmp_path):
     pids = []
 
     async def main():
-        async def started():
+        async def wait_for_start():
             pids.append(int(await asyncio.to_thread(fifo.read_text)))
 
         command = {"command": "echo $$ > ready; exec sleep 1000"}
         tools = workspace_tools(tmp_path)
         agent = an_agent([calling("cogency-json", ("shell", command), tools=tools)], tools)
-        await interrupted(agent, way, how, started())
+        await interrupted(agent, way, how, wait_for_start())
 
     asyncio.run(main())
     (pid,) = pids

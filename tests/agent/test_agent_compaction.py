@@ -44,8 +44,8 @@ def histories(draw):
 @settings(max_examples=fewer(150), deadline=None)
 def test_no_pair_is_split_and_the_front_the_task_and_the_newest_stay(history, tokens, data):
     window = Window(tokens)
-    said = [i for i, message in enumerate(history) if message.role == "user"]
-    task = data.draw(st.sampled_from(said))
+    places = [i for i, message in enumerate(history) if message.role == "user"]
+    task = data.draw(st.sampled_from(places))
     context = sum(map(tokens_of, history))
     plan = plan_compaction(history, context, task, window)
     if plan is None:
@@ -129,11 +129,11 @@ def test_the_original_stays_readable():
     result, journal, _ = run_long(4000)
     whole = asyncio.run(load_state(journal, result.run_id, whole=True))
     assert_pairs(whole.messages)
-    told = [part.text for message in whole.messages for part in message.results]
-    assert [text.split(":")[0] for text in told] == [f"n{i}" for i in range(14)]
-    assert all(len(text) > 2000 for text in told)
-    shown = [part.text for message in result.messages for part in message.results]
-    assert shown != told
+    originals = [part.text for message in whole.messages for part in message.results]
+    assert [text.split(":")[0] for text in originals] == [f"n{i}" for i in range(14)]
+    assert all(len(text) > 2000 for text in originals)
+    texts = [part.text for message in result.messages for part in message.results]
+    assert texts != originals
 
 
 def test_without_a_window_nothing_is_made_shorter():

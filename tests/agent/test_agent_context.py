@@ -17,19 +17,19 @@ VALUE = 's3cr3t"\nvalue'
 
 @pytest.mark.parametrize("way", ["run", "run_sync", "stream", "iterate"])
 def test_context_variables_reach_every_tool(way):
-    seen = {}
+    names = {}
 
     @tool(read_only=True)
     def beside() -> str:
         "In a thread."
-        seen["sync"] = who.get()
+        names["sync"] = who.get()
         who.set("changed in a thread")
         return "ok"
 
     @tool(read_only=True)
     async def within() -> str:
         "In the loop."
-        seen["async"] = who.get()
+        names["async"] = who.get()
         who.set("changed in the loop")
         return "ok"
 
@@ -50,23 +50,23 @@ def test_context_variables_reach_every_tool(way):
         agent.run_sync("go")
 
     contextvars.copy_context().run(sync) if way == "run_sync" else asyncio.run(main())
-    assert seen == {"sync": "Ann", "async": "Ann"}
+    assert names == {"sync": "Ann", "async": "Ann"}
 
 
 def test_a_tool_sees_its_dependencies_its_call_and_the_run():
-    seen = []
+    contexts = []
 
     @tool(read_only=True)
     def look(word: str, ctx: RunContext[dict[str, int]]) -> str:
         "Looks."
-        seen.append(ctx)
+        contexts.append(ctx)
         return word
 
     turns = [calling("cogency-json", ("look", {"word": "x"})), "ok"]
     agent = Agent(ScriptedProvider(turns), [look], execution=Execution(early_start=False))
     deps = {"answer": 42}
     result = asyncio.run(agent.run("go", deps=deps))
-    (ctx,) = seen
+    (ctx,) = contexts
     assert ctx.deps is deps
     assert ctx.call == result.messages[1].calls[0]
     assert ctx.idempotency_key == f"{result.run_id}:call_1_0"
@@ -157,9 +157,9 @@ def test_a_secret_reaches_the_tool_and_nothing_else(dialect):
     assert spy.got == [VALUE]
     assert len(provider.requests) == 3
     for place in (items, state, journal.records, provider.requests):
-        shown = repr(place)
-        assert "s3cr3t" not in shown
-        assert "{{secret:TOKEN}}" in shown
+        text = repr(place)
+        assert "s3cr3t" not in text
+        assert "{{secret:TOKEN}}" in text
 
 
 def test_a_secret_in_a_decision_is_hidden():

@@ -51,16 +51,16 @@ calls = st.builds(lambda path, content: ("write", {"path": path, "content": cont
     lambda path, lines: ("read", {"path": path, "lines": lines}), plain, st.integers(1, 99)
 )
 # White space at the ends of a result is not told from the frame where a dialect has none but line breaks.
-told = hard.map(str.strip).filter(bool)
-steps = st.tuples(plain, plain, calls, st.sampled_from(["success", "failure"]), told)
+result_texts = hard.map(str.strip).filter(bool)
+steps = st.tuples(plain, plain, calls, st.sampled_from(["success", "failure"]), result_texts)
 
 
 def records_of(task, made, answer):
     """The records of a run: each step thinks, says something and makes a call."""
     events = [RunStarted((Message.user(task),), "scripted")]
-    for number, (thought, text, (name, arguments), status, told) in enumerate(made, 1):
+    for number, (thought, text, (name, arguments), status, result_text) in enumerate(made, 1):
         call = ToolCall(f"call_{number}_0", name, arguments)
-        result = ToolResult(call.id, name, status, (TextPart(told),))
+        result = ToolResult(call.id, name, status, (TextPart(result_text),))
         parts = (ReasoningPart(f"secretly {thought}"), TextPart(text), call)
         events += [ModelAnswered(Message("assistant", parts), "tool_calls"), ToolFinished(result)]
     events.append(ModelAnswered(Message.assistant(answer), "stop"))
@@ -69,52 +69,52 @@ def records_of(task, made, answer):
 
 def assert_thoughts(dialect, messages, thoughts):
     """What the model thought in earlier steps of this run stands there as its template writes it, or not at all."""
-    said = "".join(message.text for message in messages)
+    text = "".join(message.text for message in messages)
     earlier = dialect.info.earlier
-    assert said.count("secretly") == (0 if earlier is None else len(thoughts))
+    assert text.count("secretly") == (0 if earlier is None else len(thoughts))
     at = 0
     for thought in thoughts if earlier else ():
-        at = said.index(f"{earlier.before}{thought}{earlier.after}", at) + 1
+        at = text.index(f"{earlier.before}{thought}{earlier.after}", at) + 1
 
 
 def read_back(dialect, messages):
     """What the conversation holds, in its order, read by the dialect's own parser."""
-    found, asked = [], []
+    entries, calls = [], []
     for message in messages:
         text = message.text
         if message.role == "assistant":
             turn = read_turn(dialect, text, TOOLS.specs)
-            asked = [call for call in turn.calls if isinstance(call, ToolCall)]
-            found.append(("said", turn.message.text.strip()))
-            found += [("call", call.name, dict(call.arguments)) for call in asked]
+            calls = [call for call in turn.calls if isinstance(call, ToolCall)]
+            entries.append(("said", turn.message.text.strip()))
+            entries += [("call", call.name, dict(call.arguments)) for call in calls]
             continue
-        if asked:
-            results, text = read_results(dialect, text, asked, TOOLS.specs) or ([], text)
-            found += [("result", result.status, result.text) for result in results]
-            asked = []
+        if calls:
+            results, text = read_results(dialect, text, calls, TOOLS.specs) or ([], text)
+            entries += [("result", result.status, result.text) for result in results]
+            calls = []
         if text.strip():
-            found.append(("user", text.strip()))
-    return found
+            entries.append(("user", text.strip()))
+    return entries
 
 
 @given(st.sampled_from(NAMES), plain, st.lists(steps, max_size=3, unique_by=lambda step: str(step[2])), plain)
 @settings(max_examples=fewer(200), deadline=None)
 def test_calls_results_order_and_text_survive_in_every_dialect(name, task, made, answer):
     dialect, state = get_dialect(name), fold(records_of(task, made, answer))
-    rendered = dialect.render(state.messages, TOOLS.specs)
+    messages = dialect.render(state.messages, TOOLS.specs)
     wanted = [("user", task)]
-    for _, text, (tool_name, arguments), status, told in made:
-        wanted += [("said", text), ("call", tool_name, arguments), ("result", status, told)]
-    assert read_back(dialect, rendered) == [*wanted, ("said", answer)]
-    assert_thoughts(dialect, rendered, [f"secretly {thought}".strip() for thought, *_ in made])
-    kept = [part for message in state.messages for part in message.parts if isinstance(part, ReasoningPart)]
-    assert len(kept) == len(made)
+    for _, text, (tool_name, arguments), status, result_text in made:
+        wanted += [("said", text), ("call", tool_name, arguments), ("result", status, result_text)]
+    assert read_back(dialect, messages) == [*wanted, ("said", answer)]
+    assert_thoughts(dialect, messages, [f"secretly {thought}".strip() for thought, *_ in made])
+    thoughts = [part for message in state.messages for part in message.parts if isinstance(part, ReasoningPart)]
+    assert len(thoughts) == len(made)
 
 
 def call_in(name):
     call = ToolCall("", "write", {"path": "a.txt", "content": "</execute> & <b>"})
-    rendered = get_dialect(name).render([Message("assistant", (TextPart("I write."), call))], TOOLS.specs)
-    return rendered[0].text
+    messages = get_dialect(name).render([Message("assistant", (TextPart("I write."), call))], TOOLS.specs)
+    return messages[0].text
 
 
 def test_a_session_that_began_in_any_dialect_goes_on_in_any_other():
@@ -124,19 +124,19 @@ def test_a_session_that_began_in_any_dialect_goes_on_in_any_other():
         first = Session(Agent(ScriptedProvider(turns), TOOLS, dialect=name, journal=journal, approve="all"))
         done = await first.run("Write it.", limits=Limits(3))
         assert done.answer == "Written.", name
-        said = await first.messages()
+        messages = await first.messages()
         for other in following:
             fork = await first.fork()
             provider = ScriptedProvider(["And on."])
             await Session(Agent(provider, TOOLS, dialect=other, journal=journal), fork.session_id).run("Go on.")
             dialect = get_dialect(other)
-            wanted = dialect.render([*said, Message.user("Go on.")], TOOLS.specs)
+            wanted = dialect.render([*messages, Message.user("Go on.")], TOOLS.specs)
             prompt = dialect.prompt("", TOOLS.specs)
-            sent = Prompt((), prompt.user, prompt.turn).before(wanted)
-            assert list(provider.requests[0].messages[-len(sent) :]) == sent
-            found = read_back(dialect, wanted)
-            assert [entry[0] for entry in found] == ["user", "said", "call", "result", "said", "user"], (name, other)
-            assert found[2] == ("call", "write", {"path": "a.txt", "content": "</execute> & <b>"})
+            prompt_messages = Prompt((), prompt.user, prompt.turn).before(wanted)
+            assert list(provider.requests[0].messages[-len(prompt_messages) :]) == prompt_messages
+            entries = read_back(dialect, wanted)
+            assert [entry[0] for entry in entries] == ["user", "said", "call", "result", "said", "user"], (name, other)
+            assert entries[2] == ("call", "write", {"path": "a.txt", "content": "</execute> & <b>"})
 
     for i, name in enumerate(NAMES):
         asyncio.run(main(name, NAMES if name == "cogency-json" else [NAMES[i - 1], "cogency-json"]))
@@ -152,15 +152,15 @@ def batch_of(turn, made, *more):
     """An assistant's message with these calls, signed reasoning in front, and their results."""
     ids = [f"call_{turn}_{index}" for index in range(len(made) + len(more))]
     parts = [ToolCall(call_id, *call) for call_id, (call, _, _) in zip(ids, made, strict=False)]
-    told = [
+    results = [
         ToolResult(part.id, part.name, status, (TextPart(text),))
         for part, (_, status, text) in zip(parts, made, strict=True)
     ]
     for call_id, (part, result) in zip(ids[len(made) :], more, strict=True):
         parts.append(replace(part, id=call_id))
-        told.append(replace(result, call_id=call_id))
+        results.append(replace(result, call_id=call_id))
     signed = ReasoningPart("secretly", opaque=Opaque("anthropic", "model", {"signature": "SIGNED"}))
-    return Message("assistant", (signed, TextPart("I do."), *parts)), Message("tool", tuple(told))
+    return Message("assistant", (signed, TextPart("I do."), *parts)), Message("tool", tuple(results))
 
 
 READS = [(("read", {"path": path, "lines": 1}), "success", "the same") for path in "abc"]
@@ -171,33 +171,33 @@ READS = [(("read", {"path": path, "lines": 1}), "success", "the same") for path 
 @settings(max_examples=fewer(200), deadline=None)
 def test_calls_made_together_and_their_failures_survive_in_every_dialect(name, made):
     messages = [Message.user("go"), *(each for turn, batch in enumerate(made, 1) for each in batch_of(turn, batch))]
-    rendered = get_dialect(name).render(messages, TOOLS.specs)
-    found = read_back(get_dialect(name), rendered)
+    texts = get_dialect(name).render(messages, TOOLS.specs)
+    entries = read_back(get_dialect(name), texts)
     every = [one for batch in made for one in batch]
     # Where a turn holds one call, a batch becomes several turns: the calls and the results keep their order.
-    assert [entry[1:] for entry in found if entry[0] == "call"] == [call for call, _, _ in every]
-    assert [entry[1:] for entry in found if entry[0] == "result"] == [(status, text) for _, status, text in every]
-    assert [entry[1] for entry in found if entry[0] == "said" and entry[1]] == ["I do."] * len(made)
-    assert not any("SIGNED" in message.text for message in rendered)
-    assert_thoughts(get_dialect(name), rendered, ["secretly"] * len(made))
+    assert [entry[1:] for entry in entries if entry[0] == "call"] == [call for call, _, _ in every]
+    assert [entry[1:] for entry in entries if entry[0] == "result"] == [(status, text) for _, status, text in every]
+    assert [entry[1] for entry in entries if entry[0] == "said" and entry[1]] == ["I do."] * len(made)
+    assert not any("SIGNED" in message.text for message in texts)
+    assert_thoughts(get_dialect(name), texts, ["secretly"] * len(made))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_malformed_calls_and_images_are_told_in_every_dialect(name):
     broken = MalformedCall("", '{"name": "write", "arguments": {"pa', "truncated", "the call was cut off")
-    shown = ToolCall("", "read", {"path": "picture.png", "lines": 1})
+    image_call = ToolCall("", "read", {"path": "picture.png", "lines": 1})
     image = ToolResult("", "read", "success", (TextPart("a red square"), ImagePart("image/png", b"\x89PNG-bytes")))
-    refused = ToolResult("", "", "failure", (TextPart("mend this call"),), code="malformed")
+    refusal = ToolResult("", "", "failure", (TextPart("mend this call"),), code="malformed")
     made = [(("write", {"path": "a.txt", "content": "x"}), "success", "wrote it")]
-    batch = batch_of(1, made, (broken, refused), (shown, image))
-    rendered = get_dialect(name).render([Message.user("go"), *batch, Message.assistant("Done.")], TOOLS.specs)
-    text = "\n".join(message.text for message in rendered)
+    batch = batch_of(1, made, (broken, refusal), (image_call, image))
+    messages = get_dialect(name).render([Message.user("go"), *batch, Message.assistant("Done.")], TOOLS.specs)
+    text = "\n".join(message.text for message in messages)
     places = [text.index(word) for word in ("wrote it", "mend this call", "a red square", "Done.")]
     assert places == sorted(places)
     for word in ("a.txt", "picture.png", "image/png"):
         assert word in text
     assert not any(word in text for word in ("PNG-bytes", "SIGNED"))
-    assert_thoughts(get_dialect(name), rendered, ["secretly"])
-    roles = [message.role for message in rendered]
+    assert_thoughts(get_dialect(name), messages, ["secretly"])
+    roles = [message.role for message in messages]
     assert (roles[0], roles[-1]) == ("user", "assistant")
-    assert get_dialect(name).render([Message.user("go"), *batch], TOOLS.specs) == rendered[:-1]
+    assert get_dialect(name).render([Message.user("go"), *batch], TOOLS.specs) == messages[:-1]

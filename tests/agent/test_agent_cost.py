@@ -46,8 +46,8 @@ def priced_turn(text):
     ],
 )
 def test_each_token_has_its_price_once(usage, expected):
-    found = Price(3, 15, 0.3, 3.75).cost(usage)
-    assert found is None if expected is None else found == pytest.approx(expected)
+    cost = Price(3, 15, 0.3, 3.75).cost(usage)
+    assert cost is None if expected is None else cost == pytest.approx(expected)
 
 
 def test_a_model_without_a_price_has_an_unknown_cost_and_never_none_at_all():
@@ -65,11 +65,11 @@ def test_a_long_turn_has_its_own_price():
 @settings(deadline=None)
 @given(st.sampled_from(list(PRICES.values())), *[st.integers(0, 10**6)] * 4)
 def test_a_cache_never_makes_a_turn_cost_more_than_writing_it_all(price, input_, output, cached, written):
-    found = price.cost(Usage(input_, output, min(cached, input_), None, min(written, input_)))
+    cost = price.cost(Usage(input_, output, min(cached, input_), None, min(written, input_)))
     dearest = price.cost(Usage(input_, output, 0, None, input_))
-    assert found is not None
+    assert cost is not None
     assert dearest is not None
-    assert 0 <= found <= dearest * 1.000001
+    assert 0 <= cost <= dearest * 1.000001
 
 
 @pytest.mark.parametrize(
@@ -183,9 +183,9 @@ ASKING = native(("ask", {"question": "What is it?"}))
 def test_what_a_sub_run_uses_counts_as_its_parents(how):
     result, journal = family([priced_turn("Four.")], [ASKING, priced_turn("It is four.")], **how)
     assert result.answer == "It is four."
-    (used,) = journal.all(SubRunUsed)
-    assert (used.agent, used.usage.input, used.usage.output) == ("child", 1000, 100)
-    assert used.cost == pytest.approx(0.2)
+    (event,) = journal.all(SubRunUsed)
+    assert (event.agent, event.usage.input, event.usage.output) == ("child", 1000, 100)
+    assert event.cost == pytest.approx(0.2)
     assert (result.usage.input, result.state.totals.tokens) == (3000, 3300)
     assert result.cost == pytest.approx(0.6)
     assert fold(record for record in journal.records if record.run_id == result.run_id) == result.state
@@ -243,7 +243,7 @@ def test_a_sub_run_that_is_resumed_tells_only_what_is_new():
 
     parent = Agent(ScriptedProvider([ASKING, priced_turn("Done.")]), [ask], prices=HUNDRED, journal=journal)
     result = parent.run_sync("Go.")
-    assert [used.usage.total for used in journal.all(SubRunUsed)] == [1100, 1100]
+    assert [event.usage.total for event in journal.all(SubRunUsed)] == [1100, 1100]
     assert result.cost == pytest.approx(0.8)
     again = asyncio.run(load_state(journal, result.run_id))
     assert again.totals.cost == result.cost

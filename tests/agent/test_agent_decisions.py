@@ -110,9 +110,9 @@ def test_a_person_changes_the_arguments_and_the_model_is_told():
     result = go(agent, Decision(True, "shorter", "ann", arguments={"path": "y", "text": "2"}))
     assert (result.answer, ran) == ("Done.", [("y", "2")])
     assert "changed before it ran (shorter)" in texts(agent.driver.provider.requests[1])[-1]
-    (started,) = agent._journal.all(ToolStarted)
-    assert started.changed.arguments == {"path": "y", "text": "2"}
-    assert started.effects == Effects(writes={"note:y"})
+    (start,) = agent._journal.all(ToolStarted)
+    assert start.changed.arguments == {"path": "y", "text": "2"}
+    assert start.effects == Effects(writes={"note:y"})
     assert fold(agent._journal.records) == result.state
 
 
@@ -121,9 +121,9 @@ def test_always_is_kept_with_the_agent():
     agent = an_asking_agent(turns)
     assert go(agent, Decision(True, by="ann", always=Rule("approve", "note"))).answer == "Done."
     assert ran == [("x", "1"), ("z", "")]
-    (kept,) = agent.rules
-    assert (kept.by, kept.rule) == ("ann", Rule("approve", "note"))
-    agent.rules.revoke(kept.id)
+    (standing_rule,) = agent.rules
+    assert (standing_rule.by, standing_rule.rule) == ("ann", Rule("approve", "note"))
+    agent.rules.revoke(standing_rule.id)
     assert len(agent.rules) == 0
 
 

@@ -117,8 +117,8 @@ def test_a_read_begins_before_the_turn_is_over_and_counts_once_it_is_recorded(di
     assert kinds == ["RunStarted", "ModelAsked"]
     assert bench.entered == ["look file:a", "put file:zzz"]
     assert result.memory["seen"] == {"file:a": True}
-    started = journal.all(ToolStarted)
-    assert [(event.name, event.early) for event in started] == [("look", True), ("put", False)]
+    starts = journal.all(ToolStarted)
+    assert [(event.name, event.early) for event in starts] == [("look", True), ("put", False)]
     kinds = journal.kinds
     assert kinds.index("ModelAnswered") < kinds.index("ToolStarted")
     assert [event.result.text for event in journal.all(ToolFinished)] == ["look file:a", "put file:zzz"]
@@ -168,8 +168,8 @@ class Watchful(Interceptor):
 def test_what_may_begin_early(calls, options, early):
     if options.pop("interceptors", False):
         options = {**options, "interceptors": (Watchful(),)}
-    begun, _, result, _, _ = watch(*calls, **options)
-    assert begun == early
+    early_starts, _, result, _, _ = watch(*calls, **options)
+    assert early_starts == early
     assert result.status == "answered"
 
 

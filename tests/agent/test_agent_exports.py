@@ -72,12 +72,12 @@ def test_a_first_line_with_something_odd_is_taken_by_every_store_or_by_none(tmp_
             await journal.aclose()
         return [json.loads(line) for line in again]
 
-    found = asyncio.run(outcome(MemoryJournal()))
-    assert asyncio.run(outcome(SqliteJournal(tmp_path_factory.mktemp("odd") / "toolspeak.db"))) == found
-    if isinstance(found, str):
-        assert found.startswith("line 1: ") or name in ("records", "session_id")
+    expected = asyncio.run(outcome(MemoryJournal()))
+    assert asyncio.run(outcome(SqliteJournal(tmp_path_factory.mktemp("odd") / "toolspeak.db"))) == expected
+    if isinstance(expected, str):
+        assert expected.startswith("line 1: ") or name in ("records", "session_id")
     else:
-        assert found[0] == head or name == "title"
+        assert expected[0] == head or name == "title"
 
 
 @pytest.mark.parametrize("time", [-1.0, 1e18])

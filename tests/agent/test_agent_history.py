@@ -70,9 +70,9 @@ def test_a_result_follows_its_call_in_every_request(dialect):
     result, _, provider = play(turns, dialect=dialect)
     last = texts(provider.requests[-1])[2:]
     for n in range(1, 5):
-        call, told = last[2 * n - 2 : 2 * n]
+        call, result_text = last[2 * n - 2 : 2 * n]
         assert str(n) in call
-        assert str(100 + n) in told
+        assert str(100 + n) in result_text
     assert_pairs(result.messages)
 
 
@@ -109,15 +109,15 @@ def test_many_runs_in_a_row_keep_their_call_ids_apart(dialect):
         history = result.messages
     calls = [call.id for message in history for call in message.calls]
     assert len(set(calls)) == len(calls) == 8
-    told = [message.text for message in provider.requests[-1].messages if "<result" in message.text][-8:]
+    texts = [message.text for message in provider.requests[-1].messages if "<result" in message.text][-8:]
     assert_pairs(history)
-    for n, text in enumerate(told[-8:]):
+    for n, text in enumerate(texts[-8:]):
         assert str(n // 2 + n % 2 + 1) in text
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("left", ["paused", "between"])
-def test_calls_that_were_left_without_a_result_get_one_before_the_conversation_goes_on(dialect, left):
+@pytest.mark.parametrize("interruption", ["paused", "between"])
+def test_calls_that_were_left_without_a_result_get_one_before_the_conversation_goes_on(dialect, interruption):
     turns = [adding(1, 2, dialect), calling(dialect, ("note", {"path": "x"})), "never"]
 
     async def main():
@@ -126,7 +126,7 @@ def test_calls_that_were_left_without_a_result_get_one_before_the_conversation_g
         assert state.status == "awaiting_approval"
         assert state.messages[-1].calls
         provider = ScriptedProvider(["Let us go on."])
-        extra = [Message.assistant("Hm.")] if left == "between" else []
+        extra = [Message.assistant("Hm.")] if interruption == "between" else []
         result = await Agent(provider, TOOLS, dialect=dialect).run("Never mind.", history=[*state.messages, *extra])
         return result, provider
 

@@ -10,7 +10,7 @@ from toolspeak.data.events import StopRequested, ToolStarted, UserMessageQueued
 from toolspeak.data.messages import TextPart
 
 
-class Seen(Interceptor):
+class HookLog(Interceptor):
     def __init__(self):
         self.before_, self.after_ = [], []
 
@@ -27,10 +27,10 @@ BROKEN = '<execute>[{"name": "add", "args": {"a": 1}}, {"name": "nosuch", "args"
 
 
 def test_unknown_invalid_and_malformed_calls_are_seen():
-    seen = Seen()
-    result, _, _ = play([BROKEN, "ok"], interceptors=[seen])
-    assert seen.before_ == ["add", "nosuch"]
-    assert seen.after_ == [("add", "invalid_arguments"), ("nosuch", "unknown_tool"), ("", "malformed")]
+    log = HookLog()
+    result, _, _ = play([BROKEN, "ok"], interceptors=[log])
+    assert log.before_ == ["add", "nosuch"]
+    assert log.after_ == [("add", "invalid_arguments"), ("nosuch", "unknown_tool"), ("", "malformed")]
     assert [one.code for one in result.messages[2].results] == ["invalid_arguments", "unknown_tool", "malformed"]
 
 
@@ -100,9 +100,9 @@ def test_a_hook_of_a_call_changes_the_run_it_belongs_to():
     turns = [adding(1, 2), "3"]
     options = {"interceptors": [Watches(), Careful()], "secrets": {"KEY": "hunter2hunter2"}}
     result, journal, provider = play(turns, **options)
-    said = [event.message.text for event in journal.all(UserMessageQueued)]
-    assert said == ["Be careful with {{secret:KEY}}.", "add is done: {{secret:KEY}}"]
+    queued_texts = [event.message.text for event in journal.all(UserMessageQueued)]
+    assert queued_texts == ["Be careful with {{secret:KEY}}.", "add is done: {{secret:KEY}}"]
     read = "\n".join(texts(provider.requests[1]))
-    assert 0 < read.index(said[0]) < read.index(said[1])
+    assert 0 < read.index(queued_texts[0]) < read.index(queued_texts[1])
     assert "1 calls so far." in texts(provider.requests[1])[0]
     assert result.state.metadata == {"calls": 1}

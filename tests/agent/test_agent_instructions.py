@@ -25,8 +25,8 @@ def test_a_function_is_called_before_each_turn():
     agent = Agent(model, [add], instructions=lambda ctx: f"{ctx.deps}, after step {ctx.state.step}.", deps_type=str)
     result = agent.run_sync("Add.", deps="Ada")
     assert prompts(model) == ["Ada, after step 0.", "Ada, after step 1."]
-    asked = [each.event for each in result.run_records.records if isinstance(each.event, ModelAsked)]
-    assert len({each.instructions_digest for each in asked}) == 2
+    events = [each.event for each in result.run_records.records if isinstance(each.event, ModelAsked)]
+    assert len({each.instructions_digest for each in events}) == 2
     assert [message.role for message in model.requests[1].messages] == ["system", "user", "assistant", "tool"]
 
 

@@ -145,11 +145,11 @@ def test_around_may_ask_a_model_that_failed_again():
                 return await proceed(request)
 
     class Flaky(ScriptedProvider):
-        asked = 0
+        attempts = 0
 
         async def stream(self, request):
-            self.asked += 1
-            if self.asked == 1:
+            self.attempts += 1
+            if self.attempts == 1:
                 raise ProviderError("busy", status=503)
             async for delta in super().stream(request):
                 yield delta
@@ -276,11 +276,11 @@ def test_a_stop_ends_the_run_with_its_answer(level, hook):
 
 
 def test_metadata_is_kept_across_calls_steps_and_levels_and_tools_see_it():
-    seen = []
+    snapshots = []
 
     @tool(read_only=True)
     async def look(ctx: RunContext) -> str:
-        seen.append(dict(ctx.state.metadata))
+        snapshots.append(dict(ctx.state.metadata))
         return "ok"
 
     class Budget(StepInterceptor):
@@ -295,7 +295,7 @@ def test_metadata_is_kept_across_calls_steps_and_levels_and_tools_see_it():
 
     turns = [calling("cogency-json", ("look", {})) for _ in "ab"]
     result, journal, _ = hooked(Budget(), Restricts(), turns=[*turns, "done"], tools=[look])
-    assert seen == [{"steps": 1}, {"steps": 2, "allowed": ["look"]}]
+    assert snapshots == [{"steps": 1}, {"steps": 2, "allowed": ["look"]}]
     assert result.state.metadata == {"steps": 3, "allowed": ["look"]}
     assert len(journal.all(MetadataSet)) == 5
 
@@ -345,14 +345,14 @@ def test_a_run_that_waits_leaves_its_frames_and_enters_them_again():
 
 
 def test_cancelling_a_run_leaves_no_frame_behind():
-    left = []
+    exits = []
 
     class Frame(RunInterceptor):
         async def around(self, start, proceed, context):
             try:
                 return await proceed(start)
             finally:
-                left.append("left")
+                exits.append("left")
 
     async def main():
         agent = an_agent(ADDS, interceptors=(Frame(),))
@@ -361,7 +361,7 @@ def test_cancelling_a_run_leaves_no_frame_behind():
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(main())
-    assert left == ["left"]
+    assert exits == ["left"]
 
 
 # --- how runs end ------------------------------------------------------------------------------------------------

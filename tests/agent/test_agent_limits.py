@@ -54,9 +54,9 @@ def test_a_limit_ends_in_a_wrap_up_answer(limit, dialect):
     (reached,) = journal.all(LimitReached)
     assert (reached.limit, reached.allowed) == (limit, 2)
     assert reached.used >= 2
-    asked = journal.all(ModelAsked)
-    assert [event.choice.mode for event in asked] == [*("auto" for _ in turns), "none"]
-    assert len({(event.tools_digest, event.instructions_digest) for event in asked}) == 1
+    events = journal.all(ModelAsked)
+    assert [event.choice.mode for event in events] == [*("auto" for _ in turns), "none"]
+    assert len({(event.tools_digest, event.instructions_digest) for event in events}) == 1
     first, last = provider.requests[0], provider.requests[-1]
     assert first.messages[0] == last.messages[0]
     assert "Be brief." in first.messages[0].text
@@ -116,13 +116,13 @@ def test_the_rest_of_a_batch_beyond_the_call_limit_is_skipped():
     assert_pairs(result.messages)
 
 
-@pytest.mark.parametrize(("used", "steps"), [(Usage(60, 40), 1), (Usage(30, 20), 2), (Usage(10, 10), 5)])
-def test_reported_tokens_count(used, steps):
-    turns = [(adding(n, n), used) for n in range(steps)]
-    result, journal, _ = play(Playback([*turns, ("ok", used)]), limits=Limits(tokens=100))
+@pytest.mark.parametrize(("usage", "steps"), [(Usage(60, 40), 1), (Usage(30, 20), 2), (Usage(10, 10), 5)])
+def test_reported_tokens_count(usage, steps):
+    turns = [(adding(n, n), usage) for n in range(steps)]
+    result, journal, _ = play(Playback([*turns, ("ok", usage)]), limits=Limits(tokens=100))
     assert (result.answer, result.reason) == ("ok", "tokens")
     assert journal.all(LimitReached) == [LimitReached("tokens", 100, 100)]
-    assert result.usage.total == 100 + used.total
+    assert result.usage.total == 100 + usage.total
     assert not result.state.totals.estimated
 
 

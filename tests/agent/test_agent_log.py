@@ -35,15 +35,15 @@ def test_a_slice_is_that_of_the_list_and_sees_nothing_later(items, more, part):
 
 
 @given(st.lists(st.integers(0, 2), max_size=4), st.lists(st.integers(0, 2), max_size=4))
-def test_logs_are_equal_when_their_items_are(left, right):
-    assert (Log(left) == Log(right)) == (left == right)
+def test_logs_are_equal_when_their_items_are(first, second):
+    assert (Log(first) == Log(second)) == (first == second)
 
 
 def test_forks_are_equal_to_what_they_hold_and_do_not_see_each_other():
     trunk = Log([1])
-    left, right = trunk.append(2), trunk.append(3)
-    assert (list(trunk), list(left), list(right)) == ([1], [1, 2], [1, 3])
-    assert trunk.append(2) == left != right
+    left_fork, right = trunk.append(2), trunk.append(3)
+    assert (list(trunk), list(left_fork), list(right)) == ([1], [1, 2], [1, 3])
+    assert trunk.append(2) == left_fork != right
 
 
 def test_a_log_is_no_list_and_cannot_be_hashed():

@@ -37,18 +37,18 @@ def without_empty(memory):
 @given(st.lists(memories, max_size=4))
 @settings(deadline=None)
 def test_the_changes_of_any_memory_give_it_again(stages):
-    shared, recorded = {}, []
+    shared, all_changes = {}, []
     memory = Memory(shared, (), Secrets())
     for stage in stages:
         shared.clear()
         shared.update(copy.deepcopy(stage))
-        changes, refused = memory.changes()
-        assert not refused
-        recorded += changes
-        assert all(loads(dumps(change)) == change for change in recorded)
-        assert without_empty(memory_after(recorded)) == without_empty(stage)
+        changes, refusals = memory.changes()
+        assert not refusals
+        all_changes += changes
+        assert all(loads(dumps(change)) == change for change in all_changes)
+        assert without_empty(memory_after(all_changes)) == without_empty(stage)
         assert memory.changes() == ((), {}), "what has not changed is told again"
-        assert Memory(shared, recorded, Secrets()).changes() == ((), {})
+        assert Memory(shared, all_changes, Secrets()).changes() == ((), {})
 
 
 @tool(read_only=True)
@@ -151,9 +151,9 @@ def test_a_secret_is_kept_as_its_placeholder_and_is_there_again():
     @tool(read_only=True)
     def login(ctx: RunContext) -> str:
         "Logs in."
-        seen = ctx.memory.setdefault("tokens", [])
-        seen.append("sk-secret-4711")
-        return f"{len(set(seen))} of {len(seen)}"
+        tokens = ctx.memory.setdefault("tokens", [])
+        tokens.append("sk-secret-4711")
+        return f"{len(set(tokens))} of {len(tokens)}"
 
     journal = WatchedJournal()
     turns = [calling("cogency-json", ("login", {}), tools=Toolset([login]))] * 2

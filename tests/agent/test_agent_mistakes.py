@@ -21,7 +21,7 @@ def wrap(dialect, body):
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize(
-    ("call", "code", "told"),
+    ("call", "code", "phrases"),
     [
         (("nosuch", {"a": 1}), "unknown_tool", ["nosuch", "add, note"]),
         (("ad", {"a": 1}), "unknown_tool", ["Did you mean 'add'?"]),
@@ -30,7 +30,7 @@ def wrap(dialect, body):
         (("note", {"path": ["x"]}), "invalid_arguments", ["path"]),
     ],
 )
-def test_a_call_that_does_not_fit_is_explained(dialect, call, code, told):
+def test_a_call_that_does_not_fit_is_explained(dialect, call, code, phrases):
     result, journal, provider = play([calling(dialect, call), adding(1, 2, dialect), "3"], dialect=dialect)
     assert (result.answer, result.reason) == ("3", "answer")
     # In XML the parser knows a tool's arguments already.
@@ -38,7 +38,7 @@ def test_a_call_that_does_not_fit_is_explained(dialect, call, code, told):
     assert journal.results()[0].code in codes
     assert journal.results()[1].code is None
     answer = texts(provider.requests[1])[-1].replace('\\"', '"')
-    for words in told:
+    for words in phrases:
         assert words.strip("'") in answer, answer
     assert len(journal.all(ToolStarted)) == 1
     assert_pairs(result.messages)
@@ -59,9 +59,9 @@ def test_a_block_that_cannot_be_read_runs_nothing_and_is_explained(dialect):
     assert failed.code == "malformed"
     assert len(failed.text) > 20
     # What the model wrote stays in its history, and the reason follows it.
-    *_, written, told = texts(provider.requests[1])
+    *_, written, feedback = texts(provider.requests[1])
     assert MALFORMED[dialect] in written
-    assert failed.text[:20] in told
+    assert failed.text[:20] in feedback
     assert journal.all(ToolStarted) == []
     assert_pairs(result.messages)
 
@@ -125,9 +125,9 @@ def test_an_execute_element_without_calls_is_explained_and_no_answer():
     result, journal, provider = play(["<execute>\n</execute>", "Fine."], dialect="cogency-xml")
     assert (result.answer, len(provider.requests)) == ("Fine.", 2)
     assert [one.code for one in journal.results()] == ["malformed"]
-    told = texts(provider.requests[1])[-1]
-    assert "cannot be read as a call" in told
-    assert "<add><a>1</a><b>1</b></add>" in told
+    feedback = texts(provider.requests[1])[-1]
+    assert "cannot be read as a call" in feedback
+    assert "<add><a>1</a><b>1</b></add>" in feedback
     assert_pairs(result.messages)
 
 
@@ -176,8 +176,8 @@ def test_text_before_a_call_is_kept_and_is_no_answer(dialect):
     result, _, provider = play(["I will add.\n" + adding(1, 2, dialect), "It is 3."], dialect=dialect)
     assert result.answer == "It is 3."
     assert result.messages[1].text == "I will add."
-    said = [message.text for message in provider.requests[1].messages if message.role == "assistant"]
-    assert said[0].startswith("I will add.")
+    texts = [message.text for message in provider.requests[1].messages if message.role == "assistant"]
+    assert texts[0].startswith("I will add.")
     assert_pairs(result.messages)
 
 
@@ -257,8 +257,8 @@ def test_a_write_that_returns_what_json_cannot_hold_took_effect_and_is_not_said_
     turns = [calling("cogency-json", ("pay", {"amount": 12.5}), tools=Toolset([pay])), "Paid."]
     result, _, provider = play(turns, [pay], execution=Execution(throw_on_failure=True))
     assert (result.answer, paid, result.failed) == ("Paid.", [12.5], ())
-    told = texts(provider.requests[1])[-1]
-    assert '"status": "success"' in told
-    assert '"paid": "12.50"' in told
-    assert "The call ran" in told
+    result_text = texts(provider.requests[1])[-1]
+    assert '"status": "success"' in result_text
+    assert '"paid": "12.50"' in result_text
+    assert "The call ran" in result_text
     assert result.steps[0].executions[0].value == {"paid": "12.50", "balance": "nan"}

@@ -81,8 +81,8 @@ def parts_of(*deltas):
 @pytest.mark.parametrize("size", [1, 3, 100])
 def test_a_part_ends_after_its_text_even_where_that_is_held_back(text, size):
     first = [TextDelta(piece) for piece in chunks(text, size)]
-    found = parts_of(*first, ENDED, ReasoningDelta("hm"), PartEnded("reasoning", SIGNED), TextDelta(" and more"))
-    assert found == (TextPart(text, SIGNED), ReasoningPart("hm", SIGNED), TextPart("and more"))
+    parts = parts_of(*first, ENDED, ReasoningDelta("hm"), PartEnded("reasoning", SIGNED), TextDelta(" and more"))
+    assert parts == (TextPart(text, SIGNED), ReasoningPart("hm", SIGNED), TextPart("and more"))
 
 
 def test_text_that_goes_back_as_it_came_is_no_echo_to_be_dropped():

@@ -17,7 +17,7 @@ from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, Scripte
 from toolspeak.wire.anthropic import ANTHROPIC
 
 SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "news"}}
-FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+SEARCH_RESULT = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
 
 
 @tool(read_only=True)
@@ -96,8 +96,8 @@ class Server:
 
 
 def test_anthropics_api_gets_the_content_back_as_it_is():
-    said, answer = {"type": "text", "text": "I look."}, {"type": "text", "text": "News."}
-    server = Server([([said, SEARCH], "pause_turn"), ([FOUND, answer], "end_turn"), ([answer], "end_turn")])
+    intro, answer = {"type": "text", "text": "I look."}, {"type": "text", "text": "News."}
+    server = Server([([intro, SEARCH], "pause_turn"), ([SEARCH_RESULT, answer], "end_turn"), ([answer], "end_turn")])
 
     async def both():
         agent = Agent(server, [ping])
@@ -107,5 +107,5 @@ def test_anthropics_api_gets_the_content_back_as_it_is():
     first, second = asyncio.run(both())
     assert (first.answer, second.answer) == ("News.", "News.")
     bodies = json.loads(json.dumps(server.bodies).replace(', "cache_control": {"type": "ephemeral"}', ""))
-    assert bodies[1]["messages"][1:] == [{"role": "assistant", "content": [said, SEARCH]}]
-    assert bodies[2]["messages"][1] == {"role": "assistant", "content": [said, SEARCH, FOUND, answer]}
+    assert bodies[1]["messages"][1:] == [{"role": "assistant", "content": [intro, SEARCH]}]
+    assert bodies[2]["messages"][1] == {"role": "assistant", "content": [intro, SEARCH, SEARCH_RESULT, answer]}

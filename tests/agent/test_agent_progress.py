@@ -38,7 +38,7 @@ def fresh() -> int:
 
 
 TOOLS = Toolset([log, tail, poll, fresh])
-TOLD = "Your last calls were the same as before"
+HINT = "Your last calls were the same as before"
 
 
 def one(name, **arguments):
@@ -47,8 +47,8 @@ def one(name, **arguments):
 
 def run(turns, **limits):
     result, journal, provider = play([*turns, "The end."], TOOLS, run={"limits": Limits(**limits)})
-    told = [number for number, message in enumerate(result.messages) if TOLD in message.text]
-    return result, journal, provider, told
+    hints = [number for number, message in enumerate(result.messages) if HINT in message.text]
+    return result, journal, provider, hints
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def run(turns, **limits):
     ids=["the same call", "two calls alternating"],
 )
 def test_calls_that_repeat_themselves_end_the_run_after_a_word(turns):
-    result, journal, _, told = run(turns)
+    result, journal, _, hints = run(turns)
     (reached,) = journal.all(LimitReached)
     assert (reached.limit, reached.used, reached.allowed) == ("repeats", 4, 4)
     assert (result.status, result.reason) == ("answered" if result.answer else "no_answer", "repeats")
-    assert len(told) == 1
-    steps = len([message for message in result.messages[: told[0]] if message.calls])
+    assert len(hints) == 1
+    steps = len([message for message in result.messages[: hints[0]] if message.calls])
     repeated = len(turns) - len([turn for turn in turns if turn != turns[0]])
     assert steps == (3 if repeated == len(turns) else 4)
 
@@ -81,19 +81,19 @@ def test_the_first_that_brings_something_else_starts_anew():
 
 
 def test_another_result_is_progress():
-    result, _, _, told = run([one("fresh")] * 12)
-    assert (result.answer, told) == ("The end.", [])
+    result, _, _, hints = run([one("fresh")] * 12)
+    assert (result.answer, hints) == ("The end.", [])
 
 
 def test_a_poll_may_be_repeated():
-    result, _, _, told = run([one("poll")] * 12)
-    assert (result.answer, told) == ("The end.", [])
+    result, _, _, hints = run([one("poll")] * 12)
+    assert (result.answer, hints) == ("The end.", [])
 
 
 def test_an_answer_from_memory_is_the_same_result():
-    result, _, _, told = run([one("tail", lines=1)] * 9)
+    result, _, _, hints = run([one("tail", lines=1)] * 9)
     assert result.reason == "repeats"
-    assert len(told) == 1
+    assert len(hints) == 1
 
 
 def test_steps_of_failures_alone_end_the_run_after_a_word():
@@ -101,8 +101,8 @@ def test_steps_of_failures_alone_end_the_run_after_a_word():
     result, journal, provider, _ = run(turns)
     assert (result.answer, result.reason) == ("The end.", "failures")
     assert journal.all(LimitReached)[0].used == 8
-    told = [message.text for message in result.messages if "Every call of your last 4 steps failed" in message.text]
-    assert len(told) == 1
+    hints = [message.text for message in result.messages if "Every call of your last 4 steps failed" in message.text]
+    assert len(hints) == 1
     assert len(provider.requests) == 9
 
 
@@ -113,13 +113,13 @@ def test_one_success_among_failures_is_no_failure():
 
 
 def test_both_rules_can_be_switched_off():
-    result, _, _, told = run([one("log", line="x")] * 12, repeats=None, failures=None)
-    assert (result.reason, told) == ("answer", [])
+    result, _, _, hints = run([one("log", line="x")] * 12, repeats=None, failures=None)
+    assert (result.reason, hints) == ("answer", [])
 
 
 def test_the_run_goes_on_where_the_word_helped():
-    result, _, _, told = run([one("log", line="x")] * 3 + [one("log", line="y")])
-    assert (result.reason, len(told)) == ("answer", 1)
+    result, _, _, hints = run([one("log", line="x")] * 3 + [one("log", line="y")])
+    assert (result.reason, len(hints)) == ("answer", 1)
 
 
 def test_a_resumed_fold_comes_to_the_same_progress():

@@ -68,16 +68,16 @@ def test_every_record_carries_the_whole_stamp():
 
 def test_facts_are_durable_before_what_follows_from_them():
     journal = WatchedJournal()
-    seen = []
+    snapshots = []
 
     @tool(read_only=True)
     def look() -> str:
         "Looks into the journal."
-        seen.append(journal.kinds)
+        snapshots.append(journal.kinds)
         return "seen"
 
     def answer(messages):
-        seen.append(journal.kinds)
+        snapshots.append(journal.kinds)
         return "done"
 
     agent = an_agent(
@@ -87,8 +87,8 @@ def test_facts_are_durable_before_what_follows_from_them():
         execution=Execution(early_start=False),
     )
     asyncio.run(agent.run("look"))
-    assert seen[0] == ["RunStarted", "ModelAsked", "ModelAnswered", "ToolStarted"]
-    assert seen[1][-2:] == ["ToolFinished", "ModelAsked"]
+    assert snapshots[0] == ["RunStarted", "ModelAsked", "ModelAnswered", "ToolStarted"]
+    assert snapshots[1][-2:] == ["ToolFinished", "ModelAsked"]
 
 
 @pytest.mark.parametrize(
@@ -161,10 +161,10 @@ def records_alive():
 
 
 @pytest.mark.parametrize("way", ["run", "iterate", "stream"])
-@pytest.mark.parametrize("said", ["", "The answer", adding(1, 2)[:-3]])
-def test_a_model_api_that_fails_is_recorded_and_raised(way, said):
+@pytest.mark.parametrize("text", ["", "The answer", adding(1, 2)[:-3]])
+def test_a_model_api_that_fails_is_recorded_and_raised(way, text):
     journal = WatchedJournal()
-    agent = an_agent([ScriptedTurn(said, error=ProviderError("overloaded", status=529))], journal=journal)
+    agent = an_agent([ScriptedTurn(text, error=ProviderError("overloaded", status=529))], journal=journal)
     states = []
 
     async def main():
@@ -177,7 +177,7 @@ def test_a_model_api_that_fails_is_recorded_and_raised(way, said):
     with pytest.raises(ProviderError, match="overloaded") as caught:
         asyncio.run(main())
     assert caught.value.status == 529
-    partial = ["ModelTextReceived"] if said else []
+    partial = ["ModelTextReceived"] if text else []
     assert journal.kinds == ["RunStarted", "ModelAsked", *partial, "ModelFailed", "RunFinished"]
     assert journal.all(ModelFailed) == [ModelFailed("overloaded", 529)]
     assert journal.events[-1] == RunFinished("failed", "", "model_error")
@@ -200,9 +200,9 @@ def test_a_failure_after_a_batch_keeps_what_was_done():
 def test_digests_change_with_the_tools_and_the_instructions_and_with_nothing_else():
     def digests(tools, instructions):
         _, journal, _ = play([adding(1, 2), "3"], tools, instructions=instructions)
-        asked = journal.all(ModelAsked)
-        assert len({(event.tools_digest, event.instructions_digest) for event in asked}) == 1
-        return asked[0].tools_digest, asked[0].instructions_digest
+        events = journal.all(ModelAsked)
+        assert len({(event.tools_digest, event.instructions_digest) for event in events}) == 1
+        return events[0].tools_digest, events[0].instructions_digest
 
     tools, prompt = digests(TOOLS, "")
     assert digests(TOOLS, "") == (tools, prompt)
@@ -323,7 +323,7 @@ def test_what_is_recorded_at_the_same_time_is_recorded_in_order_and_cancelling_o
     state = asyncio.run(run.finish())
     records = asyncio.run(journal.read(run.run_id))
     assert survivors == (["a", "d"] if late == "twice in a row" else ["a", "c", "d"])
-    said = [each.event.message.text for each in records if isinstance(each.event, UserMessageQueued)]
-    assert said == [*survivors, "e"]
+    texts = [each.event.message.text for each in records if isinstance(each.event, UserMessageQueued)]
+    assert texts == [*survivors, "e"]
     assert [record.seq for record in records] == list(range(len(records)))
     assert state.answer == "ok"

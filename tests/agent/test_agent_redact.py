@@ -49,9 +49,9 @@ def test_no_delta_shows_a_secret(dialect, chunk):
     assert joined(items, ReasoningDelta) == "Hm: {{secret:PEM}}"
     assert "{{secret:KEY}}" in joined(items, ArgumentsDelta)
     assert [item.arguments for item in items if isinstance(item, CallCompleted)] == [{"text": "so {{secret:KEY}}!"}]
-    shown = "".join(map(repr, items)) + joined(items, TextDelta) + joined(items, ArgumentsDelta)
-    assert "0123456789" not in shown
-    assert "klmnopqrst" not in shown
+    text = "".join(map(repr, items)) + joined(items, TextDelta) + joined(items, ArgumentsDelta)
+    assert "0123456789" not in text
+    assert "klmnopqrst" not in text
 
 
 def test_results_that_the_model_made_up_show_none_either():
@@ -74,13 +74,13 @@ SECRETS = st.lists(st.text("ab{", min_size=4, max_size=7), min_size=1, max_size=
 @given(SECRETS, st.lists(st.text("ab{s", max_size=5), max_size=12))
 def test_pieces_that_go_on_are_hidden_like_the_whole(values, pieces):
     secrets = Secrets({f"S{number}": value for number, value in enumerate(values)})
-    held = shown = ""
+    held = output = ""
     for piece in pieces:
         held += piece
         certain = secrets.certain(held)
-        shown, held = shown + secrets.hide_text(held[:certain]), held[certain:]
+        output, held = output + secrets.hide_text(held[:certain]), held[certain:]
         assert len(held) < 2 * secrets.longest
-    assert shown + secrets.hide_text(held) == secrets.hide_text("".join(pieces))
+    assert output + secrets.hide_text(held) == secrets.hide_text("".join(pieces))
 
 
 @pytest.mark.parametrize("dialect", [*DIALECTS, "native", "hermes", "qwen3-coder", "glm45"])
@@ -101,7 +101,7 @@ def test_a_secret_that_is_called_as_a_tool_is_nowhere(dialect):
         return run.state
 
     state = asyncio.run(main())
-    shown = "".join(map(repr, items)) + repr(list(state.messages)) + repr(provider.requests)
-    assert "0123456789" not in shown
-    assert "secret" in shown
+    text = "".join(map(repr, items)) + repr(list(state.messages)) + repr(provider.requests)
+    assert "0123456789" not in text
+    assert "secret" in text
     assert state.answer == "Done."

@@ -28,8 +28,8 @@ def by_conversation(turns):
     """A model that answers by where the conversation is, as a real one does: whoever asks, and however often."""
 
     def turn(messages):
-        said = turns[sum(message.role == "assistant" for message in messages)]
-        return messages[-1].text.replace("<", "") if said is ECHO else said
+        reply = turns[sum(message.role == "assistant" for message in messages)]
+        return messages[-1].text.replace("<", "") if reply is ECHO else reply
 
     return ScriptedProvider([turn] * 50)
 
@@ -39,18 +39,18 @@ class Toolbox:
 
     def __init__(self, **verdicts):
         self.ran = []
-        self.asked = []
+        self.checks = []
 
         def did(name, ctx):
             self.ran.append((name, ctx.idempotency_key))
             return f"{name} done"
 
         def verdict(key, ctx: RunContext):
-            self.asked.append((key, ctx.idempotency_key))
-            found = verdicts["verdict"]
-            if isinstance(found, Exception):
-                raise found
-            return found
+            self.checks.append((key, ctx.idempotency_key))
+            answer = verdicts["verdict"]
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
 
         @tool(read_only=True)
         def look(ctx: RunContext) -> str:
@@ -150,11 +150,11 @@ def test_a_policy_for_doubts_that_nobody_knows_is_refused_at_once():
 @pytest.mark.parametrize("approved", [True, False])
 @pytest.mark.parametrize("way", ["approver", "pause"])
 def test_a_person_is_asked_what_to_do(approved, way):
-    toolbox, asked = Toolbox(), []
+    toolbox, reasons = Toolbox(), []
     journal, run_id = interrupted("add_line", toolbox)
 
     async def approver(request):
-        asked.append(request.reason)
+        reasons.append(request.reason)
         return Decision(approved, by="Ann")
 
     if way == "approver":
@@ -162,10 +162,10 @@ def test_a_person_is_asked_what_to_do(approved, way):
     else:
         paused = resume(journal, run_id, toolbox, "add_line", approve=None)
         assert (paused.status, paused.waiting, len(toolbox.ran)) == ("awaiting_approval", ("call_1_0",), 1)
-        asked.append(paused.requests[0].reason)
+        reasons.append(paused.requests[0].reason)
         # Again from the journal alone, as another process would.
         result = resume(journal, run_id, toolbox, "add_line", {"call_1_0": approved}, approve=None)
-    assert "before the run was interrupted" in asked[0]
+    assert "before the run was interrupted" in reasons[0]
     assert result.status == "answered"
     assert len(toolbox.ran) == 1 + approved
     assert journal.results()[-1].code == (None if approved else "unknown_outcome")
@@ -203,7 +203,7 @@ def test_a_tool_that_can_tell_is_asked_what_happened(verdict, runs, code, answer
     toolbox = Toolbox(verdict=verdict)
     journal, run_id = interrupted("pay", toolbox)
     result = resume(journal, run_id, toolbox, "pay")
-    assert toolbox.asked == [("k", f"{run_id}:call_1_0")]
+    assert toolbox.checks == [("k", f"{run_id}:call_1_0")]
     assert (len(toolbox.ran), journal.results()[-1].code) == (runs, code)
     assert answer in result.answer
 
@@ -340,8 +340,8 @@ def test_the_runs_of_a_session_share_their_history_in_any_process_and_dialect():
         assert len(ids) == len(set(ids)) == 2
         with pytest.raises(RunError, match="belongs to another user"):
             await Session(other, first.session_id, principal="bob").run("Tell me.")
-        started = (await journal.read(two.run_id))[0].event
-        assert (started.follows, len(started.messages)) == (one.run_id, 1)
+        start = (await journal.read(two.run_id))[0].event
+        assert (start.follows, len(start.messages)) == (one.run_id, 1)
 
     asyncio.run(main())
 

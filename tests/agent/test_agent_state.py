@@ -135,10 +135,10 @@ def test_applying_is_pure():
     _, journal, _ = play([adding(1, 2), "3"])
     for end in range(1, len(journal.records)):
         state = fold(journal.records[:end])
-        seen = list(state.messages), list(state.pending.results)
+        before = list(state.messages), list(state.pending.results)
         once, twice = apply(state, journal.records[end]), apply(state, journal.records[end])
         assert once == twice
-        assert (list(state.messages), list(state.pending.results)) == seen
+        assert (list(state.messages), list(state.pending.results)) == before
 
 
 def test_nothing_and_a_journal_without_its_beginning_are_refused():
@@ -195,9 +195,9 @@ def test_what_a_limit_leaves_of_a_batch_does_not_grow_when_it_is_taken_up_again(
     done = [i for i, event in enumerate(journal.events) if isinstance(event, ToolFinished)]
     for ran, end in [(0, done[0]), *((n + 1, at + 1) for n, at in enumerate(done[:2]))]:
         action = decide(fold(journal.records[:end]))
-        left = [event for event in journal.events[:end] if isinstance(event, ToolFinished)]
+        finishes = [event for event in journal.events[:end] if isinstance(event, ToolFinished)]
         assert isinstance(action, RunTools)
-        assert action.max_calls == 3 - sum(e.result.status == "success" for e in left), (ran, end)
+        assert action.max_calls == 3 - sum(e.result.status == "success" for e in finishes), (ran, end)
 
 
 def test_appending_to_the_history_shares_it():
@@ -273,8 +273,8 @@ def test_estimating_tokens_does_not_read_the_history_again_and_again():
 
 def test_a_turn_whose_tokens_are_unknown_adds_none():
     """Nor one of which only a part is known: a limit on tokens would count what nobody has said."""
-    started = RunStarted((Message.user("go"),), "openai:model")
+    start = RunStarted((Message.user("go"),), "openai:model")
     turns = [Usage(10, 5), Usage(), Usage(None, 7), Usage(1, 1)]
-    events = [started, *(ModelAnswered(Message("assistant", (TextPart("x"),)), "stop", used) for used in turns)]
+    events = [start, *(ModelAnswered(Message("assistant", (TextPart("x"),)), "stop", usage) for usage in turns)]
     state = fold([Record(event, "r", seq, seq, 1.0) for seq, event in enumerate(events)])
     assert state.totals.tokens == 17

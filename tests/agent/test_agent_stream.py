@@ -58,8 +58,8 @@ def test_records_come_in_the_journals_order_and_deltas_join(dialect, chunk):
 def test_a_turns_deltas_stand_between_its_question_and_its_answer():
     items = watch(an_agent([adding(1, 2), "3"]))
     names = [type(item.event if isinstance(item, Record) else item).__name__ for item in items]
-    asked, answered = names.index("ModelAsked"), names.index("ModelAnswered")
-    assert {"CallStarted", "CallCompleted", "BatchEnded"} <= set(names[asked:answered])
+    request_index, answered = names.index("ModelAsked"), names.index("ModelAnswered")
+    assert {"CallStarted", "CallCompleted", "BatchEnded"} <= set(names[request_index:answered])
     assert names[-1] == "RunFinished"
 
 
@@ -81,8 +81,8 @@ def test_the_deltas_of_a_call_have_the_id_of_its_records(dialect, chunk, secrets
     script = [calling(dialect, ("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})), adding(5, 6, dialect), "Done."]
     items = watch(an_agent(ScriptedProvider(script, chunk=chunk), dialect=dialect, secrets=secrets))
     turns = [each.event for each in items if isinstance(each, Record) and isinstance(each.event, ModelAnswered)]
-    recorded = [sorted(call.id for call in (*turn.message.calls, *turn.ignored)) for turn in turns]
-    assert ids_by_index(items) == recorded == [["call_1_0", "call_1_1"], ["call_2_0"], []]
+    recorded_ids = [sorted(call.id for call in (*turn.message.calls, *turn.ignored)) for turn in turns]
+    assert ids_by_index(items) == recorded_ids == [["call_1_0", "call_1_1"], ["call_2_0"], []]
 
 
 def test_a_malformed_call_and_the_calls_of_an_api_have_their_ids_too():
@@ -118,14 +118,14 @@ def test_a_slow_reader_makes_the_model_wait_and_loses_nothing():
     provider = Ends(*(f"{n} " for n in range(10_000)))
 
     async def main():
-        seen, text = 0, ""
+        count, text = 0, ""
         async for item in Agent(provider).stream("go"):
-            seen += 1
+            count += 1
             text += item.text if isinstance(item, TextDelta) else ""
-            if seen % 1000 == 1:
+            if count % 1000 == 1:
                 for _ in range(1000):
                     await asyncio.sleep(0)
-                assert provider.read <= seen + 300, "the model ran ahead of its reader"
+                assert provider.read <= count + 300, "the model ran ahead of its reader"
         return text
 
     assert asyncio.run(main()) == "".join(provider.pieces)
@@ -217,23 +217,23 @@ def test_what_is_said_is_read_at_the_next_step():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("said", ["before", "during"])
-def test_what_is_said_during_the_last_turn_is_answered_too(said):
+@pytest.mark.parametrize("moment", ["before", "during"])
+def test_what_is_said_during_the_last_turn_is_answered_too(moment):
     async def main():
         def first(messages):
-            if said == "during":
+            if moment == "during":
                 run.say("And 4?")
             return "3"
 
         provider = ScriptedProvider([first, "5"])
         run = Agent(provider, TOOLS).start("go")
-        if said == "before":
+        if moment == "before":
             run.say("And 4?")
         return await run.finish(), provider
 
     state, provider = asyncio.run(main())
     assert "And 4?" in texts(provider.requests[-1])[-1]
-    assert state.answer == ("5" if said == "during" else "3")
+    assert state.answer == ("5" if moment == "during" else "3")
 
 
 def test_what_is_said_after_the_end_is_refused():

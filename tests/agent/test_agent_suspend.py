@@ -134,11 +134,11 @@ def test_an_answer_under_way_ends_the_run_instead():
 
 
 def test_a_person_who_is_being_asked_is_asked_again():
-    work, journal, asked = Work(), WatchedJournal(), []
+    work, journal, call_ids = Work(), WatchedJournal(), []
 
     async def approver(request):
-        asked.append(request.call.id)
-        if len(asked) == 1:
+        call_ids.append(request.call.id)
+        if len(call_ids) == 1:
             run.suspend()
             await asyncio.Event().wait()
         return Decision(True)
@@ -149,7 +149,7 @@ def test_a_person_who_is_being_asked_is_asked_again():
     assert (result.status, result.waiting, work.ran) == ("suspended", ("call_1_0",), [])
     assert len(journal.all(ApprovalRequested)) == 1
     assert asyncio.run(agent.resume(result.run_id)).answer == "Done."
-    assert asked == ["call_1_0"] * 2
+    assert call_ids == ["call_1_0"] * 2
 
 
 def test_the_time_it_is_suspended_is_not_the_runs():
@@ -259,10 +259,10 @@ def test_a_run_that_has_lost_its_lease_does_not_ask_for_it_again():
     """The next record is refused; asking again and again would only load the store."""
 
     class Lost(WatchedJournal):
-        asked = 0
+        renewals = 0
 
         async def renew(self, lease, seconds):
-            self.asked += 1
+            self.renewals += 1
             raise LeaseLost("taken over")
 
     @tool(read_only=True)
@@ -274,4 +274,4 @@ def test_a_run_that_has_lost_its_lease_does_not_ask_for_it_again():
     journal = Lost()
     turns = [calling("cogency-json", ("wait", {}), tools=Toolset([wait])), "done"]
     assert run_jumping(an_agent(turns, [wait], journal=journal).run("go")).answer == "done"
-    assert journal.asked == 1
+    assert journal.renewals == 1

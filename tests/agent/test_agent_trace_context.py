@@ -40,10 +40,10 @@ def test_a_resumed_run_goes_on_in_its_trace(tmp_path):
         turns = ScriptedProvider([call, "First.", call, "Second."])
         async with connected(program(tmp_path)) as servers:
             agent = Agent(turns, servers.tools, dialect="cogency-json", approve="all", journal=journal)
-            begun = agent.start("Ask.", traceparent=PARENT)
-            begun.suspend()
-            await begun.finish()
-            for done in (await agent.resume(begun.run_id), await agent.run("Ask again.")):
+            handle = agent.start("Ask.", traceparent=PARENT)
+            handle.suspend()
+            await handle.finish()
+            for done in (await agent.resume(handle.run_id), await agent.run("Ask again.")):
                 results += [step.executions[0].result.text for step in done.steps if step.executions]
         return results
 

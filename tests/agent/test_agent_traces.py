@@ -60,10 +60,10 @@ def test_a_tool_that_raises_is_logged_with_its_traceback(caplog, name):
     play([calling("cogency-json", (name, {"key": "k"}), tools=TOOLS), "sorry"], TOOLS)
     (record,) = logged(caplog, logging.WARNING)
     assert name in record.getMessage()
-    told = traceback_of(record)
-    assert "return {}[key]" in told
-    assert "KeyError: 'k'" in told
-    assert "toolspeak/execute" not in told  # the way of the call through the library says nothing
+    traceback_text = traceback_of(record)
+    assert "return {}[key]" in traceback_text
+    assert "KeyError: 'k'" in traceback_text
+    assert "toolspeak/execute" not in traceback_text  # the way of the call through the library says nothing
 
 
 def test_a_tool_that_tells_the_model_something_is_no_bug(caplog):
@@ -82,8 +82,8 @@ def test_no_secret_stands_in_a_traceback(caplog):
 
     turns = [calling("cogency-json", ("sign_in", {"token": "{{secret:KEY}}"}), tools=Toolset([sign_in])), "no"]
     play(turns, [sign_in], secrets={"KEY": "sk-very-secret"})
-    told = "".join(traceback_of(one) for one in logged(caplog, logging.WARNING))
-    assert "does not take {{secret:KEY}}" in told
+    text = "".join(traceback_of(one) for one in logged(caplog, logging.WARNING))
+    assert "does not take {{secret:KEY}}" in text
     assert "sk-very-secret" not in caplog.text
 
 
@@ -95,13 +95,13 @@ def test_the_programs_beside_a_tool_are_logged_when_they_fail(caplog):
     def touched(key):
         raise LookupError("in the effects")
 
-    def shown(key):
+    def preview_key(key):
         raise LookupError("in the preview")
 
     def policy(request):
         raise LookupError("in the policy")
 
-    @tool(effects=touched, preview=shown)
+    @tool(effects=touched, preview=preview_key)
     def put(key: str) -> str:
         "Puts a key."
         return "put"
@@ -111,11 +111,15 @@ def test_the_programs_beside_a_tool_are_logged_when_they_fail(caplog):
 
     calls = [calling("cogency-json", ("put", {"key": "k"}), tools=Toolset([put])), "done"]
     play(calls, [put], approve=Approval(approve, policy=policy), interceptors=[Broken()])
-    told = "\n".join(traceback_of(one) + one.getMessage() for one in caplog.records if one.levelno == logging.WARNING)
+    log_text = "\n".join(
+        traceback_of(one) + one.getMessage() for one in caplog.records if one.levelno == logging.WARNING
+    )
     for where in ("in the interceptor", "in the policy"):
-        assert where in told
-    assert 'raise LookupError("in the effects")' in told  # the line, without what the message says: it may be secret
-    assert 'raise LookupError("in the preview")' in told
+        assert where in log_text
+    assert (
+        'raise LookupError("in the effects")' in log_text
+    )  # the line, without what the message says: it may be secret
+    assert 'raise LookupError("in the preview")' in log_text
 
 
 def test_the_exception_is_the_cause_of_tool_failed_and_stands_in_the_execution():

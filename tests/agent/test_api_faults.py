@@ -29,10 +29,10 @@ def run(api: Api, *script: Any) -> Any:
     async def go() -> Any:
         async with reach(api, *script, silence=1 if stalls else 20) as reached:
             try:
-                found: Any = await Agent(reached.provider, [look]).run("Look.")
+                outcome: Any = await Agent(reached.provider, [look]).run("Look.")
             except ProviderError as error:
-                found = error
-            return found, len(reached.model.bodies), reached.clock.slept
+                outcome = error
+            return outcome, len(reached.model.bodies), reached.clock.slept
 
     return asyncio.run(go())
 
@@ -52,9 +52,9 @@ HEALED: list[Any] = [
 @pytest.mark.parametrize(("faults", "wait"), [each[1:] for each in HEALED], ids=[each[0] for each in HEALED])
 def test_what_is_asked_again(api: Api, faults: list[Any], wait: float, in_the_middle: bool):
     script = [CALL, *faults, "Done."] if in_the_middle else [*faults, CALL, "Done."]
-    result, asked, slept = run(api, *script)
+    result, requests, slept = run(api, *script)
     assert not isinstance(result, ProviderError), result
-    assert (result.answer, asked) == ("Done.", 2 + len(faults))
+    assert (result.answer, requests) == ("Done.", 2 + len(faults))
     assert len(slept) == len(faults)
     assert min(slept) >= wait
     assert [each.text for message in result.messages for each in message.results] == ["«É 😀» is empty"]
@@ -77,14 +77,14 @@ FINAL: list[Any] = [
 
 @each_api
 @pytest.mark.parametrize(
-    ("fault", "code", "retryable", "told"), [each[1:] for each in FINAL], ids=[f[0] for f in FINAL]
+    ("fault", "code", "retryable", "problem"), [each[1:] for each in FINAL], ids=[f[0] for f in FINAL]
 )
-def test_what_ends_the_run(api: Api, fault: Any, code: str, retryable: bool, told: str):
+def test_what_ends_the_run(api: Api, fault: Any, code: str, retryable: bool, problem: str):
     attempts = 3 if fault == FINAL[8][1] else 1  # nothing was said
-    error, asked, _ = run(api, CALL, *[fault] * attempts, "never asked")
+    error, requests, _ = run(api, CALL, *[fault] * attempts, "never asked")
     assert isinstance(error, ProviderError)
-    assert (error.code, error.retryable, asked) == (code, retryable, 1 + attempts)
-    assert told in str(error)
+    assert (error.code, error.retryable, requests) == (code, retryable, 1 + attempts)
+    assert problem in str(error)
     assert KEY not in str(error)
     assert error.result is not None
     assert [each.text for message in error.result.messages for each in message.results] == ["«É 😀» is empty"]
@@ -92,20 +92,20 @@ def test_what_ends_the_run(api: Api, fault: Any, code: str, retryable: bool, tol
 
 @each_api
 def test_a_server_that_stays_down(api: Api):
-    error, asked, slept = run(api, *[Status("500 Internal Server Error")] * 3)
-    assert (error.code, error.status, asked, len(slept)) == ("overloaded", 500, 3, 2)
+    error, requests, slept = run(api, *[Status("500 Internal Server Error")] * 3)
+    assert (error.code, error.status, requests, len(slept)) == ("overloaded", 500, 3, 2)
     assert "Tried 3 times" in str(error)
 
 
 @each_api
 @pytest.mark.parametrize("what", ["unknown", "empty"])
 def test_what_is_passed_over(api: Api, what: str):
-    result, asked, _ = run(api, Odd(what, CALL), Odd(what, turn("Done. 😀", thought="hm")))
-    assert (result.answer, asked) == ("Done. 😀", 2)
+    result, requests, _ = run(api, Odd(what, CALL), Odd(what, turn("Done. 😀", thought="hm")))
+    assert (result.answer, requests) == ("Done. 😀", 2)
     assert [each.text for message in result.messages for each in message.results] == ["«É 😀» is empty"]
 
 
 @each_api
 def test_an_empty_answer_is_asked_for_again(api: Api):
-    result, asked, _ = run(api, SILENT, "Done.")
-    assert (result.answer, asked) == ("Done.", 2)
+    result, requests, _ = run(api, SILENT, "Done.")
+    assert (result.answer, requests) == ("Done.", 2)

@@ -166,10 +166,10 @@ def test_an_archive_that_is_killed_anywhere_loses_nothing_and_goes_on(tmp_path, 
         killed = tmp_path / "killed.db"
         shutil.copy(path, killed)
         assert child(killed, folder, step) == -signal.SIGKILL
-        left = {json.dumps(lines) for lines in use(killed, lines_of)}
+        in_journal = {json.dumps(lines) for lines in use(killed, lines_of)}
         in_files = "\n".join("\n".join(lines) for name, lines in lines_in(folder).items() if "partial" not in name)
         for lines in whole:
-            assert json.dumps(lines) in left or "\n".join(lines) in in_files, (step, lines[0])
+            assert json.dumps(lines) in in_journal or "\n".join(lines) in in_files, (step, lines[0])
         use(killed, lambda journal: archived(journal, folder))
         assert {name.rpartition(".")[2] for name in lines_in(folder)} == {"jsonl"}, step
         use(killed, lambda journal: imported(journal, folder))

@@ -71,7 +71,7 @@ def facts(journal):
     return answered, sorted((event.result.call_id, event.result) for event in kinds if isinstance(event, ToolFinished))
 
 
-def recorded(tmp_path, turns, **options):
+def record_run(tmp_path, turns, **options):
     path = tmp_path / "run.jsonl"
     result, journal = run(Cassette.record(path), ScriptedProvider(turns), **options)
     return path, result, journal
@@ -86,7 +86,7 @@ def _nothing_ran():
 def test_a_replay_is_the_run_that_was_recorded(tmp_path, dialect):
     make = MAKES[dialect]
     turns = [make(*MANY), make(MANY[0]), ScriptedTurn("Done.", reasoning="hm", usage=Usage(5, 2, 1, 1))]
-    path, first, journal = recorded(tmp_path, turns, dialect=dialect)
+    path, first, journal = record_run(tmp_path, turns, dialect=dialect)
     ran = sorted(RAN)
     assert (first.answer, bool(ran)) == ("Done.", True)
     cassette = Cassette.replay(path)
@@ -110,7 +110,7 @@ def test_an_error_of_the_provider_is_played_too(tmp_path):
 
 
 def test_a_tool_that_ends_the_run_ends_it_again(tmp_path):
-    path, first, _ = recorded(tmp_path, [natively(("look", {"place": "end"}))])
+    path, first, _ = record_run(tmp_path, [natively(("look", {"place": "end"}))])
     again, _ = run(Cassette.replay(path), "any")
     assert (
         (again.status, again.answer, again.reason)
@@ -130,7 +130,7 @@ def test_interceptors_act_once_on_a_result(tmp_path):
             return replace(result, content=(*result.content, *result.content))
 
     turns = [natively(("add", {"a": 1, "b": 2})), "3"]
-    path, first, _ = recorded(tmp_path, turns, interceptors=[Shout()])
+    path, first, _ = record_run(tmp_path, turns, interceptors=[Shout()])
     again, _ = run(Cassette.replay(path), "any", interceptors=[Shout()])
     assert list(again.messages) == list(first.messages)
 
@@ -145,7 +145,7 @@ def test_a_read_that_was_remembered_is_played_as_that(tmp_path):
         return files[path]
 
     calls = [natively(("read", {"path": "a"})), natively(("read", {"path": "a"})), "Done."]
-    path, first, _ = recorded(tmp_path, calls, tools=[read])
+    path, first, _ = record_run(tmp_path, calls, tools=[read])
     assert RAN == ["a"]
     files["a"] = "2"
     again, _ = run(Cassette.replay(path), "any", tools=[read])
@@ -153,7 +153,7 @@ def test_a_read_that_was_remembered_is_played_as_that(tmp_path):
 
 
 def test_a_file_of_lines_that_a_person_can_read(tmp_path):
-    path, _, _ = recorded(tmp_path, [natively(("note", {"path": "ä"})), "Done."])
+    path, _, _ = record_run(tmp_path, [natively(("note", {"path": "ä"})), "Done."])
     head, turn, result, last = map(json.loads, path.read_text("utf-8").splitlines())
     assert (head["toolspeak-cassette"], head["provider"]) == (1, "scripted")
     assert turn["asked"]["messages"][-1]["parts"] == [{"type": "TextPart", "text": "Go."}]
@@ -170,31 +170,31 @@ TURNS = [natively(("add", {"a": 1, "b": 2})), natively(("note", {"path": "x"})),
 
 
 def test_another_task_is_told_with_a_diff(tmp_path):
-    path, _, _ = recorded(tmp_path, TURNS, task="Add\none and two.")
+    path, _, _ = record_run(tmp_path, TURNS, task="Add\none and two.")
     with pytest.raises(ReplayDiverged) as caught:
         run(Cassette.replay(path), "any", task="Add\none and three.")
-    told = str(caught.value)
-    assert f"left the recording {path} at model request 1 of 3" in told
-    assert "record the run again" in told
-    assert "different: messages" in told
-    assert "-one and two.\n+one and three." in told
+    message = str(caught.value)
+    assert f"left the recording {path} at model request 1 of 3" in message
+    assert "record the run again" in message
+    assert "different: messages" in message
+    assert "-one and two.\n+one and three." in message
 
 
 def test_changed_tools_are_named(tmp_path):
-    path, _, _ = recorded(tmp_path, TURNS)
+    path, _, _ = record_run(tmp_path, TURNS)
     with pytest.raises(ReplayDiverged, match=r"request 1 of 3(.|\n)*different: tools(.|\n)*-tool look: Looks\."):
         run(Cassette.replay(path), "any", tools=[note, add])
     assert RAN == ["x"]
 
 
 def test_another_dialect_is_named(tmp_path):
-    path, _, _ = recorded(tmp_path, TURNS)
+    path, _, _ = record_run(tmp_path, TURNS)
     with pytest.raises(ReplayDiverged, match="calls were the API's own and are written in text"):
         run(Cassette.replay(path), "any", dialect="hermes")
 
 
 def test_another_result_is_found_at_the_next_request(tmp_path):
-    path, _, _ = recorded(tmp_path, TURNS)
+    path, _, _ = record_run(tmp_path, TURNS)
     lines = path.read_text("utf-8").replace('"value": 3', '"value": 4', 1)
     path.write_text(lines, "utf-8")
     with pytest.raises(ReplayDiverged, match=r"request 2 of 3"):
@@ -202,7 +202,7 @@ def test_another_result_is_found_at_the_next_request(tmp_path):
 
 
 def test_a_result_that_was_edited_wherever_it_stands_is_played(tmp_path):
-    path, _, _ = recorded(tmp_path, [natively(("look", {"place": "here"})), "Done."])
+    path, _, _ = record_run(tmp_path, [natively(("look", {"place": "here"})), "Done."])
     path.write_text(path.read_text("utf-8").replace("[1, 2, 4]", "[9, 2, 4]"), "utf-8")
     result, _ = run(Cassette.replay(path), "any")
     assert result.answer == "Done."
@@ -210,14 +210,14 @@ def test_a_result_that_was_edited_wherever_it_stands_is_played(tmp_path):
 
 
 def test_a_call_that_was_not_recorded_is_not_run(tmp_path):
-    path, _, _ = recorded(tmp_path, TURNS, approve="none")
+    path, _, _ = record_run(tmp_path, TURNS, approve="none")
     with pytest.raises(ReplayDiverged, match=r"it calls note \(\w+\), of which no result was recorded"):
         run(Cassette.replay(path), "any")
     assert RAN == []
 
 
 def test_a_run_that_continues_past_the_recording_says_so(tmp_path):
-    path, _, _ = recorded(tmp_path, TURNS)
+    path, _, _ = record_run(tmp_path, TURNS)
     lines = path.read_text("utf-8").splitlines(keepends=True)
     path.write_text("".join(lines[:-1]), "utf-8")
     with pytest.raises(ReplayDiverged, match="it holds 2 model requests, and one more was asked"):
@@ -225,7 +225,7 @@ def test_a_run_that_continues_past_the_recording_says_so(tmp_path):
 
 
 def test_what_is_left_of_it_is_counted(tmp_path):
-    path, _, _ = recorded(tmp_path, TURNS)
+    path, _, _ = record_run(tmp_path, TURNS)
     lines = path.read_text("utf-8").splitlines(keepends=True)
     ends = json.loads(lines[1]) | {"answer": ["Early.", {"type": "TurnEnded", "finish": "stop"}]}
     path.write_text("".join([lines[0], json.dumps(ends) + "\n", *lines[2:]]), "utf-8")
@@ -261,7 +261,7 @@ def test_no_secret_is_recorded(tmp_path, make):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "problem"),
     [
         ("", "line 1: is not JSON"),
         ("{}", "is no recording"),
@@ -271,9 +271,9 @@ def test_no_secret_is_recorded(tmp_path, make):
         ('{"toolspeak-cassette": 1, "provider": "p", "capabilities": {}}\n[]', "line 2: is no line"),
     ],
 )
-def test_a_file_that_is_no_recording_says_where(tmp_path, text, told):
+def test_a_file_that_is_no_recording_says_where(tmp_path, text, problem):
     (tmp_path / "x").write_text(text)
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=problem):
         Cassette.replay(tmp_path / "x")
 
 
@@ -281,8 +281,8 @@ def test_another_file_is_not_written_over(tmp_path):
     (tmp_path / "x").write_text("my notes")
     with pytest.raises(ConfigurationError, match="holds something else than a recording"):
         Cassette.record(tmp_path / "x")
-    path, _, _ = recorded(tmp_path, TURNS)
-    again, _, _ = recorded(tmp_path, TURNS)
+    path, _, _ = record_run(tmp_path, TURNS)
+    again, _, _ = record_run(tmp_path, TURNS)
     assert path == again
     assert run(Cassette.replay(path), "any")[0].answer == "Done."
 
@@ -295,7 +295,7 @@ def test_one_cassette_records_one_agent(tmp_path):
 
 
 def test_a_turn_that_was_cut_off_cannot_be_played_to_its_end(tmp_path):
-    path, _, _ = recorded(tmp_path, ["Done."])
+    path, _, _ = record_run(tmp_path, ["Done."])
     text = path.read_text("utf-8")
     turn = json.loads(text.splitlines()[1])
     path.write_text(text.splitlines()[0] + "\n" + json.dumps(turn | {"answer": turn["answer"][:-1]}), "utf-8")

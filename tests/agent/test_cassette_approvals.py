@@ -43,9 +43,9 @@ KINDS = ApprovalRequested | ApprovalDecided | ModelAnswered | ToolFinished | Run
 
 def facts(journal):
     """All that does not differ from run to run: of calls made together any may be the first to end."""
-    kept = [event for event in journal.events if isinstance(event, KINDS)]
-    ended = [replace(event, memory={}) for event in kept if isinstance(event, ToolFinished)]
-    return [event for event in kept if not isinstance(event, ToolFinished)], sorted(ended, key=str)
+    events = [event for event in journal.events if isinstance(event, KINDS)]
+    ended = [replace(event, memory={}) for event in events if isinstance(event, ToolFinished)]
+    return [event for event in events if not isinstance(event, ToolFinished)], sorted(ended, key=str)
 
 
 def run(cassette, turns, approve, tools=(write, note), **options):

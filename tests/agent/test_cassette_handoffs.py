@@ -79,15 +79,15 @@ def texts(result) -> list[str]:
 def test_a_run_that_is_handed_over_is_recorded_and_replayed(tmp_path, native):
     path = tmp_path / "run.jsonl"
     first = Desks(Cassette.record(path), native=native)
-    recorded = first.reception.run_sync("My money, please.")
-    assert (recorded.answer, recorded.agent, first.paid) == ("Bye.", "reception", [3])
+    recording = first.reception.run_sync("My money, please.")
+    assert (recording.answer, recording.agent, first.paid) == ("Bye.", "reception", [3])
 
     cassette = Cassette.replay(path)
     second = Desks(cassette, native=native)
     replayed = second.reception.run_sync("My money, please.")
     assert (replayed.answer, replayed.agent, second.paid) == ("Bye.", "reception", [])
-    assert texts(replayed) == texts(recorded)
-    assert [step.message for step in replayed.steps] == [step.message for step in recorded.steps]
+    assert texts(replayed) == texts(recording)
+    assert [step.message for step in replayed.steps] == [step.message for step in recording.steps]
     assert cassette.requests_left == 0
 
 
@@ -104,29 +104,29 @@ def test_an_approval_that_the_second_agent_waits_for_is_recorded_and_replayed(tm
         first = Desks(Cassette.record(path), approve=None, journal=journal)
         paused = await first.reception.run("My money, please.")
         assert paused.status == "awaiting_approval"
-        recorded = await first.reception.resume(paused.run_id, {paused.waiting[0]: True})
-        assert (recorded.answer, first.paid) == ("Bye.", [3])
+        recording = await first.reception.resume(paused.run_id, {paused.waiting[0]: True})
+        assert (recording.answer, first.paid) == ("Bye.", [3])
 
         second = Desks(Cassette.replay(path), approve=None, journal=WatchedJournal())
         again = await second.reception.run("My money, please.")
         assert (again.status, again.waiting) == ("awaiting_approval", paused.waiting)
         replayed = await second.reception.resume(again.run_id, {again.waiting[0]: True})
-        assert (replayed.answer, second.paid, texts(replayed)) == ("Bye.", [], texts(recorded))
+        assert (replayed.answer, second.paid, texts(replayed)) == ("Bye.", [], texts(recording))
 
     asyncio.run(work())
 
 
 def test_the_first_agents_approver_answers_for_the_second_and_its_answer_is_recorded(tmp_path):
-    path, asked = tmp_path / "run.jsonl", []
+    path, questions = tmp_path / "run.jsonl", []
 
     async def approve(request) -> bool:
-        asked.append(request.call.name)
+        questions.append(request.call.name)
         return True
 
-    recorded = Desks(Cassette.record(path), approve=approve).reception.run_sync("My money, please.")
-    assert (recorded.answer, asked) == ("Bye.", ["refund"])
+    recording = Desks(Cassette.record(path), approve=approve).reception.run_sync("My money, please.")
+    assert (recording.answer, questions) == ("Bye.", ["refund"])
     replayed = Desks(Cassette.replay(path), approve=approve).reception.run_sync("My money, please.")
-    assert (replayed.answer, asked, texts(replayed)) == ("Bye.", ["refund"], texts(recorded))
+    assert (replayed.answer, questions, texts(replayed)) == ("Bye.", ["refund"], texts(recording))
 
 
 def test_another_process_goes_on_with_the_recording(tmp_path):
@@ -134,10 +134,10 @@ def test_another_process_goes_on_with_the_recording(tmp_path):
         path, journal = tmp_path / "run.jsonl", WatchedJournal()
         paused = await Desks(Cassette.record(path), approve=None, journal=journal).reception.run("My money, please.")
         other = Desks(Cassette.record(path, go_on=True), approve=None, journal=journal)
-        recorded = await other.reception.resume(paused.run_id, {paused.waiting[0]: True})
-        assert (recorded.answer, other.paid) == ("Bye.", [3])
+        recording = await other.reception.resume(paused.run_id, {paused.waiting[0]: True})
+        assert (recording.answer, other.paid) == ("Bye.", [3])
         replayed = await Desks(Cassette.replay(path, pauses=False), approve=None).reception.run("My money, please.")
-        assert (replayed.answer, texts(replayed)) == ("Bye.", texts(recorded))
+        assert (replayed.answer, texts(replayed)) == ("Bye.", texts(recording))
 
     asyncio.run(work())
 

@@ -62,8 +62,8 @@ def native(*calls, **more):
     return ScriptedTurn("", calls=[ScriptedCall(*call) for call in calls], **more)
 
 
-def decision(**said):
-    return json.dumps({"thought": "Hm.", **said})
+def decision(**fields):
+    return json.dumps({"thought": "Hm.", **fields})
 
 
 PING = decision(type="call_tool", tool="ping", args={"place": "there"})
@@ -72,7 +72,7 @@ FINAL = decision(type="final_answer", answer="Done.")
 
 def facts(journal):
     """A run's records but for what differs from run to run: ids, and the pieces in which a turn was saved."""
-    found = []
+    events = []
     for event in (record.event for record in journal.records if record.parent_run_id is None):
         if isinstance(event, ModelTextReceived | RunStarted):
             continue
@@ -81,8 +81,8 @@ def facts(journal):
             changes["early"] = False
         if "run_id" in {field.name for field in fields(event)}:
             changes["run_id"] = ""
-        found.append(replace(event, **changes))
-    return found
+        events.append(replace(event, **changes))
+    return events
 
 
 def conversation_of(result):
@@ -186,9 +186,9 @@ def test_a_resumed_conversation_at_the_server_is_asked_for_in_the_same_way(tmp_p
 
 
 def test_a_server_without_tools_gets_text_in_the_replay_too(tmp_path):
-    refused = ProviderError("this model does not support tools", status=400)
+    refusal = ProviderError("this model does not support tools", status=400)
     call = '<execute>[{"name": "ping", "args": {}}]</execute>'
-    both(tmp_path, lambda wrap: ScriptedProvider([ScriptedTurn("", error=refused), call, "Done."], tools=True))
+    both(tmp_path, lambda wrap: ScriptedProvider([ScriptedTurn("", error=refusal), call, "Done."], tools=True))
 
 
 def test_a_driver_over_another_provider_is_refused_with_the_way_out(tmp_path):
@@ -249,10 +249,10 @@ def test_what_a_sub_run_used_counts_in_the_replay(tmp_path):
 
         return ask
 
-    said = [ScriptedTurn("Deep.", usage=Usage(1000, 100)), ScriptedTurn("Deeper.", usage=Usage(2000, 100))]
+    child_turns = [ScriptedTurn("Deep.", usage=Usage(1000, 100)), ScriptedTurn("Deeper.", usage=Usage(2000, 100))]
     turns = [native(("ask", {"question": "a"}), ("ask", {"question": "b"}), usage=Usage(1, 1)), "Done."]
     path, options = tmp_path / "run.jsonl", {"prices": hundred, "limits": Limits(tokens=3000)}
-    first, journal = run(Cassette.record(path), lambda wrap: ScriptedProvider(turns), [make(said)], **options)
+    first, journal = run(Cassette.record(path), lambda wrap: ScriptedProvider(turns), [make(child_turns)], **options)
     again, played = run(Cassette.replay(path), lambda wrap: "any", [make([])], **options)
     assert (again.reason, again.usage, again.cost) == (first.reason, first.usage, first.cost)
     assert first.reason == "tokens"
@@ -356,7 +356,7 @@ def test_a_run_that_was_cancelled_and_resumed_is_played_as_one(tmp_path):
                     await asyncio.Event().wait()
                 yield delta
 
-    async def recorded():
+    async def record_run():
         provider = Half([native(("ping", {"place": "a"})), "Do"])
         agent = Agent(provider, [ping], journal=journal, cassette=Cassette.record(path))
         task = asyncio.create_task(agent.run("Go."))
@@ -369,7 +369,7 @@ def test_a_run_that_was_cancelled_and_resumed_is_played_as_one(tmp_path):
         return await on.resume(info.run_id)
 
     reached = asyncio.Event()
-    first = asyncio.run(recorded())
+    first = asyncio.run(record_run())
     assert first.answer == "Done."
     again, _ = run(Cassette.replay(path), lambda wrap: "any")
     assert conversation_of(again) == conversation_of(first)
@@ -378,14 +378,14 @@ def test_a_run_that_was_cancelled_and_resumed_is_played_as_one(tmp_path):
 def test_a_run_that_was_cancelled_for_good_says_where_it_broke_off(tmp_path):
     path = tmp_path / "run.jsonl"
 
-    async def recorded():
+    async def record_run():
         provider = OpenProvider("I thi")
         task = asyncio.create_task(Agent(provider, [ping], cassette=Cassette.record(path)).run("Go."))
         await provider.reached.wait()
         task.cancel()
         await asyncio.wait([task])
 
-    asyncio.run(recorded())
+    asyncio.run(record_run())
     with pytest.raises(ReplayDiverged, match="breaks off in the answer to model request 1: that run was cut off there"):
         run(Cassette.replay(path), lambda wrap: "any")
     with pytest.raises(ReplayDiverged, match="breaks off in the answer to model request 1"):
@@ -399,12 +399,12 @@ class DiesError(Exception):
 @pytest.mark.parametrize("at", range(1, 40))
 def test_wherever_a_process_dies_the_recording_that_goes_on_is_whole(tmp_path, at):
     """Killed ahead of each record of the journal: what the cassette has and the journal has not happens again."""
-    path, seen = tmp_path / "run.jsonl", 0
+    path, count = tmp_path / "run.jsonl", 0
 
     def look(record):
-        nonlocal seen
-        seen += 1
-        if seen == at:
+        nonlocal count
+        count += 1
+        if count == at:
             raise DiesError
 
     async def yes(request):
@@ -423,7 +423,7 @@ def test_wherever_a_process_dies_the_recording_that_goes_on_is_whole(tmp_path, a
     except DiesError:
         pass
     else:
-        assert seen < at
+        assert count < at
         return
     (info,) = asyncio.run(journal.runs()) or (None,)
     if info is None:

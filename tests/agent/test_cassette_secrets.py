@@ -64,15 +64,15 @@ def native(arguments, **more):
     return ScriptedTurn("", calls=[ScriptedCall("tell", arguments)], chunk=1, **more)
 
 
-SAID = ScriptedTurn(f"It is {KEY}, and 918273.", chunk=1)
+ANSWER = ScriptedTurn(f"It is {KEY}, and 918273.", chunk=1)
 TURNS = {
-    **{how: [native({"how": how}), SAID] for how in (*RESULTS, "error", "exception", "stop")},
-    "arguments": [native({"how": KEY, KEY: 918273}), SAID],
-    "JSON in arguments": [native({"how": json.dumps({"a": json.dumps(KEY)})}), SAID],
-    "malformed": [native(f'{{"how": "{KEY}'), SAID],
+    **{how: [native({"how": how}), ANSWER] for how in (*RESULTS, "error", "exception", "stop")},
+    "arguments": [native({"how": KEY, KEY: 918273}), ANSWER],
+    "JSON in arguments": [native({"how": json.dumps({"a": json.dumps(KEY)})}), ANSWER],
+    "malformed": [native(f'{{"how": "{KEY}'), ANSWER],
     "text of a call": [
         ScriptedTurn(f'I tell: <tool_call>{{"name": "tell", "arguments": {{"how": "{KEY}}}</tool_call>'),
-        SAID,
+        ANSWER,
     ],
     "an error": [native({"how": "x"}), ScriptedTurn("", error=ProviderError(f"refused: {KEY}", status=400))],
 }
@@ -93,8 +93,8 @@ def test_no_secret_is_recorded_from_anywhere(tmp_path, how):
     path = tmp_path / "run.jsonl"
     journal = run(Cassette.record(path), TURNS[how])
     for text in (path.read_text("utf-8"), *map(dumps, journal.records)):
-        found = [part for part in PARTS if part in text]
-        assert found == [], text
+        leaks = [part for part in PARTS if part in text]
+        assert leaks == [], text
     cassette = Cassette.replay(path)
     run(cassette, [])
     assert cassette.requests_left == 0

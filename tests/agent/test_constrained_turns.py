@@ -94,11 +94,11 @@ def test_another_refusal_is_an_error():
         play("llamacpp:m", refusal("the request is wrong"))
 
 
-def body_of(capabilities: Capabilities, **asked: Any) -> Any:
+def body_of(capabilities: Capabilities, **fields: Any) -> Any:
     async def run() -> Any:
         async with serve(text_answer(CALL)) as server:
             provider = OpenAIProvider("m", base_url=server.base_url, capabilities=capabilities)
-            request = TurnRequest([Message.user("Go.")], SPECS, choice=ToolChoice("required"), **asked)
+            request = TurnRequest([Message.user("Go.")], SPECS, choice=ToolChoice("required"), **fields)
             async for _ in TextDriver(provider, get_dialect("hermes")).open().turn(request):
                 pass
             await provider.aclose()
@@ -134,17 +134,17 @@ def test_a_callers_own_constraint_stays(name: str):
     assert len({"grammar", "response_format"} & set(body)) == 1
 
 
-ASKED = ModelRequest([Message.user("Go.")], constraint=Constraint("gbnf", 'root ::= "a"'))
+REQUEST = ModelRequest([Message.user("Go.")], constraint=Constraint("gbnf", 'root ::= "a"'))
 
 
 @pytest.mark.parametrize("wire", [ANTHROPIC, GEMINI, OLLAMA, OPENAI_RESPONSES], ids=lambda wire: wire.name)
 def test_formats_without_a_place_for_grammars_say_so(wire: Any):
     with pytest.raises(ConfigurationError, match=f"{wire.name} requests have no field for a grammar"):
-        wire.encode_request(ASKED, model="m", stream=True)
+        wire.encode_request(REQUEST, model="m", stream=True)
 
 
 @pytest.mark.parametrize("name", ["grammar", "response_format"])
 def test_a_grammar_is_not_given_twice(name: str):
-    asked = ModelRequest(ASKED.messages, constraint=ASKED.constraint, options={name: "x"})
+    request = ModelRequest(REQUEST.messages, constraint=REQUEST.constraint, options={name: "x"})
     with pytest.raises(ConfigurationError, match=f"{name!r} cannot be set: the request's constraint"):
-        OPENAI_CHAT.encode_request(asked, model="m", stream=True)
+        OPENAI_CHAT.encode_request(request, model="m", stream=True)

@@ -33,9 +33,9 @@ def test_every_call_runs_and_each_change_is_in_the_record(dialect, reported):
     ]
     assert_pairs(result.messages)
     # What the model reads of its own turns stays in one dialect.
-    asked = [message.text for message in provider.requests[-1].messages if message.role == "assistant"]
+    texts = [message.text for message in provider.requests[-1].messages if message.role == "assistant"]
     written = get_dialect("cogency-json") if dialect == "auto" else dialect.renderer
-    assert asked == [calling(written.name, ("add", {"a": i, "b": 1})) for i in range(3)]
+    assert texts == [calling(written.name, ("add", {"a": i, "b": 1})) for i in range(3)]
 
 
 def test_whoever_watches_is_told():

@@ -78,11 +78,11 @@ def run(*answers: Answer, retries: int = 0, capabilities: Capabilities = NATIVE,
                 return await agent.run("How is it?"), server
 
     result, server = asyncio.run(work())
-    ASKED[:] = [exchange.json for exchange in server.exchanges]
+    BODIES[:] = [exchange.json for exchange in server.exchanges]
     return result
 
 
-ASKED: list[Any] = []
+BODIES: list[Any] = []
 
 
 def came_of(result: RunResult) -> list[str | None]:
@@ -116,15 +116,15 @@ def test_id_and_name_in_every_chunk_make_one_call():
 
 
 def test_a_choice_that_it_answers_with_500_is_told():
-    refused = whole("500 Internal Server Error", b'{"error": {"message": "list index out of range", "type": "server"}}')
+    refusal = whole("500 Internal Server Error", b'{"error": {"message": "list index out of range", "type": "server"}}')
     with pytest.raises(ProviderError, match=r"HTTP 500: 'list index out of range'.*Tried 2 times"):
-        run(refused, retries=1, tool_choice="required")
+        run(refusal, retries=1, tool_choice="required")
 
 
 def test_no_content_of_a_message_is_null():
     """It answers null with 500, in the history of any call."""
     run(CALL, DONE)
-    assert all(message["content"] is not None for body in ASKED for message in body["messages"])
+    assert all(message["content"] is not None for body in BODIES for message in body["messages"])
 
 
 # --- vLLM ---------------------------------------------------------------------------------------------------------
@@ -166,14 +166,14 @@ def test_arguments_that_break_the_schema_are_told_and_strict_is_passed_on():
     wrong = streamed(chunk(fragment('{"city": "Rome", "unit": "K"}', id="a")), chunk({}, "stop"))
     strict = replace(weather, spec=replace(weather.spec, extra={"strict": True}))
     result = run(wrong, DONE, tools=[strict], tool_choice="weather")
-    assert ASKED[0]["tools"][0]["function"]["strict"] is True
-    assert ASKED[0]["tool_choice"] == {"type": "function", "function": {"name": "weather"}}
+    assert BODIES[0]["tools"][0]["function"]["strict"] is True
+    assert BODIES[0]["tool_choice"] == {"type": "function", "function": {"name": "weather"}}
     assert (came_of(result), PLACES, result.answer) == (["invalid_arguments"], [], "Done.")
 
 
 def test_a_named_call_that_ends_with_stop_runs():
-    named = streamed(chunk(fragment('{"city": "Rome"}', id="a")), chunk({}, "stop"))
-    assert run(named, DONE, tool_choice="weather").answer == "Done."
+    named_call = streamed(chunk(fragment('{"city": "Rome"}', id="a")), chunk({}, "stop"))
+    assert run(named_call, DONE, tool_choice="weather").answer == "Done."
     assert PLACES == ["Rome"]
 
 
@@ -187,17 +187,17 @@ def test_required_calls_that_do_not_come_are_asked_for_once():
     none = streamed(chunk({"role": "assistant", "content": "", "tool_calls": []}), chunk({}, "tool_calls"))
     result = run(none, CALL, DONE, tool_choice="required")
     assert (result.answer, PLACES) == ("Done.", ["Rome"])
-    assert [body.get("tool_choice") for body in ASKED][:2] == ["required", "required"]
+    assert [body.get("tool_choice") for body in BODIES][:2] == ["required", "required"]
     result = run(none, none, tool_choice="required")
-    assert (result.status, len(ASKED)) == ("no_answer", 2)
+    assert (result.status, len(BODIES)) == ("no_answer", 2)
 
 
 def test_white_space_until_the_limit_is_no_answer_of_the_type():
     blank = streamed(*[chunk({"content": "\n\n"})] * 3, chunk({"content": ""}, "length"))
     good = streamed(chunk({"content": '{"name": "Ulm"}'}), chunk({}, "stop"))
     result = run(blank, good, output=Output(Town, mode="native"))
-    assert (result.output, len(ASKED)) == (Town(name="Ulm"), 2)
-    assert ASKED[0]["response_format"]["type"] == "json_schema"
+    assert (result.output, len(BODIES)) == (Town(name="Ulm"), 2)
+    assert BODIES[0]["response_format"]["type"] == "json_schema"
 
 
 # --- mlx-lm, llama.cpp's server -----------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ def test_text_ahead_of_a_required_call_is_no_answer():
 
 def test_a_named_tool_that_the_server_ignores_is_asked_for_once():
     result = run(DONE, CALL, DONE, tool_choice="weather")
-    assert (result.answer, PLACES, len(ASKED)) == ("Done.", ["Rome"], 3)
+    assert (result.answer, PLACES, len(BODIES)) == ("Done.", ["Rome"], 3)
 
 
 @pytest.mark.parametrize("finish", ["tool_calls", "length", "stop"])
@@ -240,12 +240,12 @@ def test_a_connection_that_it_closes_although_it_promised_to_keep_it_costs_nothi
 
 
 def test_a_read_starts_while_the_server_still_writes_the_next_call():
-    started = asyncio.Event()
+    start = asyncio.Event()
 
     @tool(read_only=True)
     async def look(place: str) -> str:
         "Looks."
-        started.set()
+        start.set()
         return place
 
     def piece(index: int, text: str, **fields: Any) -> bytes:
@@ -256,7 +256,7 @@ def test_a_read_starts_while_the_server_still_writes_the_next_call():
         await exchange.send(
             CHUNKED_HEAD, chunked([piece(0, "{", id="a"), piece(0, '"place": "x"}'), piece(1, "{", id="b")])
         )
-        await started.wait()  # for ever, if it waits for the end of the turn
+        await start.wait()  # for ever, if it waits for the end of the turn
         rest = [piece(1, '"place": "y"}'), chunk({}, "tool_calls"), event("[DONE]")]
         await exchange.send(chunked(rest), b"0\r\n\r\n")
 
@@ -283,4 +283,4 @@ def test_a_response_format_that_it_ignores_without_a_word_is_checked_here():
     prose, good = (streamed(chunk({"content": text}), chunk({}, "stop")) for text in ("It is Ulm.", '{"name": "Ulm"}'))
     result = run(prose, good, output=Town)
     assert result.output == Town(name="Ulm")
-    assert "JSON" in ASKED[1]["messages"][-1]["content"]
+    assert "JSON" in BODIES[1]["messages"][-1]["content"]

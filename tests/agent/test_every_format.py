@@ -69,7 +69,7 @@ class Server:
     wire: WireFormat
     streamed: bool
     capabilities: Capabilities = Capabilities(tools=True)
-    seen: list[Sequence[Message | TextMessage]] = field(default_factory=list)
+    histories: list[Sequence[Message | TextMessage]] = field(default_factory=list)
     bodies: list[Any] = field(default_factory=list)
 
     @property
@@ -79,16 +79,16 @@ class Server:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
         body = json.loads(json.dumps(self.wire.encode_request(request, model="model", stream=self.streamed)))
         self.bodies.append(body)
-        asked = self.wire.decode_request(body)
-        asked = replace(asked, model="model", stream=self.streamed)
-        self.seen.append(asked.request.messages)
-        turn = native_turn(len(self.seen) - 1)
+        wire_request = self.wire.decode_request(body)
+        wire_request = replace(wire_request, model="model", stream=self.streamed)
+        self.histories.append(wire_request.request.messages)
+        turn = native_turn(len(self.histories) - 1)
         if not self.streamed:
             answer = self.wire.encode_response(turn, model="model", response_id="r", created=0)
             for delta in self.wire.decode_response(json.loads(json.dumps(answer)), model="model"):
                 yield delta
             return
-        encoder = self.wire.encoder(asked, response_id="r", created=0)
+        encoder = self.wire.encoder(wire_request, response_id="r", created=0)
         decoder = self.wire.decoder(model="model")
         for delta in turn:
             for _, data in encoder.feed(delta):
@@ -108,10 +108,10 @@ def native_turn(step: int) -> list[Delta]:
     if step == len(STEPS):
         return [*map(TextDelta, chunks(ANSWER, 5)), TurnEnded("stop", usage)]
     text, name, arguments = STEPS[step]
-    said = [TextDelta(piece) for piece in chunks(text, 5)]
+    deltas = [TextDelta(piece) for piece in chunks(text, 5)]
     pieces = [ArgumentsDelta(0, piece) for piece in chunks(json.dumps(arguments), 7)]
     call = [CallStarted(0, name, f"id_{step}"), *pieces, CallCompleted(0, name, arguments, f"id_{step}")]
-    return [*said, *call, BatchEnded((0,), ok=True), TurnEnded("tool_calls", usage)]
+    return [*deltas, *call, BatchEnded((0,), ok=True), TurnEnded("tool_calls", usage)]
 
 
 @dataclass
@@ -130,8 +130,8 @@ class Writer:
         written = ANSWER
         if step < len(STEPS):
             text, name, arguments = STEPS[step]
-            said = [Message.assistant(text).parts[0]] if text else []
-            message = Message("assistant", (*said, ToolCall(f"call_{step}", name, arguments)))
+            parts = [Message.assistant(text).parts[0]] if text else []
+            message = Message("assistant", (*parts, ToolCall(f"call_{step}", name, arguments)))
             written = "".join(each.text for each in self.dialect.render([message], SPECS))
         for piece in chunks(written, 6):
             yield TextDelta(piece)
@@ -166,11 +166,11 @@ def run(driver: Driver, choice: str = "auto") -> Any:
 
 @pytest.fixture(scope="module")
 def expected() -> list[Any]:
-    found = projection(run(NativeDriver(Server(OPENAI_CHAT, streamed=True))).messages)
-    calls = [call for _, _, calls, _ in found for call in calls]
+    rows = projection(run(NativeDriver(Server(OPENAI_CHAT, streamed=True))).messages)
+    calls = [call for _, _, calls, _ in rows for call in calls]
     assert calls == [(name, arguments) for _, name, arguments in STEPS]
-    assert len(found) == 2 + 2 * len(STEPS)
-    return found
+    assert len(rows) == 2 + 2 * len(STEPS)
+    return rows
 
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
@@ -187,9 +187,9 @@ def test_the_server_reads_what_was_said(wire, expected):
     """Every request holds the conversation so far: what the client encodes and the server decodes is the same."""
     server = Server(wire, streamed=True)
     run(NativeDriver(server))
-    last = [message for message in server.seen[-1] if isinstance(message, Message)]
-    said = [(role, text, calls) for role, text, calls, _ in projection(last) if role == "assistant"]
-    assert said == [(role, text, calls) for role, text, calls, _ in expected[:-1] if role == "assistant"]
+    last = [message for message in server.histories[-1] if isinstance(message, Message)]
+    rows = [(role, text, calls) for role, text, calls, _ in projection(last) if role == "assistant"]
+    assert rows == [(role, text, calls) for role, text, calls, _ in expected[:-1] if role == "assistant"]
     results = [(result.name, result.text) for message in last for result in message.results]
     assert [name for name, _ in results] == [name for _, name, _ in STEPS] or wire is OPENAI_RESPONSES
     assert "there is no such file" in results[1][1]
@@ -204,14 +204,14 @@ def test_in_every_dialect(dialect, expected):
 def assert_stable(bodies: list[Any]) -> None:
     """What a server has read it reads again, byte by byte: all but the conversation, and that from its beginning."""
     assert len(bodies) == len(STEPS) + 1
-    said = [next(name for name in ("messages", "contents", "input") if name in body) for body in bodies]
-    pairs = list(zip(bodies, said, strict=True))
+    fields = [next(name for name in ("messages", "contents", "input") if name in body) for body in bodies]
+    pairs = list(zip(bodies, fields, strict=True))
     fixed = [json.dumps({key: value for key, value in body.items() if key != name}) for body, name in pairs]
     assert len(set(fixed)) == 1
     assert "Reads a line of a file." in json.dumps(bodies[0])
     # Where a prompt is cached is marked at its end, which moves on.
-    told = [json.dumps(body[name]).replace(MARK, "")[:-1] for body, name in pairs]
-    for before, after in itertools.pairwise(told):
+    texts = [json.dumps(body[name]).replace(MARK, "")[:-1] for body, name in pairs]
+    for before, after in itertools.pairwise(texts):
         assert after.startswith(before)
         assert len(after) > len(before)
 
@@ -226,11 +226,11 @@ def test_the_prompt_and_the_tools_stay_the_same_from_step_to_step(wire, choice):
     capabilities = Capabilities(tools=True, tool_choice=enforced, cache_markers=wire is ANTHROPIC)
     server = Server(wire, streamed=True, capabilities=capabilities)
     run(NativeDriver(server), choice)
-    asked = server.bodies[0]["messages"][-1] if wire is OLLAMA else {}
-    if asked and choice != "auto":
-        said, _, told = asked["content"].partition("\n\n")
-        assert told == choice_text(ToolChoice.of(choice), SPECS)
-        asked["content"] = said
+    question = server.bodies[0]["messages"][-1] if wire is OLLAMA else {}
+    if question and choice != "auto":
+        task, _, hint = question["content"].partition("\n\n")
+        assert hint == choice_text(ToolChoice.of(choice), SPECS)
+        question["content"] = task
     for body in server.bodies:  # the one thing that may change: what the first turn is held to
         for name in ("tool_choice", "toolConfig"):
             body.pop(name, None)
@@ -253,7 +253,7 @@ def test_a_conversation_goes_from_one_to_the_next():
         server = Server(wire, streamed=True)
         result = Agent(NativeDriver(server), TOOLS, approve="all").run_sync("Do the twelve steps.", history=history)
         assert result.answer == ANSWER
-        assert len(server.seen[-1]) >= len(history)
+        assert len(server.histories[-1]) >= len(history)
         history = result.messages
     result = Agent(TextDriver(Writer(DIALECTS[0]), DIALECTS[0]), TOOLS, approve="all").run_sync("?", history=history)
     assert result.answer == ANSWER

@@ -45,8 +45,8 @@ from toolspeak.providers import Capabilities
 from toolspeak.providers.scripted import ScriptedProvider
 
 
-def kinds(seen):
-    return [type(each.event if isinstance(each, Record) else each) for each in seen]
+def kinds(items):
+    return [type(each.event if isinstance(each, Record) else each) for each in items]
 
 
 # --- one subscription to everything --------------------------------------------------------------------------------
@@ -56,29 +56,29 @@ def test_observers_are_told_of_turns_steps_calls_and_approvals():
     async def yes(request):
         return Decision(True)
 
-    seen = []
+    observations = []
     turns = [calling("cogency-json", ("note", {"path": "a"})), "done"]
-    result, journal, _ = play(turns, observers=[seen.append], approve=yes)
-    assert [each.event for each in seen if isinstance(each, Record)] == journal.events
-    assert kinds(seen) == [
+    result, journal, _ = play(turns, observers=[observations.append], approve=yes)
+    assert [each.event for each in observations if isinstance(each, Record)] == journal.events
+    assert kinds(observations) == [
         RunStarted, ModelAsked, ModelAnswered, ApprovalRequested, ApprovalDecided, ToolStarted, ToolCallStarted,
         ToolFinished, StepEnded, ToolCallCompleted, ModelAsked, ModelAnswered, StepEnded, RunFinished,
     ]  # fmt: skip
-    assert tuple(each.step for each in seen if isinstance(each, StepEnded)) == result.steps
+    assert tuple(each.step for each in observations if isinstance(each, StepEnded)) == result.steps
 
 
 def test_the_events_of_a_run_are_what_observers_are_told():
-    observed, seen = [], []
+    observed, items = [], []
 
     async def go():
         run = an_agent([adding(1, 2), "3"], observers=[observed.append]).start("x")
-        seen.extend([event async for event in run.events()])
+        items.extend([event async for event in run.events()])
         return run
 
     run = asyncio.run(go())
     assert run.state.answer == "3"
-    assert seen == observed
-    assert kinds(seen)[-1] is RunFinished
+    assert items == observed
+    assert kinds(items)[-1] is RunFinished
 
 
 def test_an_observer_hears_of_the_runs_that_tools_start():
@@ -89,18 +89,18 @@ def test_an_observer_hears_of_the_runs_that_tools_start():
         "Has somebody else do it."
         return (await child.run(task, parent_run_id=context.state.run_id)).answer
 
-    seen = []
+    observations = []
     tools = Toolset([delegate])
     result, _, _ = play([calling("cogency-json", ("delegate", {"task": "3+4"}), tools=tools), "7"], tools,
-                        observers=[seen.append])  # fmt: skip
-    theirs = [each for each in seen if isinstance(each, Record) and each.parent_run_id == result.run_id]
+                        observers=[observations.append])  # fmt: skip
+    theirs = [each for each in observations if isinstance(each, Record) and each.parent_run_id == result.run_id]
     assert [type(each.event) for each in theirs] == [
         RunStarted, ModelAsked, ModelAnswered, ToolStarted, ToolFinished, ModelAsked, ModelAnswered, RunFinished,
     ]  # fmt: skip
     assert {each.agent for each in theirs} == {"child"}
-    assert SubRunUsed in kinds(seen)
-    started = [each.run.agent for each in seen if isinstance(each, ToolCallStarted)]
-    assert sorted(started) == ["agent", "child"]
+    assert SubRunUsed in kinds(observations)
+    agents = [each.run.agent for each in observations if isinstance(each, ToolCallStarted)]
+    assert sorted(agents) == ["agent", "child"]
 
 
 def test_an_observer_that_fails_changes_nothing(caplog):
@@ -140,17 +140,17 @@ def test_a_react_driver_of_ones_own_prompt_and_schema():
         {"plan": ["say"], "act": "finish", "with": "3"},
     ]
     provider = ScriptedProvider([json.dumps(reply) for reply in replies], capabilities=Capabilities(output=True))
-    seen = []
+    observations = []
     driver = ReActDriver(provider, prompt=prompt, schema=schema, read=read)
-    result = Agent(driver, [add], observers=[seen.append]).run_sync("1+2?")
+    result = Agent(driver, [add], observers=[observations.append]).run_sync("1+2?")
     assert (result.answer, result.steps[0].executions[0].value) == ("3", 3)
     assert provider.requests[0].messages[0].text == "Plan first. Tools: add"
     assert provider.requests[0].output.schema == schema([add.spec])
-    told = [each for each in seen if isinstance(each, DecisionTaken | DecisionValidationFailed)]
-    assert [type(each) for each in told] == [DecisionValidationFailed, DecisionTaken, DecisionTaken]
-    assert told[0].errors == ("\"args\" lacks 'b', which 'add' requires",)
-    assert (told[1].tool, told[1].attempt, told[1].decision) == ("add", 2, replies[1])
-    assert (told[2].type, told[2].decision["plan"]) == ("final_answer", ["say"])
+    decisions = [each for each in observations if isinstance(each, DecisionTaken | DecisionValidationFailed)]
+    assert [type(each) for each in decisions] == [DecisionValidationFailed, DecisionTaken, DecisionTaken]
+    assert decisions[0].errors == ("\"args\" lacks 'b', which 'add' requires",)
+    assert (decisions[1].tool, decisions[1].attempt, decisions[1].decision) == ("add", 2, replies[1])
+    assert (decisions[2].type, decisions[2].decision["plan"]) == ("final_answer", ["say"])
 
 
 # --- an executor of one's own ---------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def test_an_executor_of_ones_own_keeps_calls_waiting_for_a_yes():
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "problem"),
     [
         ({"approve": Approval(policy=[Rule("approve")])}, "policy: pass it to the executor"),
         ({"approve": Approval(rules=StandingRules())}, "rules: pass it to the executor"),
@@ -214,8 +214,8 @@ def test_an_executor_of_ones_own_keeps_calls_waiting_for_a_yes():
         ({"output": Output(int, mode="tool")}, "mode='prompted'"),
     ],
 )
-def test_settings_that_the_executor_has_are_not_said_twice(options, told):
-    with pytest.raises(ConfigurationError, match=told):
+def test_settings_that_the_executor_has_are_not_said_twice(options, problem):
+    with pytest.raises(ConfigurationError, match=problem):
         Agent(ScriptedProvider([]), **{"execution": Executor(TOOLS), **options})
 
 
@@ -228,7 +228,7 @@ class Looks:
     name, starts_early = "mine", False
 
     def __init__(self, *calls):
-        self.calls, self.turns, self.seen = calls, 0, []
+        self.calls, self.turns, self.sums = calls, 0, []
 
     def prompt(self, request):
         return request.instructions
@@ -242,8 +242,8 @@ class Looks:
         if not any(message.results for message in request.messages):
             self.run.notify("looking")
             made = await self.run.run_tools([ToolCall("", name, arguments) for name, arguments in self.calls])
-            self.seen += [each.value for each in made]
-            yield TextDelta(f"{self.seen} for {request.state.principal}")
+            self.sums += [each.value for each in made]
+            yield TextDelta(f"{self.sums} for {request.state.principal}")
         else:
             yield TextDelta("already looked up")
         yield TurnEnded("stop")
@@ -253,13 +253,13 @@ class Looks:
 
 
 def test_a_driver_runs_tools_within_its_turn():
-    driver, seen, journal = Looks(("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})), [], WatchedJournal()
-    agent = Agent(driver, TOOLS, observers=[seen.append], journal=journal)
+    driver, observations, journal = Looks(("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})), [], WatchedJournal()
+    agent = Agent(driver, TOOLS, observers=[observations.append], journal=journal)
     result = agent.run_sync("x", principal="ann")
     assert result.answer == "[3, 7] for ann"
     assert [[each.value for each in step.executions] for step in result.steps] == [[3, 7], []]
     assert [message.role for message in result.messages] == ["user", "assistant", "tool", "assistant"]
-    assert "looking" in seen
+    assert "looking" in observations
     assert driver.turns == 1
     assert journal.kinds.count("ToolFinished") == 2
 
@@ -268,7 +268,7 @@ def test_the_calls_of_a_driver_wait_for_a_yes_and_the_turn_is_asked_for_anew():
     driver = Looks(("note", {"path": "a"}))
     agent = Agent(driver, TOOLS, journal=MemoryJournal())
     waiting = agent.run_sync("x")
-    assert (waiting.status, driver.seen, len(waiting.waiting)) == ("awaiting_approval", [], 1)
+    assert (waiting.status, driver.sums, len(waiting.waiting)) == ("awaiting_approval", [], 1)
     result = asyncio.run(agent.resume(waiting.run_id, dict.fromkeys(waiting.waiting, True)))
     assert (result.status, result.answer, driver.turns) == ("answered", "already looked up", 2)
     assert result.steps[0].executions[0].value == "wrote a"
@@ -277,7 +277,7 @@ def test_the_calls_of_a_driver_wait_for_a_yes_and_the_turn_is_asked_for_anew():
 def test_a_driver_whose_call_ends_the_run_is_left_there():
     driver = Looks(("nosuch", {}))
     result = Agent(driver, TOOLS, execution=Execution(throw_on_failure=True)).run_sync("x")
-    assert (result.status, result.reason, driver.seen) == ("failed", "tool_failure", [])
+    assert (result.status, result.reason, driver.sums) == ("failed", "tool_failure", [])
     assert "no tool is called 'nosuch'" in result.error
 
 
@@ -287,14 +287,14 @@ class Talks:
     name, starts_early = "mine", False
 
     def __init__(self, *turns):
-        self.turns, self.opened, self.closed = iter(turns), [], []
+        self.turns, self.talks, self.closed = iter(turns), [], []
 
     def prompt(self, request):
         return ""
 
     def open(self, run):
         talk = Talk(self)
-        self.opened.append(talk)
+        self.talks.append(talk)
         return talk
 
     async def aclose(self):
@@ -335,7 +335,7 @@ def test_a_run_has_one_conversation_with_its_driver_and_closes_it(end):
 
     with pytest.raises(ProviderError) if end == "failed" else nullcontext():
         asyncio.run(go())
-    (talk,) = driver.opened
+    (talk,) = driver.talks
     assert talk.read == ([1, 3] if end == "left" else [1, 3, 5])
     assert driver.closed == [talk]
 
@@ -348,8 +348,8 @@ def test_messages_that_an_interceptor_changed_get_a_conversation_of_their_own():
     call = '<execute>[{"name": "add", "args": {"a": 1, "b": 2}}]</execute>'
     driver = Talks(call, call, "3")
     Agent(driver, TOOLS, interceptors=[Shortens()]).run_sync("x")
-    assert [talk.read for talk in driver.opened] == [[1], [1], [1]]
-    assert sorted(map(id, driver.closed)) == sorted(map(id, driver.opened))
+    assert [talk.read for talk in driver.talks] == [[1], [1], [1]]
+    assert sorted(map(id, driver.closed)) == sorted(map(id, driver.talks))
 
 
 def test_history_of_messages_is_what_the_next_run_goes_on_with():

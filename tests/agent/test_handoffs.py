@@ -172,14 +172,14 @@ def test_a_hand_off_may_be_refused():
 
 
 def test_an_interceptor_sees_the_turns_of_its_own_agent():
-    seen = []
+    names = []
 
     class Watch(ModelInterceptor):
         def __init__(self, name):
             self.name = name
 
         async def before(self, request, context):
-            seen.append(self.name)
+            names.append(self.name)
             return request
 
     desks = Desks(
@@ -190,7 +190,7 @@ def test_an_interceptor_sees_the_turns_of_its_own_agent():
         billing={"interceptors": [Watch("billing")]},
     )
     desks.reception.run_sync("Hello?")
-    assert seen == ["reception", "billing", "reception"]
+    assert names == ["reception", "billing", "reception"]
 
 
 def test_each_agents_own_approver_answers_and_else_the_first_agents():
@@ -289,8 +289,8 @@ def test_a_sub_run_that_was_handed_over_counts_for_its_parent():
     result = Agent(boss, [desks.reception.as_tool(description="Greets.")]).run_sync("Go.")
     assert result.answer == "Good."
     assert result.usage.total == 44
-    used = [each.event for each in result.run_records.records if isinstance(each.event, SubRunUsed)]
-    assert [each.usage.total for each in used] == [22]
+    events = [each.event for each in result.run_records.records if isinstance(each.event, SubRunUsed)]
+    assert [each.usage.total for each in events] == [22]
 
 
 def test_the_next_run_of_a_session_begins_with_the_sessions_agent():

@@ -26,21 +26,21 @@ def asking(*words, say=""):
 
 
 def test_whoever_leaves_the_iterator_early_leaves_no_frame_open():
-    left = []
+    run_ids = []
 
     class Frame(RunInterceptor):
         async def around(self, start, proceed, context):
             try:
                 return await proceed(start)
             finally:
-                left.append(context.run_id)
+                run_ids.append(context.run_id)
 
     async def main():
         agent = Agent(ScriptedProvider([asking("a"), asking("b"), "Done."]), [look], interceptors=(Frame(),))
         states = agent.iterate("go")
         first = await anext(states)
         await states.aclose()
-        assert left == [first.run_id]
+        assert run_ids == [first.run_id]
 
     asyncio.run(main())
 
@@ -82,6 +82,6 @@ def test_a_model_that_fails_before_there_is_any_step_leaves_its_error_in_the_sta
 
 
 def test_text_that_quotes_the_arguments_of_a_call_is_kept():
-    said = 'I look up {"word": "a"}, and {} too. '
-    result = Agent(ScriptedProvider([asking("a", say=said), "Done."]), [look]).run_sync("go")
-    assert result.messages[1].text.strip() == said.strip()
+    text = 'I look up {"word": "a"}, and {} too. '
+    result = Agent(ScriptedProvider([asking("a", say=text), "Done."]), [look]).run_sync("go")
+    assert result.messages[1].text.strip() == text.strip()

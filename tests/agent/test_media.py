@@ -24,18 +24,18 @@ def look(where: str) -> str:
 
 @pytest.mark.parametrize("dialect", [each.name for each in DIALECTS])
 def test_they_reach_the_model_in_their_places(dialect: str):
-    said = Message("user", (TextPart("What is "), CAT, TextPart("and this?"), LETTER))
+    question = Message("user", (TextPart("What is "), CAT, TextPart("and this?"), LETTER))
     media: list = []
     history = next(each for each in DIALECTS if each.name == dialect).history()
-    for message in (Message.user("Hi."), Message.assistant("Hello."), said, Message.user("Well?")):
+    for message in (Message.user("Hi."), Message.assistant("Hello."), question, Message.user("Well?")):
         history.add(with_marks(message, media))
-    sent = with_media(history.messages, media)
-    (found,) = [message for message in sent if isinstance(message, Message)]
-    assert [part for part in found.parts if not isinstance(part, TextPart)] == [CAT, LETTER]
-    texts = [part.text for part in found.parts if isinstance(part, TextPart)]
+    messages = with_media(history.messages, media)
+    (media_message,) = [message for message in messages if isinstance(message, Message)]
+    assert [part for part in media_message.parts if not isinstance(part, TextPart)] == [CAT, LETTER]
+    texts = [part.text for part in media_message.parts if isinstance(part, TextPart)]
     assert texts[0].endswith("What is ")
     assert texts[1] == "and this?"
-    assert "\ue0f1" not in "".join(message.text for message in sent)
+    assert "\ue0f1" not in "".join(message.text for message in messages)
 
 
 @given(st.lists(st.sampled_from(["", "\ue0f1", "\u2063", "0", "\ue0f1\u20630\u2063\ue0f1", "x"])).map("".join))
@@ -49,5 +49,5 @@ def test_an_agent_shows_them_in_every_turn():
     agent = Agent(provider, [look], dialect="cogency-json")
     assert agent.run_sync(Message("user", (TextPart("What is this?"), CAT))).answer == "A cat."
     for request in provider.requests:
-        (shown,) = [message for message in request.messages if isinstance(message, Message)]
-        assert shown.parts[-1] == CAT
+        (media_message,) = [message for message in request.messages if isinstance(message, Message)]
+        assert media_message.parts[-1] == CAT

@@ -48,11 +48,11 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "told"), RULES)
-def test_a_rule_that_is_mistyped_is_refused(rule, told):
-    with pytest.raises(ConfigurationError, match=told):
+@pytest.mark.parametrize(("rule", "problem"), RULES)
+def test_a_rule_that_is_mistyped_is_refused(rule, problem):
+    with pytest.raises(ConfigurationError, match=problem):
         an_agent(approve=Approval(policy=[rule]))
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=problem):
         StandingRules().add(rule)
 
 
@@ -67,16 +67,16 @@ DECISIONS = [
 ]
 
 
-@pytest.mark.parametrize(("decision", "told"), DECISIONS)
-def test_a_decision_that_is_mistyped_is_no_yes(decision, told):
+@pytest.mark.parametrize(("decision", "problem"), DECISIONS)
+def test_a_decision_that_is_mistyped_is_no_yes(decision, problem):
     async def approve(request):
         return decision
 
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=problem):
         an_agent(approve=approve).run_sync("go")
     agent = an_agent()
     waiting = agent.run_sync("go")
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=problem):
         asyncio.run(agent.resume(waiting, {waiting.waiting[0]: decision}))
     judged = an_agent(approve=Approval(policy=lambda request: decision)).run_sync("go")
     assert judged.status == "awaiting_approval"
@@ -106,8 +106,8 @@ def test_a_yes_to_another_request_is_refused():
 )
 def test_what_a_policy_could_not_judge_is_let_pass_by_a_person_alone(policy):
     """Neither by a yes to everything nor by a rule that was kept."""
-    refused = an_agent(approve=Approval("all", policy=policy)).run_sync("go")
-    assert "no one to ask" in refused.messages[2].results[0].text
+    result = an_agent(approve=Approval("all", policy=policy)).run_sync("go")
+    assert "no one to ask" in result.messages[2].results[0].text
     rules = StandingRules()
     rules.add(Rule("approve", tool="write"))
     assert an_agent(approve=Approval(policy=policy, rules=rules)).run_sync("go").status == "awaiting_approval"

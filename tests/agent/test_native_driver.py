@@ -64,8 +64,8 @@ def test_native_calls_run_and_their_results_go_back(chunk):
 def test_the_messages_of_a_run_are_kept_and_only_grow():
     provider = ScriptedProvider([ScriptedTurn("", calls=[ScriptedCall("ping")])] * 3 + ["Done."])
     run(provider)
-    said = [list(request.messages) for request in provider.requests]
-    assert all(later[: len(earlier)] == earlier for earlier, later in itertools.pairwise(said))
+    histories = [list(request.messages) for request in provider.requests]
+    assert all(later[: len(earlier)] == earlier for earlier, later in itertools.pairwise(histories))
 
 
 BLOCK = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
@@ -118,7 +118,7 @@ def test_a_call_that_came_natively_too_runs_once():
 
 @pytest.mark.parametrize("chunk", [None, 1, 4])
 @pytest.mark.parametrize(
-    ("text", "kept"),
+    ("text", "expected"),
     [
         ('{"path": "a"}', ""),
         ('\n{ "path" : "a" }\n', ""),
@@ -131,10 +131,10 @@ def test_a_call_that_came_natively_too_runs_once():
         ("{ this is no JSON", "{ this is no JSON"),
     ],
 )
-def test_text_that_only_repeats_a_calls_arguments_is_dropped(text, kept, chunk):
+def test_text_that_only_repeats_a_calls_arguments_is_dropped(text, expected, chunk):
     turn = ScriptedTurn(text, calls=[READ_A, ScriptedCall("ping")])
     result = run(ScriptedProvider([turn, "Done."], chunk=chunk))
-    assert answered(result)[0].text == kept
+    assert answered(result)[0].text == expected
     assert len(answered(result)[0].calls) == 2
 
 
@@ -204,8 +204,8 @@ def test_a_server_that_has_no_call_forced_is_asked_in_words(message, dialect):
     agent = Agent(provider, [read, ping], dialect=dialect, tool_choice=ToolChoice("specific", "read"))
     assert agent.run_sync("Go.").answer == "Done."
     agent.run_sync("Once more.", tool_choice=ToolChoice("required"))
-    asked = [(request.choice.mode, "must call" in request.messages[-1].text) for request in provider.requests[:5]]
-    assert asked == [("specific", False), ("auto", True), ("auto", True), ("auto", False), ("auto", True)]
+    choices = [(request.choice.mode, "must call" in request.messages[-1].text) for request in provider.requests[:5]]
+    assert choices == [("specific", False), ("auto", True), ("auto", True), ("auto", False), ("auto", True)]
     assert all(request.tools for request in provider.requests)
 
 

@@ -47,15 +47,15 @@ RUN_OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("options", "told"), RUN_OPTIONS)
-def test_an_option_of_a_run_that_cannot_be_meant(options, told):
+@pytest.mark.parametrize(("options", "problem"), RUN_OPTIONS)
+def test_an_option_of_a_run_that_cannot_be_meant(options, problem):
     agent = an_agent(TURNS)
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=problem):
         agent.run_sync("x", **options)
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=problem):
         agent.start("x", **options)
     if "principal" not in options:
-        with pytest.raises(ConfigurationError, match=told):
+        with pytest.raises(ConfigurationError, match=problem):
             asyncio.run(Session(an_agent(TURNS, journal=MemoryJournal())).run("x", **options))
 
 
@@ -125,9 +125,9 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize(("options", "told"), SETTINGS)
-def test_a_setting_of_an_agent_that_cannot_be_meant(options, told):
-    with pytest.raises(ConfigurationError, match=told):
+@pytest.mark.parametrize(("options", "problem"), SETTINGS)
+def test_a_setting_of_an_agent_that_cannot_be_meant(options, problem):
+    with pytest.raises(ConfigurationError, match=problem):
         Agent(ScriptedProvider(TURNS), **options)
 
 
@@ -150,9 +150,9 @@ TOOLS_OF_NO_KIND = [
 ]
 
 
-@pytest.mark.parametrize(("options", "told"), TOOLS_OF_NO_KIND)
-def test_an_option_of_a_tool_that_cannot_be_meant(options, told):
-    with pytest.raises(ToolDefinitionError, match=told):
+@pytest.mark.parametrize(("options", "problem"), TOOLS_OF_NO_KIND)
+def test_an_option_of_a_tool_that_cannot_be_meant(options, problem):
+    with pytest.raises(ToolDefinitionError, match=problem):
 
         @tool(**options)
         def put(path: str) -> str:
@@ -161,7 +161,7 @@ def test_an_option_of_a_tool_that_cannot_be_meant(options, told):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "problem"),
     [
         ({"writes": {Path("/srv")}}, "expected a string as key"),
         ({"reads": [1]}, "expected a string as key"),
@@ -169,8 +169,8 @@ def test_an_option_of_a_tool_that_cannot_be_meant(options, told):
         ({"declared": None}, "True or False, not None"),
     ],
 )
-def test_effects_that_cannot_be_meant(options, told):
-    with pytest.raises(ConfigurationError, match=told):
+def test_effects_that_cannot_be_meant(options, problem):
+    with pytest.raises(ConfigurationError, match=problem):
         Effects(**options)
 
 
@@ -207,11 +207,11 @@ def test_decisions_are_by_call():
 
 
 @pytest.mark.parametrize("early_start", [True, False])
-@pytest.mark.parametrize("given", [{"a"}, None, "a"])
-def test_effects_that_are_none_end_the_run_with_what_belongs_there(early_start, given):
+@pytest.mark.parametrize("effects", [{"a"}, None, "a"])
+def test_effects_that_are_none_end_the_run_with_what_belongs_there(early_start, effects):
     ran = []
 
-    @tool(effects=lambda path: given)
+    @tool(effects=lambda path: effects)
     def put(path: str) -> str:
         "Puts."
         ran.append(path)
@@ -242,7 +242,7 @@ class Store:
 
 
 @tool(read_only=True)
-def stored(key: str, ctx: RunContext[Store]) -> str:
+def fetch(key: str, ctx: RunContext[Store]) -> str:
     "What is stored."
     return ctx.deps.get(key)
 
@@ -254,9 +254,9 @@ def maybe(key: str, ctx: RunContext[Store | None]) -> str:
 
 
 def test_forgotten_deps_are_told_before_anything_is_asked():
-    provider = ScriptedProvider([calling("cogency-json", ("stored", {"key": "a"}), tools=Toolset([stored])), "a"])
-    agent = Agent(provider, [stored, maybe, add], journal=MemoryJournal())
-    with pytest.raises(ConfigurationError, match=r"stored \(Store\).*agent.run\(task, deps=…\)"):
+    provider = ScriptedProvider([calling("cogency-json", ("fetch", {"key": "a"}), tools=Toolset([fetch])), "a"])
+    agent = Agent(provider, [fetch, maybe, add], journal=MemoryJournal())
+    with pytest.raises(ConfigurationError, match=r"fetch \(Store\).*agent.run\(task, deps=…\)"):
         agent.run_sync("x")
     with pytest.raises(ConfigurationError, match="no deps"):
         asyncio.run(agent.resume("r"))

@@ -27,8 +27,8 @@ class Town(BaseModel):
 
 @dataclass
 class Pair:
-    left: str
-    right: str
+    first: str
+    second: str
 
 
 @tool(read_only=True)
@@ -67,10 +67,10 @@ def answer_turn(mode, text):
 def test_an_answer_is_a_value(mode):
     provider, result = run(mode, [answer_turn(mode, GOOD)])
     assert (result.status, result.output) == ("answered", Town(name="Ulm", people=129000))
-    asked = provider.requests[0]
-    assert (asked.output is not None) == (mode == "native")
-    assert ("final_answer" in [spec.name for spec in asked.tools]) == (mode == "tool")
-    assert ('"people"' in asked.messages[0].text) == (mode == "prompted")
+    request = provider.requests[0]
+    assert (request.output is not None) == (mode == "native")
+    assert ("final_answer" in [spec.name for spec in request.tools]) == (mode == "tool")
+    assert ('"people"' in request.messages[0].text) == (mode == "prompted")
 
 
 @MODES
@@ -87,8 +87,8 @@ def test_calls_come_before_the_answer(mode):
 def test_what_is_wrong_goes_back_to_the_model(mode):
     provider, result = run(mode, [answer_turn(mode, '{"name": "Ulm", "people": -1}'), answer_turn(mode, GOOD)])
     assert result.output == Town(name="Ulm", people=129000)
-    told = provider.requests[1].messages[-1]
-    words = told.results[0].text if mode == "tool" else told.text
+    feedback = provider.requests[1].messages[-1]
+    words = feedback.results[0].text if mode == "tool" else feedback.text
     assert "people" in words
     assert "greater than or equal to 0" in words
 
@@ -125,7 +125,7 @@ TYPES = [
     (str, "just words", "just words"),
     (Literal["yes", "no"], '"yes"', "yes"),
     (dict[str, int], '{"a": 1}', {"a": 1}),
-    (Pair, '{"left": "a", "right": "b"}', Pair("a", "b")),
+    (Pair, '{"first": "a", "second": "b"}', Pair("a", "b")),
     (list[Town], f"[{GOOD}]", [Town(name="Ulm", people=129000)]),
     (int | None, "null", None),
 ]
@@ -194,7 +194,7 @@ def test_a_tool_of_the_answers_name_is_refused():
 
 class Renamed(BaseModel):
     full: str = Field(validation_alias="fullName", serialization_alias="name")
-    kept: int = Field(exclude=True)
+    hidden: int = Field(exclude=True)
 
 
 class Colour(Enum):
@@ -203,8 +203,8 @@ class Colour(Enum):
 
 @MODES
 def test_an_answer_is_read_as_it_was_written_whatever_its_own_json_would_be(mode):
-    _, result = run(mode, [answer_turn(mode, '{"fullName": "Ulm", "kept": 1}')], Renamed)
-    assert result.output == Renamed(fullName="Ulm", kept=1)
+    _, result = run(mode, [answer_turn(mode, '{"fullName": "Ulm", "hidden": 1}')], Renamed)
+    assert result.output == Renamed(fullName="Ulm", hidden=1)
 
 
 @pytest.mark.parametrize(

@@ -60,12 +60,12 @@ def over(api: Api, *script: Any, **settings: Any) -> Any:
 
 def heard_by(model: Model, number: int = -1) -> str:
     """What the server was told in a request's messages."""
-    shown: list[str] = []
-    for message in model.asked[number].request.messages:
-        shown.append(message.text)
+    texts: list[str] = []
+    for message in model.requests[number].request.messages:
+        texts.append(message.text)
         if isinstance(message, Message):
-            shown += [result.text for result in message.results]
-    return "\n".join(shown)
+            texts += [result.text for result in message.results]
+    return "\n".join(texts)
 
 
 # --- structured output -------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def test_an_answer_of_a_type_with_a_call_before_and_faults_between(api: Api, mod
     assert len(reached.model.bodies) == 5
     assert "«É» is empty 😀" in heard_by(reached.model, 2)
     assert "greater than or equal to 0" in heard_by(reached.model)
-    schema = reached.model.asked[0].request.output
+    schema = reached.model.requests[0].request.output
     assert (schema is not None) == (mode == "native")
 
 
@@ -112,12 +112,12 @@ def test_an_answer_of_a_type_with_a_call_before_and_faults_between(api: Api, mod
     ids=str,
 )
 def test_answers_that_are_no_objects(api: Api, mode: Any, type_: Any, value: Any):
-    told = {"value": value} if mode == "native" else value
+    content = {"value": value} if mode == "native" else value
 
     async def work(reached: Reached) -> Any:
         return await Agent(reached.provider, [look], output=Output(type_, mode=mode)).run("Which?")
 
-    assert over(api, answer(mode, told))(work).output == value
+    assert over(api, answer(mode, content))(work).output == value
 
 
 @each_api
@@ -128,8 +128,8 @@ def test_a_model_that_cannot_ends_without_an_answer(api: Api, mode: Any):
         return await agent.run("Who?"), len(reached.model.bodies)
 
     for last in (turn("I cannot."), answer(mode, WRONG)):
-        result, asked = over(api, answer(mode, WRONG), last)(work)
-        assert (result.status, result.reason, asked) == ("no_answer", "invalid_output", 2)
+        result, requests = over(api, answer(mode, WRONG), last)(work)
+        assert (result.status, result.reason, requests) == ("no_answer", "invalid_output", 2)
 
 
 @each_api
@@ -231,13 +231,13 @@ def test_a_turn_that_broke_off_has_no_known_usage_but_the_run_keeps_the_others(a
 
 def forced(body: Any) -> str:
     """What a request's own field says of the choice."""
-    found = body.get("tool_choice", body.get("toolConfig"))
-    shown = json.dumps(found)
-    if found is None:
+    choice = body.get("tool_choice", body.get("toolConfig"))
+    text = json.dumps(choice)
+    if choice is None:
         return "auto"
-    if '"look"' in shown:
+    if '"look"' in text:
         return "look"
-    return "none" if "none" in shown.lower() else "required"
+    return "none" if "none" in text.lower() else "required"
 
 
 @each_api
@@ -253,7 +253,7 @@ def test_a_choice_holds_for_the_first_step_natively(api: Api, choice: str):
     bodies = reached.model.bodies
     if api.wire.name == "ollama":  # it has none
         wanted = "at least one tool" if choice == "required" else "the tool 'look'"
-        last = [each.request.messages[-1].text for each in reached.model.asked]
+        last = [each.request.messages[-1].text for each in reached.model.requests]
         assert [f"You must call {wanted} in this turn." in text for text in last] == [True, True, True, False]
     else:
         assert [forced(body) for body in bodies] == [choice, choice, choice, "auto"]
@@ -301,7 +301,7 @@ def test_react_asks_by_schema_where_the_api_takes_open_objects(api: Api):
     result, reached = over(api, written("react", None, "Empty."))(work)
     assert result.answer == "Empty."
     takes = api.wire.name not in ("anthropic", "gemini")
-    assert (reached.model.asked[0].request.output is not None) == takes
+    assert (reached.model.requests[0].request.output is not None) == takes
 
 
 @each_api
@@ -309,14 +309,14 @@ def test_react_asks_by_schema_where_the_api_takes_open_objects(api: Api):
 def test_a_type_that_an_api_cannot_hold_to_is_asked_for_by_a_tool(api: Api, type_: Any, closed: bool):
     native = closed or api.wire.name not in ("anthropic", "gemini")
     value = {dict[str, int]: {"a": 1}, Person: GOOD, list[str]: ["a"]}[type_]
-    told = {"value": value} if native and type_ is not Person else value
+    content = {"value": value} if native and type_ is not Person else value
 
     async def work(reached: Reached) -> Any:
         return await Agent(reached.provider, output=type_).run("Which?"), reached
 
-    result, reached = over(api, answer("native" if native else "tool", told))(work)
+    result, reached = over(api, answer("native" if native else "tool", content))(work)
     assert result.output == (ZOE if type_ is Person else value)
-    assert (reached.model.asked[0].request.output is not None) == native
+    assert (reached.model.requests[0].request.output is not None) == native
 
 
 @each_api
@@ -340,9 +340,9 @@ def test_react_with_bad_decisions_and_faults(api: Api, schemas: bool):
     assert result.answer == "Nothing is there, says the streamed answer. 😀"
     assert [each.text for message in result.messages for each in message.results] == ["«{x}» is empty 😀"]
     assert (result.usage.input, result.usage.output) == (50, 25)
-    asked = reached.model.asked
+    requests = reached.model.requests
     held = schemas and api.wire.name != "anthropic"  # which takes no open object, as the arguments are
-    assert [each.request.output is not None for each in asked] == [held] * 6 + [False]
+    assert [each.request.output is not None for each in requests] == [held] * 6 + [False]
     assert "holds no JSON object" in heard_by(reached.model, 2)
     assert "there is no tool 'lok'" in heard_by(reached.model, 3)
 

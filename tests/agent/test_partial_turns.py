@@ -83,13 +83,13 @@ class Feed:
     name, capabilities = "feed", Capabilities()
 
     def __init__(self, *pieces, kind=TextDelta):
-        self.pieces, self.kind, self.sent = pieces, kind, []
+        self.pieces, self.kind, self.deliveries = pieces, kind, []
         self.reached = asyncio.Event()
 
     async def stream(self, request):
         for seconds, piece in self.pieces:
             await asyncio.sleep(seconds)
-            self.sent.append((loop_clock(), piece))
+            self.deliveries.append((loop_clock(), piece))
             yield self.kind(piece)
         self.reached.set()
         await asyncio.Event().wait()
@@ -106,14 +106,16 @@ def test_a_process_that_is_killed_loses_no_more_than_half_a_second_of_a_turn(kin
     async def main():
         working = asyncio.create_task(Agent(provider, journal=journal, clock=loop_clock).start("go").finish())
         looks = 0
-        while len(provider.sent) < 32 or loop_clock() < provider.sent[-1][0] + 1:
+        while len(provider.deliveries) < 32 or loop_clock() < provider.deliveries[-1][0] + 1:
             await asyncio.sleep(0.05)
-            old = "".join(piece for sent, piece in provider.sent if sent < loop_clock() - FLUSH_SECONDS - 0.01)
+            old = "".join(
+                piece for sent_at, piece in provider.deliveries if sent_at < loop_clock() - FLUSH_SECONDS - 0.01
+            )
             for _ in range(5):  # what was due is on its way into the journal
                 await asyncio.sleep(0)
             # This is all that another process would find.
-            recorded = "".join(event.text + event.reasoning for event in journal.all(ModelTextReceived))
-            assert recorded.startswith(old)
+            text = "".join(event.text + event.reasoning for event in journal.all(ModelTextReceived))
+            assert text.startswith(old)
             looks += bool(old)
         working.cancel()
         await asyncio.wait([working])
@@ -130,9 +132,12 @@ def test_no_more_than_a_few_kilobytes_wait():
 
     async def main():
         working = asyncio.create_task(Agent(provider, journal=journal, clock=loop_clock).start("go").finish())
-        while len(provider.sent) < 200:
+        while len(provider.deliveries) < 200:
             await asyncio.sleep(0)
-            assert sum(len(piece) for _, piece in provider.sent) - len(recorded_text(journal)) <= FLUSH_CHARACTERS + 100
+            assert (
+                sum(len(piece) for _, piece in provider.deliveries) - len(recorded_text(journal))
+                <= FLUSH_CHARACTERS + 100
+            )
         working.cancel()
         await asyncio.wait([working])
 

@@ -94,8 +94,8 @@ def test_a_rule_does_not_let_a_call_pass_that_changes_the_journal(tmp_path):
         events = run(
             SqliteJournal(tmp_path / "toolspeak.db"), [put], [turn_with_calls(*calls), "done"], approve=approval
         )
-        (asked,) = [event for event in events if isinstance(event, ApprovalRequested)]
-        assert asked.call_id == "call_1_1"
+        (question,) = [event for event in events if isinstance(event, ApprovalRequested)]
+        assert question.call_id == "call_1_1"
 
 
 def test_the_rules_and_the_servers_of_a_command_are_not_for_its_model(tmp_path):

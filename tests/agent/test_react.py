@@ -59,8 +59,8 @@ def run(turns, *, observers=(), limits=None, choice="auto", **options):
 def test_thoughts_actions_and_observations():
     provider, result = run([call("read", path="a"), call("read", path="missing"), call("ping"), final()])
     assert (result.status, result.answer) == ("answered", "Done.")
-    said = [(message.role, message.text) for message in provider.requests[-1].messages[1:]]
-    assert said == [
+    texts = [(message.role, message.text) for message in provider.requests[-1].messages[1:]]
+    assert texts == [
         ("user", "Go."),
         ("assistant", 'Thought: Hm.\nAction: read\nAction Input: {"path": "a"}'),
         ("user", "Observation: content of a"),
@@ -107,19 +107,19 @@ REPLIES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "said"), REPLIES)
-def test_what_a_reply_decides(text, said):
+@pytest.mark.parametrize(("text", "expected"), REPLIES)
+def test_what_a_reply_decides(text, expected):
     decision = read_decision(text, TOOLS.specs)
     if isinstance(decision, ReActDecision):
-        assert (decision.type, decision.tool or decision.answer) == said
+        assert (decision.type, decision.tool or decision.answer) == expected
     else:
-        assert decision.stage == said
+        assert decision.stage == expected
 
 
-@pytest.mark.parametrize("bad", [text for text, said in REPLIES if isinstance(said, str)])
+@pytest.mark.parametrize("bad", [text for text, expected in REPLIES if isinstance(expected, str)])
 def test_a_bad_decision_is_asked_for_again_with_what_is_wrong(bad):
-    told = []
-    provider, result = run([bad, call("ping"), final()], observers=[told.append])
+    observations = []
+    provider, result = run([bad, call("ping"), final()], observers=[observations.append])
     assert (result.status, result.answer) == ("answered", "Done.")
     stage = read_decision(bad, TOOLS.specs)
     assert isinstance(stage, BadDecision)
@@ -129,9 +129,9 @@ def test_a_bad_decision_is_asked_for_again_with_what_is_wrong(bad):
     ]
     assert all(bad != message.text for message in provider.requests[2].messages) or not bad
     kind = DecisionExtractionFailed if stage.stage == "decision_extraction" else DecisionValidationFailed
-    (failed,) = [event for event in told if isinstance(event, kind)]
+    (failed,) = [event for event in observations if isinstance(event, kind)]
     assert (failed.raw, failed.attempt, failed.max_attempts) == (bad, 1, 3)
-    assert any(isinstance(event, ToolCallStarted) for event in told)
+    assert any(isinstance(event, ToolCallStarted) for event in observations)
 
 
 @pytest.mark.parametrize(("bad", "stage"), [("no", "decision_extraction"), ("{}", "decision_validation")])
@@ -151,8 +151,8 @@ def test_only_bad_decisions_end_at_the_limit_not_as_an_answer():
 
 
 def test_invalid_arguments_never_end_a_run_as_an_answer():
-    listed = json.dumps({"thought": "t", "type": "call_tool", "tool": "read", "args": ["a"]})
-    _, result = run([listed, listed, listed, call("ping"), final("Later.")])
+    list_call = json.dumps({"thought": "t", "type": "call_tool", "tool": "read", "args": ["a"]})
+    _, result = run([list_call, list_call, list_call, call("ping"), final("Later.")])
     assert result.answer == "Later."
 
 
@@ -223,8 +223,8 @@ def test_a_run_of_another_driver_goes_on_with_it():
     _, result = run([call("read", path="a"), final()])
     again = Agent(ScriptedProvider(["Yes."]), TOOLS).run_sync("Sure?", history=result.messages)
     assert again.answer == "Yes."
-    (kept,) = [part for message in result.messages for part in message.calls]
-    assert isinstance(kept, ToolCall)
+    (first_call,) = [part for message in result.messages for part in message.calls]
+    assert isinstance(first_call, ToolCall)
 
 
 def test_what_cannot_be_is_refused():
@@ -250,7 +250,7 @@ def test_brackets_without_json_take_no_long():
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ('{"a": 1}', {"a": 1}),
         (' \n{"a": 1}\n', {"a": 1}),
@@ -264,9 +264,9 @@ def test_brackets_without_json_take_no_long():
         ("[" * 100_000, None),
     ],
 )
-def test_what_is_nothing_but_an_object(text, found):
-    assert only_object(text) == found
-    assert found is None or json_object(text) == found
+def test_what_is_nothing_but_an_object(text, expected):
+    assert only_object(text) == expected
+    assert expected is None or json_object(text) == expected
 
 
 def test_options_of_a_turn_go_to_the_api():
@@ -280,10 +280,10 @@ def test_options_of_a_turn_go_to_the_api():
     assert provider.requests[0].options == {"temperature": 0}
 
 
-@pytest.mark.parametrize("opened", ["<think>", ""], ids=["tags", "opened by the template"])
-def test_a_draft_in_a_thought_is_no_decision(opened):
+@pytest.mark.parametrize("opening", ["<think>", ""], ids=["tags", "opened by the template"])
+def test_a_draft_in_a_thought_is_no_decision(opening):
     """Servers without a reasoning parser leave the thought in the text."""
-    draft = f'{opened}Perhaps {final("too early")}, or {{"type": 1}}?</think>\n'
+    draft = f'{opening}Perhaps {final("too early")}, or {{"type": 1}}?</think>\n'
     provider, result = run([draft + call("read", path="a"), draft + final("Read </think>.")])
     assert (result.answer, len(provider.requests)) == ("Read </think>.", 2)
 
@@ -300,15 +300,15 @@ def test_arguments_written_as_a_text_are_read():
 
 
 @pytest.mark.parametrize(
-    ("choice", "asked"),
+    ("choice", "words"),
     [("required", '"type" must be "call_tool".'), ("read", 'and "tool" "read".'), ("none", 'must be "final_answer".')],
 )
-def test_a_tool_choice_is_asked_for_in_words(choice, asked):
+def test_a_tool_choice_is_asked_for_in_words(choice, words):
     turns = [final()] if choice == "none" else [call("read", path="a"), final()]
     provider, result = run([*turns, "Done."], choice=choice, final_via_inference=True)
     first, *_, last = [request.messages for request in provider.requests]
-    assert (result.answer, asked in first[-1].text, asked in first[0].text) == ("Done.", True, False)
-    assert [message.text for message in last if asked in message.text] == []
+    assert (result.answer, words in first[-1].text, words in first[0].text) == ("Done.", True, False)
+    assert [message.text for message in last if words in message.text] == []
 
 
 def test_calls_that_the_server_made_of_decisions_are_its_mistake():

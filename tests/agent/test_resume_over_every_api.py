@@ -30,10 +30,10 @@ def draw(what: str) -> ImagePart:
 
 
 def thinking(api: Api) -> list[Delta]:
-    said = turn("I draw.", ("draw", {"what": "a 😀"}))
+    deltas = turn("I draw.", ("draw", {"what": "a 😀"}))
     data: Any = SIGNED.get(api.wire.name)
     signed = None if data is None else PartEnded("reasoning", Opaque(api.wire.name, "m", data))
-    return [ReasoningDelta("Let me "), ReasoningDelta("think. 😀"), *([signed] if signed else []), *said]
+    return [ReasoningDelta("Let me "), ReasoningDelta("think. 😀"), *([signed] if signed else []), *deltas]
 
 
 @each_api
@@ -61,12 +61,12 @@ def test_what_a_model_wants_back_it_gets_after_a_restart(api: Api, tmp_path: Pat
     assert base64.b64encode(PNG).decode() in body
     if api.wire.name in SIGNED:
         assert body.count("S1GNED==") == 1
-    said = [message for message in model.asked[1].request.messages if isinstance(message, Message)]
-    seen = [part for message in said for part in message.parts]
-    shown = [part for each in seen for part in (each.content if isinstance(each, ToolResult) else (each,))]
-    images = [part for part in shown if isinstance(part, ImagePart)]
+    messages = [message for message in model.requests[1].request.messages if isinstance(message, Message)]
+    parts = [part for message in messages for part in message.parts]
+    contents = [part for each in parts for part in (each.content if isinstance(each, ToolResult) else (each,))]
+    images = [part for part in contents if isinstance(part, ImagePart)]
     assert [image.data for image in images] == [PNG]
-    thoughts = [part.text for part in seen if isinstance(part, ReasoningPart)]
+    thoughts = [part.text for part in parts if isinstance(part, ReasoningPart)]
     assert thoughts == ([] if api.wire.name == "openai-chat" else ["Let me think. 😀"])
 
 
@@ -79,8 +79,8 @@ def test_an_image_of_a_person(api: Api):
 
     result, model = asyncio.run(go())
     assert result.answer == "A dot."
-    (asked,) = [each for each in model.asked[0].request.messages if each.role == "user"]
-    assert [part.data for part in asked.parts if isinstance(part, ImagePart)] == [PNG]
+    (question,) = [each for each in model.requests[0].request.messages if each.role == "user"]
+    assert [part.data for part in question.parts if isinstance(part, ImagePart)] == [PNG]
 
 
 @pytest.mark.parametrize("other", ["anthropic", "gemini", "openai-responses", "ollama", "openai"])

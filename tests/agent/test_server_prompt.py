@@ -51,9 +51,9 @@ def is_ours(body: Any) -> bool:
 
 
 def is_the_servers(body: Any) -> bool:
-    (named,) = body.get("tools", [{}])
+    (tool,) = body.get("tools", [{}])
     return (
-        named.get("function", {}).get("name") == "look"
+        tool.get("function", {}).get("name") == "look"
         and body["tool_choice"] == "none"
         and "tool_call>" not in body["messages"][0]["content"]
     )
@@ -67,11 +67,11 @@ def test_tools_calls_and_results_are_the_apis_and_the_reply_is_read_by_us():
     assert is_the_servers(first)
     assert is_the_servers(second)
     assert first["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "go"}]
-    called, told = second["messages"][2:]
-    ((call,), given) = called["tool_calls"], told["tool_call_id"]
-    assert (called["role"], call["id"], call["function"]["name"]) == ("assistant", given, "look")
+    called, result_message = second["messages"][2:]
+    ((call,), call_id) = called["tool_calls"], result_message["tool_call_id"]
+    assert (called["role"], call["id"], call["function"]["name"]) == ("assistant", call_id, "look")
     assert json.loads(call["function"]["arguments"]) == {"where": "here"}
-    assert told == {"role": "tool", "tool_call_id": given, "content": "here is empty"}
+    assert result_message == {"role": "tool", "tool_call_id": call_id, "content": "here is empty"}
     assert first["skip_special_tokens"] is False
 
 
@@ -104,9 +104,9 @@ def test_a_server_that_refuses_the_history_gets_it_in_text_from_then_on(tool_rol
     server = Vllm([CALL, "Empty.", "Still."], refuses='"role": "tool"')
     result = run(server, "go", "really?", capabilities=replace(VLLM, tool_role=tool_role))
     assert (result.status, result.answer) == ("answered", "Still.")
-    first, refused, *later = server.bodies
+    first, refused_body, *later = server.bodies
     assert is_the_servers(first)
-    assert is_the_servers(refused)
+    assert is_the_servers(refused_body)
     assert [is_ours(body) for body in later] == [True, True]
     assert later[0]["messages"][-1]["content"] == "<tool_response>\nhere is empty\n</tool_response>"
 
@@ -126,11 +126,11 @@ def test_a_server_that_is_down_ends_the_run_as_ever():
 
 @pytest.mark.parametrize("status", ["429 Too Many Requests", "503 Service Unavailable", "401 Unauthorized"])
 def test_a_server_that_cannot_say_now_is_asked_again_by_the_next_run(status: str):
-    server, asked = Vllm([CALL, "Empty."]), list[Any]()
+    server, bodies = Vllm([CALL, "Empty."]), list[Any]()
 
     async def first_in_trouble(exchange: Exchange) -> None:
-        asked.append(exchange.json)
-        await (whole(status, b"{}") if len(asked) == 1 else server)(exchange)
+        bodies.append(exchange.json)
+        await (whole(status, b"{}") if len(bodies) == 1 else server)(exchange)
 
     async def go() -> None:
         async with serve(first_in_trouble) as served:
@@ -149,9 +149,9 @@ def test_a_call_that_could_not_be_read_is_told_in_the_dialect():
     server = Vllm([BROKEN, CALL, "Empty."])
     result = run(server)
     assert result.answer == "Empty."
-    said, told, *rest = server.bodies[2]["messages"][2:]
-    assert (said["role"], said["content"].split()) == ("assistant", BROKEN.split())
-    assert (told["role"], told["content"].startswith("<tool_response>\nERROR: ")) == ("user", True)
+    reply, feedback, *rest = server.bodies[2]["messages"][2:]
+    assert (reply["role"], reply["content"].split()) == ("assistant", BROKEN.split())
+    assert (feedback["role"], feedback["content"].startswith("<tool_response>\nERROR: ")) == ("user", True)
     assert [message["role"] for message in rest] == ["assistant", "tool"]
 
 
@@ -175,8 +175,8 @@ def test_beside_native_calls_it_takes_over_from_a_server_without_a_parser():
     class NoParser(Vllm):
         async def __call__(self, exchange: Exchange) -> None:
             if "tools" in exchange.json and exchange.json.get("tool_choice", "auto") == "auto":
-                told = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
-                await whole("400 Bad Request", json.dumps({"error": {"message": told}}).encode())(exchange)
+                problem = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+                await whole("400 Bad Request", json.dumps({"error": {"message": problem}}).encode())(exchange)
             else:
                 await super().__call__(exchange)
 

@@ -225,6 +225,6 @@ def test_a_run_of_a_session_goes_on_from_a_text_where_the_session_is_kept():
 
 def test_only_a_run_is_resumed():
     _, agent = Shop().session()
-    for given in (None, 7, b"text"):
+    for run_id in (None, 7, b"text"):
         with pytest.raises(ConfigurationError, match="a RunResult or a run's id"):
-            asyncio.run(agent.resume(given))
+            asyncio.run(agent.resume(run_id))

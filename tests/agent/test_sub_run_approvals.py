@@ -95,8 +95,8 @@ class Family:
         """The states of the clerk's runs."""
 
         async def read():
-            found = [info for info in await self.journal.runs() if info.agent == "clerk"]
-            return [await load_state(self.journal, info.run_id) for info in found]
+            infos = [info for info in await self.journal.runs() if info.agent == "clerk"]
+            return [await load_state(self.journal, info.run_id) for info in infos]
 
         return asyncio.run(read())
 
@@ -193,15 +193,15 @@ def test_grandchildren_ask_through_their_parents():
 
 
 def test_the_parents_approver_answers_for_the_family_outside_of_the_calls_time():
-    asked = []
+    questions = []
 
     async def person(request: ApprovalRequest):
-        asked.append((request.call.name, request.reason, request.preview))
+        questions.append((request.call.name, request.reason, request.preview))
         return Decision(True, by="ann")
 
     family = Family(ASKING, "Done.", approve=person)
     assert (family.boss.run_sync("Go.").answer, family.puts) == ("Done.", ["a"])
-    assert asked == [("put", "clerk: writes file:a", "put a")]
+    assert questions == [("put", "clerk: writes file:a", "put a")]
     assert [state.approvals.decisions[0].by for state in family.clerks() if state.approvals.decisions] in ([], ["ann"])
 
 
@@ -264,8 +264,8 @@ def test_an_exported_session_has_the_runs_it_waits_for(store, tmp_path: Path):
         there = Family(ASKING, "Done.", journal=second)
         result = await there.boss.resume(waiting.run_id, {waiting.waiting[0]: True})
         (session,) = await second.sessions()
-        listed = len(await second.runs(session_id=session.session_id)), len(await second.runs())
-        counts = *listed, len(there.provider.requests), len(there.clerk.requests)
+        run_counts = len(await second.runs(session_id=session.session_id)), len(await second.runs())
+        counts = *run_counts, len(there.provider.requests), len(there.clerk.requests)
         for each in (first, second):
             await each.aclose()
         return result.answer, there.puts, counts
@@ -424,5 +424,5 @@ def test_what_the_family_used_is_counted_once_over_a_pause():
     result = resume(family, waiting)
     of_boss = [record.event for record in family.journal.records if record.run_id == result.run_id]
     assert [type(event) for event in of_boss].count(CallSuspended) == 1
-    used = [event.usage.total for event in of_boss if isinstance(event, SubRunUsed)]
-    assert sum(used) == family.clerks()[0].totals.tokens
+    tokens = [event.usage.total for event in of_boss if isinstance(event, SubRunUsed)]
+    assert sum(tokens) == family.clerks()[0].totals.tokens

@@ -33,7 +33,9 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("ollama", {"options": {"num_predict": LIMIT}}),
 ]
 each_option = pytest.mark.parametrize(
-    ("api", "options"), [(APIS[name], told) for name, told in OPTIONS], ids=[f"{n}-{'-'.join(o)}" for n, o in OPTIONS]
+    ("api", "options"),
+    [(APIS[name], options) for name, options in OPTIONS],
+    ids=[f"{n}-{'-'.join(o)}" for n, o in OPTIONS],
 )
 
 ONE = ("write", {"path": "a"})
@@ -148,8 +150,8 @@ def test_a_server_that_says_tool_calls_where_it_cut():
                 await model.aclose()
 
     # A client of the gateway has read the arguments by then: it must not read that the call is complete.
-    started, first, second, malformed, batch, ended = asyncio.run(go())
-    assert isinstance(started, CallStarted)
+    start, first, second, malformed, batch, ended = asyncio.run(go())
+    assert isinstance(start, CallStarted)
     assert (first.text + second.text) == '{"path": "b"}'
     assert (malformed.name, malformed.code, malformed.raw) == ("write", "truncated", '{"path": "b"}')
     assert (batch.selected, ended.finish) == ((), "length")
@@ -163,10 +165,10 @@ OPEN = '<tool_call>\n{"name": "write", "arguments": {"path": "b"}}\n'
 def run_text(text: str, *, dialect: str, usage: Usage, **turn_: Any) -> tuple[Disk, Any]:
     async def go() -> tuple[Disk, Any]:
         disk = Disk()
-        asked = {"max_tokens": LIMIT}
+        options = {"max_tokens": LIMIT}
         playing = APIS["openai"]
         async with (
-            reach(playing, turn(text, usage=usage, **turn_), "done", options=asked) as reached,
+            reach(playing, turn(text, usage=usage, **turn_), "done", options=options) as reached,
             Agent(reached.provider, [disk.tool], dialect=dialect, approve="all") as agent,
         ):
             return disk, await agent.run("go")

@@ -62,8 +62,8 @@ def test_a_choice_holds_for_the_first_step(native, choice):
 def test_a_model_that_answers_instead_is_told_once(native):
     provider, result = run(native, ["I need no tool.", ("ping",), "Done."], "required")
     assert result.answer == "Done."
-    told = [message.text for message in result.messages if message.role == "user"]
-    assert told == ["Go.", "You must call at least one tool before you answer. Call it now."]
+    texts = [message.text for message in result.messages if message.role == "user"]
+    assert texts == ["Go.", "You must call at least one tool before you answer. Call it now."]
     assert requested_choices(provider)[2] == "auto"
 
 
@@ -104,13 +104,13 @@ def test_no_call_runs_where_none_is_allowed(native):
 
 @BOTH
 @pytest.mark.parametrize(
-    ("choice", "asked"), [("required", "at least one"), ("read", "'read'"), ("none", "Do not call")]
+    ("choice", "words"), [("required", "at least one"), ("read", "'read'"), ("none", "Do not call")]
 )
-def test_a_model_is_asked_in_words_where_the_api_cannot_hold_it_to_a_choice(native, choice, asked):
+def test_a_model_is_asked_in_words_where_the_api_cannot_hold_it_to_a_choice(native, choice, words):
     provider, _ = run(native, [("read",) if choice != "none" else "Done.", "Done."], choice)
     last = provider.requests[0].messages[-1]
     assert last.text.startswith("Go.\n\n")
-    assert asked in last.text
+    assert words in last.text
     assert all(request.tools == provider.requests[0].tools for request in provider.requests)
 
 

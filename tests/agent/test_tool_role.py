@@ -102,9 +102,9 @@ REFUSALS = [
 
 
 @both
-@pytest.mark.parametrize("told", REFUSALS)
-def test_a_server_that_refuses_it_is_asked_again_and_remembered(name: str, told: str):
-    script = [CALL, Status("400 Bad Request", message=told), "Empty.", CALL, "Empty again."]
+@pytest.mark.parametrize("problem", REFUSALS)
+def test_a_server_that_refuses_it_is_asked_again_and_remembered(name: str, problem: str):
+    script = [CALL, Status("400 Bad Request", message=problem), "Empty.", CALL, "Empty again."]
     requests, result = run(name, *script, times=2)
     assert [messages[-1] for messages in (requests[1], requests[2], requests[4])] == [BARE, FRAMED, FRAMED]
     assert len(requests) == 5
@@ -113,9 +113,9 @@ def test_a_server_that_refuses_it_is_asked_again_and_remembered(name: str, told:
 
 @both
 def test_another_refusal_is_the_runs_end(name: str):
-    refused = Status("400 Bad Request", message="the temperature must be below 2")
+    refusal = Status("400 Bad Request", message="the temperature must be below 2")
     with pytest.raises(ProviderError, match="temperature"):
-        run(name, CALL, refused)
+        run(name, CALL, refusal)
 
 
 @both
@@ -125,8 +125,8 @@ def test_a_refusal_before_any_result_is_none_of_the_role(name: str):
 
 
 def test_a_tool_choice_does_not_stand_in_a_result():
-    said = [TextMessage("user", "go"), TextMessage("tool", "empty")]
-    assert [*with_words(said, "Call look now.")] == [*said, TextMessage("user", "Call look now.")]
+    messages = [TextMessage("user", "go"), TextMessage("tool", "empty")]
+    assert [*with_words(messages, "Call look now.")] == [*messages, TextMessage("user", "Call look now.")]
 
 
 def test_the_engines_that_take_it():

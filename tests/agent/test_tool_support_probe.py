@@ -22,26 +22,26 @@ class Engine:
 
     def __init__(self, *, writes=True, refuses=False, counts=True):
         self.writes, self.refuses, self.counts = writes, refuses, counts
-        self.asked = []
+        self.bodies = []
 
     @property
     def probes(self):
-        return [one for one in self.asked if one.get("max_tokens") == 1]
+        return [one for one in self.bodies if one.get("max_tokens") == 1]
 
     @property
     def turns(self):
-        return [one for one in self.asked if one.get("max_tokens") != 1]
+        return [one for one in self.bodies if one.get("max_tokens") != 1]
 
     async def __call__(self, exchange):
         body = exchange.json if exchange.body else {}
         if "chat/completions" not in exchange.request_line or "input_tokens" in exchange.request_line:
             await exchange.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
             return
-        self.asked.append(body)
+        self.bodies.append(body)
         if body.get("tools") and self.refuses:
-            told = json.dumps({"error": {"message": "tools are not supported"}}).encode()
-            head = f"HTTP/1.1 400 Bad\r\ncontent-type: application/json\r\ncontent-length: {len(told)}\r\n\r\n"
-            await exchange.send(head.encode(), told)
+            error_body = json.dumps({"error": {"message": "tools are not supported"}}).encode()
+            head = f"HTTP/1.1 400 Bad\r\ncontent-type: application/json\r\ncontent-length: {len(error_body)}\r\n\r\n"
+            await exchange.send(head.encode(), error_body)
             return
         roles = [message["role"] for message in body["messages"]]
         done = "tool" in roles or sum("3" in str(message["content"]) for message in body["messages"][1:]) > 0
@@ -111,6 +111,6 @@ def test_another_dialect_than_the_models_is_told_once():
         parser = dialect.parser(TOOLS.specs)
         for delta in (*parser.feed(calling(name, ("add", {"a": 1, "b": 2}))), *parser.close("stop")):
             show(delta)
-    told = console.file.getvalue()
-    assert told.count("not in the model's own dialect, but in qwen3-coder") == 1
-    assert told.count("not in the model's own dialect") == 2
+    output = console.file.getvalue()
+    assert output.count("not in the model's own dialect, but in qwen3-coder") == 1
+    assert output.count("not in the model's own dialect") == 2

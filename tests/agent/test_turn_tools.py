@@ -52,8 +52,8 @@ def test_a_function_gives_the_tools_of_each_turn():
     result = Agent(model, first_add_then_note, approve="all").run_sync("Go.")
     assert offered(model) == [["add"], ["note"], ["note"]]
     assert results(result) == ["3", "wrote a"]
-    asked = [each.event for each in result.run_records.records if isinstance(each.event, ModelAsked)]
-    digests = [each.tools_digest for each in asked]
+    events = [each.event for each in result.run_records.records if isinstance(each.event, ModelAsked)]
+    digests = [each.tools_digest for each in events]
     assert digests == [Toolset([add]).digest, Toolset([note]).digest, Toolset([note]).digest]
 
 
@@ -86,7 +86,7 @@ def test_a_definition_that_changes_under_one_name_changes_the_prompt():
 
 
 def test_an_async_function_gets_deps_state_and_memory():
-    seen = []
+    contexts = []
 
     @tool(read_only=True)
     def learn(word: str, ctx: RunContext) -> str:
@@ -96,13 +96,13 @@ def test_an_async_function_gets_deps_state_and_memory():
 
     async def tools(ctx: RunContext[str]) -> Toolset:
         await asyncio.sleep(0)
-        seen.append((ctx.deps, ctx.state.step, ctx.memory.get("word")))
+        contexts.append((ctx.deps, ctx.state.step, ctx.memory.get("word")))
         ctx.memory["word"] = "lost"
         return Toolset([learn])
 
     model = ScriptedProvider([natively(("learn", {"word": "pear"})), "Done."], tools=True)
     result = Agent(model, tools, deps_type=str).run_sync("Go.", deps="Ada")
-    assert seen == [("Ada", 0, None), ("Ada", 1, "pear")]
+    assert contexts == [("Ada", 0, None), ("Ada", 1, "pear")]
     assert result.memory["word"] == "pear"
 
 
@@ -279,9 +279,9 @@ def test_a_cassette_records_the_tools_of_each_turn_and_calls_the_function_when_i
         turns = [natively(ADDING), natively(NOTING), "Done."] if not cassette.replays else []
         return Agent(ScriptedProvider(turns, tools=True), tools, approve="all", cassette=cassette)
 
-    recorded = agent(Cassette.record(tmp_path / "run.jsonl")).run_sync("Go.")
+    recording = agent(Cassette.record(tmp_path / "run.jsonl")).run_sync("Go.")
     played = agent(Cassette.replay(tmp_path / "run.jsonl")).run_sync("Go.")
-    assert results(played) == results(recorded) == ["3", "wrote a"]
+    assert results(played) == results(recording) == ["3", "wrote a"]
     with pytest.raises(ReplayDiverged, match="tools"):
         agent(Cassette.replay(tmp_path / "run.jsonl"), lambda ctx: [add]).run_sync("Go.")
 
