@@ -31,12 +31,12 @@ class Process:
     async def logged(self, event: str, count: int = 1, **fields: Any) -> list[dict[str, Any]]:
         """The lines of this event with these fields, once there are so many."""
 
-        def found() -> list[dict[str, Any]]:
+        def matches() -> list[dict[str, Any]]:
             return [line for line in self.lines if {"event": event, **fields}.items() <= line.items()]
 
         async with asyncio.timeout(PATIENCE), self.more:
-            await self.more.wait_for(lambda: len(found()) >= count)
-        return found()
+            await self.more.wait_for(lambda: len(matches()) >= count)
+        return matches()
 
     async def follow(self) -> None:
         assert self.process.stderr is not None
@@ -53,7 +53,7 @@ class Process:
 
 
 @asynccontextmanager
-async def started(*arguments: str) -> AsyncGenerator[Process]:
+async def running_process(*arguments: str) -> AsyncGenerator[Process]:
     """`toolspeak serve` with these arguments, once every worker answers."""
     command = [sys.executable, "-m", "toolspeak", "serve", "--port", "0", *arguments]
     process = await asyncio.create_subprocess_exec(

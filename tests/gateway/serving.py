@@ -77,8 +77,8 @@ def read(wire: WireFormat, text: str, *, stream: bool) -> ParsedTurn:
 
 def events(text: str) -> list[Any]:
     """The data of each event of a stream."""
-    found = [line.removeprefix("data: ") for line in text.split("\n") if line.startswith("data: ")]
-    return [data if data == "[DONE]" else json.loads(data) for data in found]
+    payloads = [line.removeprefix("data: ") for line in text.split("\n") if line.startswith("data: ")]
+    return [data if data == "[DONE]" else json.loads(data) for data in payloads]
 
 
 @asynccontextmanager
@@ -101,25 +101,25 @@ USAGE = {"choices": [], "usage": {"prompt_tokens": 30, "completion_tokens": 12}}
 
 def texts(*pieces: str, finish: str = "stop", usage: bool = True) -> list[bytes]:
     """The events of a turn that is text, in these pieces."""
-    sent = [event(says(piece)) for piece in pieces]
-    sent.append(event(says("", finish)))
-    return [*sent, *([event(USAGE)] if usage else []), event("[DONE]")]
+    frames = [event(says(piece)) for piece in pieces]
+    frames.append(event(says("", finish)))
+    return [*frames, *([event(USAGE)] if usage else []), event("[DONE]")]
 
 
 def in_turn(*turns: Iterable[bytes], cut: int = 0) -> Answer:
     """Gives the turns one after the other, whoever asks; the bytes cut into pieces of `cut`, whatever stands there. A
     GET is a 404: such a server says nothing of its models."""
-    left = [list(turn) for turn in turns]
+    queue = [list(turn) for turn in turns]
 
     async def answer(exchange: Any) -> None:
         if exchange.request_line.startswith("GET "):
             await whole("404 Not Found", b"")(exchange)
             return
-        sent = left.pop(0)
+        frames = queue.pop(0)
         if cut:
-            joined = b"".join(sent)
-            sent = [joined[i : i + cut] for i in range(0, len(joined), cut)]
-        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked(sent), b"0\r\n\r\n")
+            joined = b"".join(frames)
+            frames = [joined[i : i + cut] for i in range(0, len(joined), cut)]
+        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked(frames), b"0\r\n\r\n")
 
     return answer
 

@@ -64,9 +64,9 @@ def test_all_of_many_requests_are_under_way_at_once():
             await stream(*texts("Hello."))(exchange)
 
         async with serve(answer) as server, gateway(at(server)) as gate:
-            found = await asyncio.gather(
+            responses = await asyncio.gather(
                 *(gate.client.post("/v1/chat/completions", json=chat_request("m")) for _ in range(MANY))
             )
-            return [each.json()["choices"][0]["message"]["content"] for each in found]
+            return [each.json()["choices"][0]["message"]["content"] for each in responses]
 
     assert asyncio.run(run()) == ["Hello."] * MANY

@@ -32,8 +32,8 @@ def counting(answer: Answer, *requests: dict[str, Any], **upstream: Any) -> tupl
 
     async def run() -> tuple[list[Any], list[Any]]:
         async with serve(answer) as server, gateway(at(server, **upstream)) as served:
-            found = [await served.client.post(PATH, json=each) for each in requests]
-            return found, server.exchanges
+            responses = [await served.client.post(PATH, json=each) for each in requests]
+            return responses, server.exchanges
 
     return asyncio.run(run())
 
@@ -48,15 +48,15 @@ def counting(answer: Answer, *requests: dict[str, Any], **upstream: Any) -> tupl
 )
 @pytest.mark.parametrize("dialect", ["native", "hermes"])
 def test_an_upstream_that_counts_is_asked(provider: str, path: str, dialect: str):
-    asked = {**body(), "temperature": 0.5, "thinking": {"type": "disabled"}}
+    request = {**body(), "temperature": 0.5, "thinking": {"type": "disabled"}}
     answer = whole("200 OK", b'{"input_tokens": 1234}')
-    (response,), (exchange,) = counting(answer, asked, provider=provider, dialect=dialect)
+    (response,), (exchange,) = counting(answer, request, provider=provider, dialect=dialect)
     assert response.json() == {"input_tokens": 1234}
     assert "x-toolspeak-warning" not in response.headers
     assert exchange.request_line == f"POST {path} HTTP/1.1"
-    told = json.dumps(exchange.json, ensure_ascii=False)
-    assert "Zürich" in told
-    assert "The weather of a place." in told
+    text = json.dumps(exchange.json, ensure_ascii=False)
+    assert "Zürich" in text
+    assert "The weather of a place." in text
     assert ("tools" in exchange.json) == (dialect == "native")
     if provider == "anthropic":  # it refuses fields that it does not know
         assert not {"max_tokens", "stream", "temperature"} & set(exchange.json)
@@ -66,8 +66,8 @@ def test_an_upstream_that_counts_is_asked(provider: str, path: str, dialect: str
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "ollama", "gemini"])
 def test_elsewhere_it_is_estimated_and_said_so(provider: str):
     many = ModelRequest([Message.user("word " * 4_000)])
-    found, exchanges = counting(NOT_THERE, body(many), body(many), provider=provider, dialect="hermes")
-    for response in found:
+    responses, exchanges = counting(NOT_THERE, body(many), body(many), provider=provider, dialect="hermes")
+    for response in responses:
         assert response.status_code == 200
         assert 4_000 <= response.json()["input_tokens"] <= 6_000
         assert response.headers["x-toolspeak-warning"] == "usage_estimated"
@@ -76,14 +76,14 @@ def test_elsewhere_it_is_estimated_and_said_so(provider: str):
 
 
 def test_all_that_the_model_reads_is_in_the_estimate():
-    asked = [
+    requests = [
         ModelRequest([QUESTION]),
         ModelRequest([QUESTION], TOOLS),
         ModelRequest([QUESTION, Message("user", (TextPart("And this?"), ImagePart("image/png", b"\x89PNG")))]),
         ModelRequest([Message.user("日本語" * 100)]),
     ]
-    found, _ = counting(NOT_THERE, *map(body, asked), dialect="hermes")
-    plain, tools, image, japanese = (response.json()["input_tokens"] for response in found)
+    responses, _ = counting(NOT_THERE, *map(body, requests), dialect="hermes")
+    plain, tools, image, japanese = (response.json()["input_tokens"] for response in responses)
     assert tools > plain + 100  # with the words in which the dialect tells them
     assert image > plain + 1_500
     assert japanese >= 200
@@ -98,13 +98,13 @@ def test_what_is_wrong_is_told_as_anthropics_clients_read_it():
             gateway(at(server, **upstream), keys=(unnamed(digest("k" * 20)),)) as served,
         ):
             key = {"x-api-key": "k" * 20}
-            sent = [({}, body()), (key, {**body(), "model": "x"}), (key, {"model": "m"}), (key, body())]
-            found = [await served.client.post(PATH, json=each, headers=headers) for headers, each in sent]
+            requests = [({}, body()), (key, {**body(), "model": "x"}), (key, {"model": "m"}), (key, body())]
+            responses = [await served.client.post(PATH, json=each, headers=headers) for headers, each in requests]
             metrics = (await served.client.get("/metrics", headers=key)).text
             assert f'toolspeak_requests_total{{endpoint="{PATH}",model="m",status="429",stream="false"}} 1.0' in metrics
-            return found
+            return responses
 
-    found = asyncio.run(run())
-    assert [response.status_code for response in found] == [401, 404, 400, 429]
-    kinds = [response.json()["error"]["type"] for response in found]
+    responses = asyncio.run(run())
+    assert [response.status_code for response in responses] == [401, 404, 400, 429]
+    kinds = [response.json()["error"]["type"] for response in responses]
     assert kinds == ["authentication_error", "not_found_error", "invalid_request_error", "rate_limit_error"]

@@ -46,9 +46,9 @@ def body(path: str = CHAT, *, stream: bool = True, request: ModelRequest = REQUE
 
 def error_message(path: str, response) -> str:
     """The message of an error, in the endpoint's format."""
-    found = response.json()
-    assert found.get("type", "error") == "error"
-    return found["error"]["message"]
+    error_body = response.json()
+    assert error_body.get("type", "error") == "error"
+    return error_body["error"]["message"]
 
 
 @pytest.mark.parametrize("path", ["/v1/messages/batches", "/v1/assistants"])
@@ -66,8 +66,8 @@ def test_an_endpoint_that_is_not_here_says_which_are(path: str):
 def test_what_programs_read_of_an_error_stands_in_its_details():
     async def run() -> None:
         async with gateway(Upstream(url="http://127.0.0.1:9/v1", dialect="hermes")) as served:
-            asked = {**body("/v1/messages", stream=False), "thread": {"type": "create"}}
-            response = await served.client.post("/v1/messages", json=asked)
+            request = {**body("/v1/messages", stream=False), "thread": {"type": "create"}}
+            response = await served.client.post("/v1/messages", json=request)
             assert response.status_code == 400
             assert response.json()["error"]["details"]["error_code"] == "thread_unsupported_request"
 
@@ -185,15 +185,15 @@ def test_an_answer_that_breaks_off_anywhere_is_told_as_broken(path: str):
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_stream_that_turns_into_nonsense(path: str, broken: bytes):
     async def run():
-        sent = [event(says("Let me ")), broken, *texts("x")]
-        async with serve(in_turn(sent)) as server, gateway(at(server, dialect="hermes")) as served:
+        frames = [event(says("Let me ")), broken, *texts("x")]
+        async with serve(in_turn(frames)) as server, gateway(at(server, dialect="hermes")) as served:
             return await served.client.post(path, json=body(path))
 
     response = asyncio.run(run())
-    found = events(response.text)
+    stream_events = events(response.text)
     assert response.status_code == 200
     assert "Let me" in response.text
-    assert found[-1].get("error") or found[-1]["response"]["error"]
+    assert stream_events[-1].get("error") or stream_events[-1]["response"]["error"]
     assert "[DONE]" not in response.text
 
 
@@ -201,10 +201,10 @@ def test_a_stream_that_turns_into_nonsense(path: str, broken: bytes):
 @settings(max_examples=fewer(25))
 def test_however_the_upstream_is_cut_the_client_reads_the_same(cuts: list[int], path: str):
     places = [0, *sorted(cuts), len(WHOLE)]
-    sent = [WHOLE[a:b] for a, b in pairwise(places)]
+    pieces = [WHOLE[a:b] for a, b in pairwise(places)]
 
     async def run():
-        async with serve(in_turn(sent)) as server, gateway(at(server, dialect="hermes")) as served:
+        async with serve(in_turn(pieces)) as server, gateway(at(server, dialect="hermes")) as served:
             response = await served.client.post(path, json=body(path))
             return read(ENDPOINTS[path], response.text, stream=True)
 
@@ -220,11 +220,11 @@ def test_however_the_upstream_is_cut_the_client_reads_the_same(cuts: list[int], 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 def test_a_client_that_leaves_closes_the_upstreams_stream(stream: bool):
     async def run() -> None:
-        kept: list[Server] = []
-        begun = [HEAD, chunked([event(says("Let me look."))])]
-        answer = until_client_leaves(lambda: kept[0], *begun)
+        servers: list[Server] = []
+        beginning = [HEAD, chunked([event(says("Let me look."))])]
+        answer = until_client_leaves(lambda: servers[0], *beginning)
         async with serve(answer) as server, gateway(at(server, dialect="hermes")) as served:
-            kept.append(server)
+            servers.append(server)
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
             writer.write(raw(body(stream=stream)))
             if stream:
@@ -241,8 +241,8 @@ def test_a_client_that_leaves_closes_the_upstreams_stream(stream: bool):
     asyncio.run(run())
 
 
-def raw(sent: dict, *headers: bytes) -> bytes:
-    content = json.dumps(sent).encode()
+def raw(fields: dict, *headers: bytes) -> bytes:
+    content = json.dumps(fields).encode()
     head = [b"POST /v1/chat/completions HTTP/1.1", b"host: 127.0.0.1", b"content-type: application/json", *headers]
     return b"\r\n".join([*head, b"content-length: %d" % len(content), b"", content])
 
@@ -258,22 +258,22 @@ async def settled(progress) -> None:
 async def counted(served, series: str) -> float:
     while True:
         text = (await served.client.get("/metrics")).text
-        found = [line for line in text.splitlines() if line.startswith(series)]
-        if found:
-            return float(found[0].rpartition(" ")[2])
+        lines = [line for line in text.splitlines() if line.startswith(series)]
+        if lines:
+            return float(lines[0].rpartition(" ")[2])
         await asyncio.sleep(0.01)
 
 
 def test_a_slow_client_slows_the_upstream_down():
     """64 MiB are offered to a client that reads nothing: they stay where they are, and come when it reads."""
     piece, count = "x" * 65536, 1024
-    sent = [0]
+    counter = [0]
 
     async def answer(exchange: Exchange) -> None:
         await exchange.send(HEAD)
         for _ in range(count):
             await exchange.send(chunked([event(says(piece))]))
-            sent[0] += 1
+            counter[0] += 1
         await exchange.send(chunked(texts("")), b"0\r\n\r\n")
 
     async def run() -> int:
@@ -283,8 +283,8 @@ def test_a_slow_client_slows_the_upstream_down():
         ):
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=65536)
             writer.write(raw(body(), b"connection: close"))
-            await settled(lambda: sent[0])
-            assert sent[0] < count // 2
+            await settled(lambda: counter[0])
+            assert counter[0] < count // 2
             read_bytes = 0
             while data := await reader.read(1 << 20):
                 read_bytes += len(data)
@@ -292,12 +292,12 @@ def test_a_slow_client_slows_the_upstream_down():
             return read_bytes
 
     assert asyncio.run(run()) > 65536 * count
-    assert sent[0] == count
+    assert counter[0] == count
 
 
 def test_a_client_that_reads_nothing_any_more_is_dropped():
     async def run() -> None:
-        kept: list[Server] = []
+        servers: list[Server] = []
 
         async def answer(exchange: Exchange) -> None:
             await exchange.send(HEAD)
@@ -305,11 +305,11 @@ def test_a_client_that_reads_nothing_any_more_is_dropped():
                 while True:
                     await exchange.send(chunked([event(says("x" * 65536))]))
             finally:
-                kept[0].client_gone.set()
+                servers[0].client_gone.set()
 
         many = {"ping_seconds": 0.05, "stall_seconds": 0.2}
         async with serve(answer) as server, gateway(at(server, dialect="hermes"), **many) as served:
-            kept.append(server)
+            servers.append(server)
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1024)
             writer.write(raw(body()))
             await server.client_gone.wait()
@@ -360,12 +360,12 @@ BAD_REQUESTS = [
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
-@pytest.mark.parametrize(("sent", "status", "word"), BAD_REQUESTS, ids=[str(i) for i in range(len(BAD_REQUESTS))])
-def test_a_request_that_cannot_be_answered(sent: bytes, status: int, word: str, path: str):
+@pytest.mark.parametrize(("content", "status", "word"), BAD_REQUESTS, ids=[str(i) for i in range(len(BAD_REQUESTS))])
+def test_a_request_that_cannot_be_answered(content: bytes, status: int, word: str, path: str):
     async def run():
         bounds = Bounds(body_bytes=4096 if status == 413 else 1 << 20)
         async with serve(in_turn(texts("Hi."))) as server, gateway(at(server), bounds=bounds) as served:
-            response = await served.client.post(path, content=sent, headers={"content-type": "application/json"})
+            response = await served.client.post(path, content=content, headers={"content-type": "application/json"})
             assert not server.exchanges
             return response
 
@@ -375,16 +375,16 @@ def test_a_request_that_cannot_be_answered(sent: bytes, status: int, word: str, 
 
 
 def test_a_lone_surrogate_is_no_reason_to_refuse():
-    sent = json.dumps({"model": "m", "messages": [{"role": "user", "content": "half \ud83d"}]}).encode()
+    content = json.dumps({"model": "m", "messages": [{"role": "user", "content": "half \ud83d"}]}).encode()
 
     async def run():
         async with serve(in_turn(texts("Hi."))) as server, gateway(at(server)) as served:
-            response = await served.client.post(CHAT, content=sent, headers={"content-type": "application/json"})
+            response = await served.client.post(CHAT, content=content, headers={"content-type": "application/json"})
             return response, server.exchanges[0].json
 
-    response, asked = asyncio.run(run())
+    response, body = asyncio.run(run())
     assert response.status_code == 200
-    assert asked["messages"][0]["content"] == "half \ufffd"
+    assert body["messages"][0]["content"] == "half \ufffd"
 
 
 def test_a_body_without_a_length_is_cut_off_too():
@@ -415,7 +415,7 @@ def test_headers_have_a_bound(ended: bool):
 
 def test_who_is_let_in():
     key = "k" * 20
-    asked = [
+    cases = [
         ({}, 401),
         ({"authorization": "Bearer wrong"}, 401),
         ({"authorization": f"Basic {key}"}, 401),
@@ -430,12 +430,12 @@ def test_who_is_let_in():
             serve(in_turn()) as server,
             gateway(at(server, names=("m",)), keys=(unnamed(digest(key)),)) as served,
         ):
-            for headers, status in asked:
+            for headers, status in cases:
                 for path in ("/v1/models", "/metrics"):
                     assert (await served.client.get(path, headers=headers)).status_code == status, headers
             assert (await served.client.get("/healthz")).status_code == 200
-            refused = await served.client.post("/v1/messages", json={})
-            assert refused.json()["error"]["type"] == "authentication_error"
+            refusal = await served.client.post("/v1/messages", json={})
+            assert refusal.json()["error"]["type"] == "authentication_error"
             assert all(each.request_line.startswith("GET ") for each in server.exchanges)
 
     asyncio.run(run())
@@ -564,9 +564,9 @@ def test_the_log_tells_of_a_request_and_not_what_was_said(caplog):
     )
     assert fields["key"] == digest("k" * 20)[:8]
     assert fields["chunks"] > 10
-    shown = json.dumps(fields)
-    assert "How is it" not in shown
-    assert "kkkk" not in shown
+    text = json.dumps(fields)
+    assert "How is it" not in text
+    assert "kkkk" not in text
     assert 'toolspeak_calls_total{dialect="hermes",model="(other)"} 2.0' in metrics
     assert 'toolspeak_tokens_total{kind="output",model="(other)"} 12.0' in metrics
     caplog.clear()

@@ -36,11 +36,11 @@ class FaultyProvider:
     name = "faulty:m"
     capabilities = Capabilities()
 
-    def __init__(self, said: int) -> None:
-        self._said = said
+    def __init__(self, delta_count: int) -> None:
+        self._delta_count = delta_count
 
     async def stream(self, _request: ModelRequest) -> AsyncGenerator[Delta]:
-        for _ in range(self._said):
+        for _ in range(self._delta_count):
             yield TextDelta("Let me look. ")
         raise LookupError("insides")
 
@@ -66,34 +66,34 @@ class OneRoute:
         pass
 
 
-def faulty(path: str, said: int, *, stream: bool) -> tuple[int, str, bool, str]:
+def faulty(path: str, delta_count: int, *, stream: bool) -> tuple[int, str, bool, str]:
     """The status, what was sent, whether it was ended, and the metrics."""
-    provider = FaultyProvider(said)
+    provider = FaultyProvider(delta_count)
     driver = TextDriver(provider, get_dialect("hermes"))
     route = Route(
         Upstream(dialect="hermes"), provider, driver, NativeDriver(provider, leaks=None), "openai-chat", False
     )
     content = json.dumps(ENDPOINTS[path].encode_request(REQUEST, model="m", stream=stream)).encode()
-    sent: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
 
     async def run() -> str:
         served = Gateway(Settings((Upstream(url="http://127.0.0.1:9/v1"),)), {})
         served.current.router = OneRoute(route)  # pyright: ignore[reportAttributeAccessIssue]
-        received = iter([{"type": "http.request", "body": content, "more_body": False}])
+        incoming = iter([{"type": "http.request", "body": content, "more_body": False}])
 
         async def receive() -> Any:
-            return next(received, None) or await asyncio.Event().wait()
+            return next(incoming, None) or await asyncio.Event().wait()
 
         async def send(message: dict[str, Any]) -> None:
-            sent.append(message)
+            messages.append(message)
 
         headers = [(b"host", b"localhost"), (b"content-type", b"application/json"), (b"x-request-id", b"mine-1")]
         await served({"type": "http", "method": "POST", "path": path, "headers": headers}, receive, send)
         return served.metrics.text().decode()
 
     metrics = asyncio.run(run())
-    text = b"".join(message.get("body", b"") for message in sent[1:]).decode()
-    return sent[0]["status"], text, not sent[-1].get("more_body"), metrics
+    text = b"".join(message.get("body", b"") for message in messages[1:]).decode()
+    return messages[0]["status"], text, not messages[-1].get("more_body"), metrics
 
 
 @PATHS
@@ -105,17 +105,17 @@ def test_a_fault_in_the_midst_of_a_stream_is_told_and_ends_it(path: str, caplog:
     assert "mine-1" in json.dumps(last.get("error") or last["response"]["error"])
     assert "[DONE]" not in text
     assert "insides" not in text
-    (told,) = [record for record in caplog.records if record.getMessage() == "failed"]
-    assert told.fields == {"id": "mine-1"}
-    assert told.exc_info is not None
-    assert isinstance(told.exc_info[1], LookupError)
+    (record,) = [record for record in caplog.records if record.getMessage() == "failed"]
+    assert record.fields == {"id": "mine-1"}
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], LookupError)
     assert f'toolspeak_broken_streams_total{{code="gateway_failed",endpoint="{path}",model="m"}} 1.0' in metrics
 
 
 @PATHS
-@pytest.mark.parametrize(("said", "stream"), [(0, True), (0, False), (2, False)])
-def test_a_fault_before_the_answer_has_begun_has_a_status(path: str, said: int, stream: bool):
-    status, text, _, metrics = faulty(path, said, stream=stream)
+@pytest.mark.parametrize(("delta_count", "stream"), [(0, True), (0, False), (2, False)])
+def test_a_fault_before_the_answer_has_begun_has_a_status(path: str, delta_count: int, stream: bool):
+    status, text, _, metrics = faulty(path, delta_count, stream=stream)
     assert status == 500
     assert "mine-1" in json.loads(text)["error"]["message"]
     assert "insides" not in text
@@ -124,8 +124,8 @@ def test_a_fault_before_the_answer_has_begun_has_a_status(path: str, said: int, 
 
 def test_a_stream_that_its_upstream_breaks_off_is_counted_by_why():
     async def run() -> str:
-        begun = dropped(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", event(says("Let me ")))
-        async with serve(begun) as server, gateway(at(server, dialect="hermes")) as served:
+        broken_answer = dropped(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", event(says("Let me ")))
+        async with serve(broken_answer) as server, gateway(at(server, dialect="hermes")) as served:
             path = "/v1/chat/completions"
             await served.client.post(path, json=ENDPOINTS[path].encode_request(REQUEST, model="m", stream=True))
             return (await served.client.get("/metrics")).text
@@ -140,10 +140,10 @@ def test_a_stream_that_its_upstream_breaks_off_is_counted_by_why():
 @PATHS
 @pytest.mark.parametrize("shown", [True, False])
 def test_the_log_holds_the_answer_if_it_is_to(path: str, stream: bool, shown: bool, caplog: pytest.LogCaptureFixture):
-    said = "Let me look. " + written("hermes", ("weather", {"city": "Genoa"}))
+    text = "Let me look. " + written("hermes", ("weather", {"city": "Genoa"}))
 
     async def run() -> None:
-        upstream = serve(in_turn(texts(*pieces(said))))
+        upstream = serve(in_turn(texts(*pieces(text))))
         async with upstream as server, gateway(at(server, dialect="hermes"), log_content=shown) as served:
             await served.ask(path, REQUEST, stream=stream)
 
@@ -158,10 +158,10 @@ def test_the_log_holds_the_answer_if_it_is_to(path: str, stream: bool, shown: bo
 
 
 def test_the_log_holds_what_was_said_until_a_stream_broke(caplog: pytest.LogCaptureFixture):
-    begun = dropped(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", event(says("Let me ")))
+    broken_answer = dropped(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", event(says("Let me ")))
 
     async def run() -> None:
-        async with serve(begun) as server, gateway(at(server, dialect="hermes"), log_content=True) as served:
+        async with serve(broken_answer) as server, gateway(at(server, dialect="hermes"), log_content=True) as served:
             for path, wire in ENDPOINTS.items():
                 await served.client.post(path, json=wire.encode_request(REQUEST, model="m", stream=True))
             bad = await served.client.post(
@@ -183,15 +183,17 @@ def test_the_log_holds_what_was_said_until_a_stream_broke(caplog: pytest.LogCapt
 @STREAMS
 def test_a_response_repeats_what_was_asked(stream: bool):
     path = "/v1/responses"
-    asked = ModelRequest(REQUEST.messages, TOOLS, ToolChoice("none"), parallel=False, options={"metadata": {"a": "b"}})
+    model_request = ModelRequest(
+        REQUEST.messages, TOOLS, ToolChoice("none"), parallel=False, options={"metadata": {"a": "b"}}
+    )
 
     async def run() -> Any:
         async with serve(in_turn(texts("Fine."))) as server, gateway(at(server, dialect="hermes")) as served:
-            body = ENDPOINTS[path].encode_request(asked, model="m", stream=stream)
+            body = ENDPOINTS[path].encode_request(model_request, model="m", stream=stream)
             response = await served.client.post(path, json=body)
             return body, events(response.text)[-1]["response"] if stream else response.json()
 
-    body, found = asyncio.run(run())
+    body, response = asyncio.run(run())
     repeated = ("tools", "tool_choice", "instructions", "metadata", "parallel_tool_calls", "model")
-    assert {name: found[name] for name in repeated} == {name: body[name] for name in repeated}
-    assert found["output"][0]["content"][0]["text"] == "Fine."
+    assert {name: response[name] for name in repeated} == {name: body[name] for name in repeated}
+    assert response["output"][0]["content"][0]["text"] == "Fine."

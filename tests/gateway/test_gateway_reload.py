@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from loopback_server import STREAM_HEAD, Exchange, Server, chunked, event, says, serve
-from processes import CHAT, Process, Streams, started
+from processes import CHAT, Process, Streams, running_process
 
 BODY = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "How is it?"}]}
 KEY, OTHER = "a-key-that-is-long-enough", "another-that-is-long-enough"
@@ -58,7 +58,7 @@ async def configured(
         model.go_on.set()
     async with serve(model) as server:
         config.write_text(row("m", server))
-        async with started("--config", str(config), *arguments) as process:
+        async with running_process("--config", str(config), *arguments) as process:
             yield config, model, server, process
 
 
@@ -98,13 +98,13 @@ def test_a_file_that_is_broken_changes_nothing(tmp_path: Path):
             ):
                 count = len([line for line in process.lines if line["event"] == "reload_failed"])
                 written(config, broken)
-                told = await process.logged("reload_failed", count + 1)
-                assert (told[-1]["level"], told[-1]["why"]) == ("error", "file")
-                assert problem in told[-1]["problem"]
+                lines = await process.logged("reload_failed", count + 1)
+                assert (lines[-1]["level"], lines[-1]["why"]) == ("error", "file")
+                assert problem in lines[-1]["problem"]
                 assert (await client.post(CHAT, json=BODY)).text.endswith("data: [DONE]\n\n")
             config.unlink()
-            told = await process.logged("reload_failed", 4)
-            assert f"{config} cannot be read: No such file" in told[-1]["problem"]
+            lines = await process.logged("reload_failed", 4)
+            assert f"{config} cannot be read: No such file" in lines[-1]["problem"]
             os.kill(process.process.pid, signal.SIGHUP)
             assert (await process.logged("reload_failed", 5))[-1]["why"] == "signal"
             metrics = (await client.get("/metrics")).text
@@ -128,7 +128,7 @@ def test_a_key_that_is_taken_out_of_its_file_is_refused(tmp_path: Path):
         keys.write_text(f"{KEY}\n{OTHER}\n")
         async with serve(model) as server:
             arguments = ("--upstream", server.base_url, "--dialect", "hermes", "--api-keys", str(keys))
-            async with started(*arguments) as process, process.client(**{"x-api-key": KEY}) as client:
+            async with running_process(*arguments) as process, process.client(**{"x-api-key": KEY}) as client:
                 streams = Streams(client, [BODY])
                 await streams.until(lambda texts: "One, " in texts[0])
                 keys.write_text(f"{OTHER}\n")
@@ -138,8 +138,8 @@ def test_a_key_that_is_taken_out_of_its_file_is_refused(tmp_path: Path):
                 (text,) = await streams.ended()  # what had begun ends as it would have
                 assert text.endswith("data: [DONE]\n\n")
                 keys.write_text("")  # nobody is let in by an empty file
-                told = await process.logged("reload_failed")
-                assert "holds no API key" in told[0]["problem"]
+                lines = await process.logged("reload_failed")
+                assert "holds no API key" in lines[0]["problem"]
                 assert (await client.post(CHAT, json=BODY)).status_code == 401
                 answer = await client.post(CHAT, json=BODY, headers={"x-api-key": OTHER})
                 assert answer.status_code == 200
@@ -152,9 +152,9 @@ def test_what_needs_a_restart_is_told_and_stays(tmp_path: Path):
         async with configured(tmp_path) as (config, _, server, process), process.client() as client:
             changed = '[server]\nhost = "::1"\nworkers = 3\nheader_bytes = 9000\nbody_bytes = 64\n'
             written(config, changed + row("m", server))
-            (told,) = await process.logged("reloaded")
-            assert told["needs_restart"] == ["host", "workers", "header_bytes"]
-            assert told["keys"] == ["server.body_bytes"]
+            (line,) = await process.logged("reloaded")
+            assert line["needs_restart"] == ["host", "workers", "header_bytes"]
+            assert line["keys"] == ["server.body_bytes"]
             assert (await client.post(CHAT, json=BODY)).status_code == 413
 
     asyncio.run(run())
@@ -169,17 +169,17 @@ def test_a_worker_that_starts_later_has_the_settings_of_the_others(tmp_path: Pat
         config = tmp_path / "gateway.toml"
         async with serve(model) as server:
             config.write_text(row("old", server))
-            async with started("--config", str(config), "--workers", "2") as process:
+            async with running_process("--config", str(config), "--workers", "2") as process:
                 written(config, row("m", server))
                 await process.logged("reloaded", 2)
                 os.kill(process.process.pid, signal.SIGHUP)  # the supervisor has read it once the workers say so
-                told = await process.logged("reloaded", 2, why="signal")
+                lines = await process.logged("reloaded", 2, why="signal")
                 written(config, "[[model")
                 await process.logged("reload_failed", 2)
-                for worker in {line["pid"] for line in told}:
+                for worker in {line["pid"] for line in lines}:
                     os.kill(worker, signal.SIGKILL)
                 killed = {line["pid"] for line in await process.logged("worker_ended", 2)}
-                assert killed == {line["pid"] for line in told}
+                assert killed == {line["pid"] for line in lines}
                 await process.logged("serving", 4)
                 async with process.client() as client:
                     assert (await client.post(CHAT, json=BODY)).text.endswith("data: [DONE]\n\n")
@@ -192,9 +192,9 @@ def test_a_terminal_that_is_closed_ends_it():
     pid, terminal = pty.fork()
     if not pid:
         os.execv(command[0], command)
-    said = b""
-    while b'"serving"' not in said:
-        said += os.read(terminal, 4096)
+    output = b""
+    while b'"serving"' not in output:
+        output += os.read(terminal, 4096)
     os.close(terminal)
     _, status = os.waitpid(pid, 0)
     assert os.waitstatus_to_exitcode(status) in (0, -signal.SIGTERM, -signal.SIGHUP)

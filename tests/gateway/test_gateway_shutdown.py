@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 from loopback_server import STREAM_HEAD, Exchange, chunked, event, says, serve
-from processes import CHAT, started
+from processes import CHAT, running_process
 from serving import PATIENCE
 
 MESSAGES, RESPONSES, COMPLETIONS = "/v1/messages", "/v1/responses", "/v1/completions"
-ASKED: dict[str, dict[str, Any]] = {
+BODIES: dict[str, dict[str, Any]] = {
     CHAT: {"messages": [{"role": "user", "content": "Go on."}]},
     MESSAGES: {"max_tokens": 9, "messages": [{"role": "user", "content": "Go on."}]},
     RESPONSES: {"input": "Go on."},
@@ -34,18 +34,18 @@ class Model:
 
     def __init__(self) -> None:
         self.go_on = asyncio.Event()
-        self._begun, self._more = 0, asyncio.Condition()
+        self._streams, self._more = 0, asyncio.Condition()
 
     async def __call__(self, exchange: Exchange) -> None:
         await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([event(says("One, "))]))
         async with self._more:
-            self._begun += 1
+            self._streams += 1
             self._more.notify_all()
         await self.go_on.wait()
 
     async def has_begun(self, count: int) -> None:
         async with self._more:
-            await self._more.wait_for(lambda: self._begun == count)
+            await self._more.wait_for(lambda: self._streams == count)
 
 
 @pytest.mark.parametrize("workers", [1, WORKERS])
@@ -61,14 +61,14 @@ def test_what_is_under_way_when_the_time_to_drain_is_over_gets_an_error(workers:
                 f'[[model]]\nname = "native"\nupstream = "{server.base_url}"\ndialect = "native"\n'
             )
             async with (
-                started("--config", str(config), "--workers", str(workers)) as process,
+                running_process("--config", str(config), "--workers", str(workers)) as process,
                 process.client() as client,
             ):
-                streams = [(path, model) for path in ASKED for model in ("text", "native")]
+                streams = [(path, model) for path in BODIES for model in ("text", "native")]
                 has_begun = {stream: asyncio.Event() for stream in streams}
 
                 async def stream(path: str, model: str) -> tuple[int, str]:
-                    body = {**ASKED[path], "model": model, "stream": True}
+                    body = {**BODIES[path], "model": model, "stream": True}
                     text = ""
                     async with client.stream("POST", path, json=body) as response:
                         async for piece in response.aiter_text():
@@ -78,7 +78,7 @@ def test_what_is_under_way_when_the_time_to_drain_is_over_gets_an_error(workers:
                     return response.status_code, text
 
                 open_streams = [asyncio.create_task(stream(*each)) for each in streams]
-                whole = asyncio.create_task(client.post(CHAT, json={**ASKED[CHAT], "model": "text"}))
+                whole = asyncio.create_task(client.post(CHAT, json={**BODIES[CHAT], "model": "text"}))
                 async with asyncio.timeout(PATIENCE):
                     await asyncio.gather(*(each.wait() for each in has_begun.values()))
                     await model.has_begun(len(streams) + 1)
@@ -123,7 +123,7 @@ def test_a_worker_that_cannot_start_anew_leaves_the_others_at_work(tmp_path: Pat
                 f'[[model]]\nname = "text"\nupstream = "{server.base_url}"\ndialect = "hermes"\n'
                 f'[usage]\nstore = "{store}"\n'
             )
-            async with started("--config", str(config), "--workers", str(WORKERS)) as process:
+            async with running_process("--config", str(config), "--workers", str(WORKERS)) as process:
                 for path in list(tmp_path.glob("usage.db*")):  # noqa: ASYNC240
                     path.unlink()
                 store.mkdir()

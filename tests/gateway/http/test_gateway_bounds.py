@@ -27,8 +27,8 @@ JSON_VALUES = st.recursive(
 
 
 def body_of(path: str, messages: list[Any], **more: Any) -> dict[str, Any]:
-    told = {"input": messages} if path == "/v1/responses" else {"messages": messages}
-    return {"model": "m", "max_tokens" if path == "/v1/messages" else "temperature": 1, **told, **more}
+    conversation = {"input": messages} if path == "/v1/responses" else {"messages": messages}
+    return {"model": "m", "max_tokens" if path == "/v1/messages" else "temperature": 1, **conversation, **more}
 
 
 def tool_of(path: str, name: str) -> dict[str, Any]:
@@ -72,16 +72,16 @@ def test_what_is_too_much_is_refused_and_the_next_request_is_answered(path: str,
         "tool name": body_of(path, [HELLO], tools=[tool_of(path, "t" * 13)]),
     }[what]
     good = body_of(path, [HELLO], tools=[tool_of(path, "t" * 12)])
-    (refused, answered), times = answers_and_requests(path, json.dumps(body).encode(), json.dumps(good).encode())
-    assert refused.status_code == status, refused.text
-    assert word in refused.text
+    (refusal, answered), times = answers_and_requests(path, json.dumps(body).encode(), json.dumps(good).encode())
+    assert refusal.status_code == status, refusal.text
+    assert word in refusal.text
     assert (answered.status_code, times) == (200, 1)
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_brackets_commas_and_quotes_in_a_text_are_no_values(path: str):
-    said = '[{"a": 1}, "b\\"]' * 50_000  # a body that is read in a thread, too
-    (answer,), times = answers_and_requests(path, json.dumps(body_of(path, [{**HELLO, "content": said}])).encode())
+    text = '[{"a": 1}, "b\\"]' * 50_000  # a body that is read in a thread, too
+    (answer,), times = answers_and_requests(path, json.dumps(body_of(path, [{**HELLO, "content": text}])).encode())
     assert (answer.status_code, times) == (200, 1)
 
 

@@ -58,8 +58,8 @@ def test_the_page_reads_the_answer_and_what_stands_beside_it(stream: bool):
             assert answer.headers["access-control-allow-origin"] == APP
             exposed = answer.headers["access-control-expose-headers"]
             assert all(name in exposed for name in ("x-request-id", "x-toolspeak-warning", "retry-after"))
-            refused = await served.client.post(CHAT, json=body, headers={"origin": APP})
-            assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, APP)
+            refusal = await served.client.post(CHAT, json=body, headers={"origin": APP})
+            assert (refusal.status_code, refusal.headers["access-control-allow-origin"]) == (401, APP)
             other = await served.client.get("/v1/models", headers={**headers, "origin": "https://evil.example"})
             assert names(other) == []
             assert other.headers["vary"] == "origin"
@@ -144,8 +144,8 @@ def test_any_page_where_clients_have_keys():
 def test_what_is_no_list_of_headers_is_not_sent_back():
     async def run() -> None:
         async with gateway(NOWHERE, cors=(APP,)) as served:
-            for asked in ("a b", "a\x01", "x," * 3000 + "x", "a, b;"):
-                headers = {"origin": APP, **PREFLIGHT, "access-control-request-headers": asked}
+            for header_names in ("a b", "a\x01", "x," * 3000 + "x", "a, b;"):
+                headers = {"origin": APP, **PREFLIGHT, "access-control-request-headers": header_names}
                 answer = await served.client.options(CHAT, headers=headers)
                 assert "access-control-allow-headers" not in answer.headers
 
@@ -170,9 +170,9 @@ def test_what_is_no_origin_is_told(origin: str, problem: str):
 
 
 def test_origins_are_those_that_browsers_write(tmp_path: Path):
-    given = ("HTTPS://App.Example", "https://b.example:443", "http://c.example:80", "http://[::1]:3000")
+    origins = ("HTTPS://App.Example", "https://b.example:443", "http://c.example:80", "http://[::1]:3000")
     expected = (APP, "https://b.example", "http://c.example", "http://[::1]:3000")
-    assert checked(Settings((NOWHERE,), cors=given)).cors == expected
+    assert checked(Settings((NOWHERE,), cors=origins)).cors == expected
     path = tmp_path / "gateway.toml"
     rest = '[[model]]\nname = "m"\nupstream = "http://h/v1"\n'
     path.write_text(f'[server]\ncors = ["{APP}"]\n{rest}')

@@ -18,11 +18,11 @@ from toolspeak.gateway.settings.upstream_settings import Upstream
 
 CHAT = "/v1/chat/completions"
 PAGE = b"<!DOCTYPE html>\n<html><head><title>502 Bad 'Gateway'</title></head><body>nginx at 10.0.0.5</body></html>"
-ASKED: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 9}
+BODY: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 9}
 
 
 def body_of(path: str, **more: Any) -> dict[str, Any]:
-    return {"model": "m", "input": "Hi", **more} if path == "/v1/responses" else {**ASKED, **more}
+    return {"model": "m", "input": "Hi", **more} if path == "/v1/responses" else {**BODY, **more}
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
@@ -44,7 +44,7 @@ def test_a_page_of_a_proxy_and_the_upstreams_address_are_in_the_log_alone(path: 
 def test_an_upstream_that_is_not_there_keeps_its_address():
     async def run() -> httpx2.Response:
         async with gateway(Upstream(url="http://127.0.0.1:9/v1", dialect="hermes", retries=0)) as served:
-            return await served.client.post(CHAT, json=ASKED)
+            return await served.client.post(CHAT, json=BODY)
 
     response = asyncio.run(run())
     assert "127.0.0.1" not in response.text
@@ -57,7 +57,7 @@ def test_a_redirect_is_no_unknown_model(status: int):
 
     async def run() -> httpx2.Response:
         async with serve(answer) as server, gateway(at(server, dialect="hermes")) as served:
-            return await served.client.post(CHAT, json=ASKED)
+            return await served.client.post(CHAT, json=BODY)
 
     response = asyncio.run(run())
     assert (response.status_code, response.json()["error"]["code"]) == (502, "upstream_ill_formed")
@@ -65,18 +65,18 @@ def test_a_redirect_is_no_unknown_model(status: int):
 
 
 def test_an_error_in_a_stream_has_its_code():
-    begun = [event(says("Hel")), b'data: {"error": {"message": "out of memory", "code": 500}}\n\n']
+    beginning = [event(says("Hel")), b'data: {"error": {"message": "out of memory", "code": 500}}\n\n']
 
     async def answer(exchange: Any) -> None:
-        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked(begun), b"0\r\n\r\n")
+        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked(beginning), b"0\r\n\r\n")
 
     async def run() -> list[Any]:
         async with serve(answer) as server, gateway(at(server, dialect="hermes")) as served:
-            return events((await served.client.post(CHAT, json={**ASKED, "stream": True})).text)
+            return events((await served.client.post(CHAT, json={**BODY, "stream": True})).text)
 
-    told = asyncio.run(run())
-    assert "out of memory" in told[-1]["error"]["message"]
-    assert told[-1]["error"]["code"] not in (None, "")
+    sse_events = asyncio.run(run())
+    assert "out of memory" in sse_events[-1]["error"]["message"]
+    assert sse_events[-1]["error"]["code"] not in (None, "")
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
@@ -92,8 +92,8 @@ def test_tools_of_one_name_and_names_with_line_breaks_are_refused(path: str, nam
 
     async def run() -> tuple[httpx2.Response, int]:
         async with serve(in_turn(texts("Hi."))) as server, gateway(at(server, dialect="hermes")) as served:
-            asked = body_of(path, tools=[tool_of(name) for name in names])
-            return await served.client.post(path, json=asked), len(server.exchanges)
+            body = body_of(path, tools=[tool_of(name) for name in names])
+            return await served.client.post(path, json=body), len(server.exchanges)
 
     response, times = asyncio.run(run())
     assert (response.status_code, times) == (400, 0)
@@ -104,8 +104,8 @@ def test_a_key_that_is_refused_is_counted_wherever_it_is_sent():
     async def run() -> str:
         async with gateway(Upstream(url="http://127.0.0.1:9/v1"), keys=(unnamed(digest("right" * 5)),)) as served:
             for path in ("/v1/models", "/v1/nothing"):
-                refused = await served.client.get(path, headers={"authorization": "Bearer wrong"})
-                assert refused.status_code == 401
+                refusal = await served.client.get(path, headers={"authorization": "Bearer wrong"})
+                assert refusal.status_code == 401
             return (await served.client.get("/metrics", headers={"authorization": "Bearer " + "right" * 5})).text
 
     assert 'rejected_total{code="invalid_api_key"} 2.0' in asyncio.run(run())
@@ -130,7 +130,7 @@ def test_what_a_provider_logs_of_a_request_has_its_id(caplog: pytest.LogCaptureF
             await next(answers, ordinary)(exchange)
 
         async with serve(answer) as server, gateway(at(server, dialect="hermes", retries=1)) as served:
-            response = await served.client.post(CHAT, json=ASKED, headers={"x-request-id": "mine-7"})
+            response = await served.client.post(CHAT, json=BODY, headers={"x-request-id": "mine-7"})
             assert response.status_code == 200
 
     try:

@@ -191,7 +191,7 @@ def test_a_writer_that_waits_for_room_is_told_that_there_will_be_none():
 @pytest.mark.parametrize("leaves", [True, False], ids=["the client leaves", "the server is stopped"])
 def test_work_that_nobody_waits_for_is_cancelled_and_cleans_up(leaves: bool):
     async def run() -> None:
-        told: list[str] = []
+        notes: list[str] = []
         gone = asyncio.Event()
 
         async def receive() -> Any:
@@ -203,7 +203,7 @@ def test_work_that_nobody_waits_for_is_cancelled_and_cleans_up(leaves: bool):
                 await asyncio.Event().wait()
             finally:
                 await asyncio.sleep(0)  # cleaning up may wait too
-                told.append("cleaned up")
+                notes.append("cleaned up")
 
         working = asyncio.create_task(watched(work(), receive, EventStream(Reader(), []), 60, 60))
         for _ in range(5):
@@ -214,46 +214,46 @@ def test_work_that_nobody_waits_for_is_cancelled_and_cleans_up(leaves: bool):
             working.cancel()
         with pytest.raises(ClientGone if leaves else asyncio.CancelledError):
             await working
-        assert told == ["cleaned up"]
+        assert notes == ["cleaned up"]
 
     asyncio.run(run())
 
 
 def test_events_of_one_read_leave_in_one_send_and_each_read_at_once():
-    sent = [*[texts(*"abcdefgh")[i] for i in range(8)], *texts()]
+    frames = [*[texts(*"abcdefgh")[i] for i in range(8)], *texts()]
 
     async def run() -> list[bytes]:
-        taken = asyncio.Event()
+        receipt = asyncio.Event()
 
         async def answer(exchange: Exchange) -> None:
-            await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([b"".join(sent[:5])]))
-            await taken.wait()  # nothing follows before the client has all of it
-            await exchange.send(chunked([b"".join(sent[5:])]), b"0\r\n\r\n")
+            await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([b"".join(frames[:5])]))
+            await receipt.wait()  # nothing follows before the client has all of it
+            await exchange.send(chunked([b"".join(frames[5:])]), b"0\r\n\r\n")
 
-        found: list[bytes] = []
+        pieces: list[bytes] = []
         async with serve(answer) as server, gateway(at(server, dialect="hermes")) as served:
             body = OPENAI_CHAT.encode_request(ModelRequest([Message.user("Go.")]), model="m", stream=True)
             async with served.client.stream("POST", "/v1/chat/completions", json=body) as response:
                 async for piece in response.aiter_raw():
-                    found.append(piece)
-                    if b'"content": "e"' in b"".join(found):
-                        taken.set()
-        return found
+                    pieces.append(piece)
+                    if b'"content": "e"' in b"".join(pieces):
+                        receipt.set()
+        return pieces
 
-    found = asyncio.run(run())
-    text = b"".join(found)
+    pieces = asyncio.run(run())
+    text = b"".join(pieces)
     assert [text.count(b'"content": "%c"' % letter) for letter in b"abcdefgh"] == [1] * 8
     assert text.endswith(b"data: [DONE]\n\n")
-    assert len(found) < text.count(b"\n\n") // 2, "the events of a read leave together, as far as the machine is idle"
+    assert len(pieces) < text.count(b"\n\n") // 2, "the events of a read leave together, as far as the machine is idle"
 
 
 def test_a_stream_that_ends_while_its_last_piece_leaves_ends():
     async def run():
-        sent, leaving, go_on = [], asyncio.Event(), asyncio.Event()
+        messages, leaving, go_on = [], asyncio.Event(), asyncio.Event()
 
         async def send(message):
-            sent.append(message)
-            if message["type"] == "http.response.body" and len(sent) == 2:
+            messages.append(message)
+            if message["type"] == "http.response.body" and len(messages) == 2:
                 leaving.set()
                 await go_on.wait()
 
@@ -264,7 +264,7 @@ def test_a_stream_that_ends_while_its_last_piece_leaves_ends():
         await asyncio.sleep(0)  # the end is said while the piece is on its way
         go_on.set()
         await ending
-        return sent, stream.over
+        return messages, stream.over
 
     (_, piece, end), over = asyncio.run(run())
     assert over

@@ -27,9 +27,9 @@ def test_every_metric_of_the_dashboard_and_of_the_alerts_is_one_of_the_gateway()
     for name, kind in re.findall(r"^# TYPE (\w+) (\w+)$", asyncio.run(run()), re.MULTILINE):
         known |= {f"{name}_bucket", f"{name}_sum", f"{name}_count"} if kind == "histogram" else {name}
     panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
-    shown = {name for panel in panels for target in panel["targets"] for name in _names(target["expr"])}
-    assert len(shown) >= 10
-    assert shown <= known
+    metrics = {name for panel in panels for target in panel["targets"] for name in _names(target["expr"])}
+    assert len(metrics) >= 10
+    assert metrics <= known
     alerting = set(_names(ALERTS.read_text(encoding="utf-8")))
     assert len(alerting) >= 4
     assert alerting <= known

@@ -6,7 +6,7 @@ import asyncio
 
 from loopback_server import serve, whole
 from otlp_receiver import Collected, attributes, collecting
-from processes import CHAT, started
+from processes import CHAT, running_process
 from serving import in_turn, texts
 
 ID = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -21,7 +21,7 @@ def test_each_request_has_a_span_below_the_clients_and_above_the_upstreams(monke
         async with serve(in_turn(texts(CALL), texts("Fine."))) as upstream, serve(whole("500 Down", b"{}")) as broken:
             config = f'[[model]]\nname = "small"\nupstream = "{upstream.base_url}"\ndialect = "hermes"\n'
             (tmp_path / "gateway.toml").write_text(config, "utf-8")
-            async with started("--config", str(tmp_path / "gateway.toml"), "--workers", "2") as gateway:
+            async with running_process("--config", str(tmp_path / "gateway.toml"), "--workers", "2") as gateway:
                 async with gateway.client() as client:
                     more = {"tools": [TOOL], "stream": True}
                     answer = await client.post(CHAT, json={**BODY, **more}, headers={"traceparent": PARENT})
@@ -32,7 +32,7 @@ def test_each_request_has_a_span_below_the_clients_and_above_the_upstreams(monke
                     assert (await client.get("/v1/models")).status_code == 200
                 gateway.process.terminate()
                 await gateway.process.wait()  # what waits for its export is sent at the end
-            async with started("--upstream", broken.base_url, "--model", "small") as gateway:
+            async with running_process("--upstream", broken.base_url, "--model", "small") as gateway:
                 async with gateway.client() as client:
                     assert (await client.post(CHAT, json=BODY)).status_code == 503
                 gateway.process.terminate()
@@ -43,24 +43,24 @@ def test_each_request_has_a_span_below_the_clients_and_above_the_upstreams(monke
     with collecting() as collected:
         for name, text in collected.environ.items():
             monkeypatch.setenv(name, text)
-        sent = asyncio.run(run(collected))
+        headers = asyncio.run(run(collected))
         spans = sorted(collected.spans, key=lambda span: span.start_time_unix_nano)
         assert len(spans) == 4
         first, second, wrong, failed = spans
         assert first.trace_id.hex() == ID
         assert first.parent_span_id.hex() == "00f067aa0ba902b7"
         assert [span.name for span in spans] == ["chat small", "chat small", "chat small", "chat (other)"]
-        parents = [each["traceparent"].split("-")[1:3] for each in sent]
+        parents = [each["traceparent"].split("-")[1:3] for each in headers]
         assert parents == [[span.trace_id.hex(), span.span_id.hex()] for span in (first, second)]
-        found = attributes(first)
-        assert found["gen_ai.operation.name"] == "chat"
-        assert found["gen_ai.request.model"] == "small"
-        assert found["http.response.status_code"] == 200
-        assert found["url.path"] == CHAT
-        assert found["gen_ai.response.finish_reasons"] == ["tool_calls"]
-        assert found["toolspeak.dialect"] == "hermes"
-        assert found["toolspeak.calls"] == 1
-        assert found["toolspeak.gateway.request.id"].startswith("req_")
+        span_attributes = attributes(first)
+        assert span_attributes["gen_ai.operation.name"] == "chat"
+        assert span_attributes["gen_ai.request.model"] == "small"
+        assert span_attributes["http.response.status_code"] == 200
+        assert span_attributes["url.path"] == CHAT
+        assert span_attributes["gen_ai.response.finish_reasons"] == ["tool_calls"]
+        assert span_attributes["toolspeak.dialect"] == "hermes"
+        assert span_attributes["toolspeak.calls"] == 1
+        assert span_attributes["toolspeak.gateway.request.id"].startswith("req_")
         assert attributes(second)["url.path"] == "/v1/messages"
         assert attributes(wrong)["http.response.status_code"] == 400
         assert attributes(failed)["error.type"]
@@ -73,7 +73,10 @@ def test_each_request_has_a_span_below_the_clients_and_above_the_upstreams(monke
 
 def test_a_gateway_without_telemetry_exports_nothing(monkeypatch):
     async def run() -> None:
-        async with serve(in_turn(texts("Fine."))) as upstream, started("--upstream", upstream.base_url) as gateway:
+        async with (
+            serve(in_turn(texts("Fine."))) as upstream,
+            running_process("--upstream", upstream.base_url) as gateway,
+        ):
             async with gateway.client() as client:
                 headers = {"traceparent": PARENT}
                 assert (await client.post(CHAT, json=BODY, headers=headers)).status_code == 200

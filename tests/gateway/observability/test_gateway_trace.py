@@ -18,7 +18,7 @@ BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi."}]}
 
 
 @pytest.mark.parametrize(
-    ("sent", "passed"),
+    ("client_headers", "passed"),
     [
         ([("traceparent", PARENT)], {"traceparent": PARENT}),
         ([("traceparent", PARENT), ("tracestate", "a=1, b@c=2")], {"traceparent": PARENT, "tracestate": "a=1,b@c=2"}),
@@ -35,7 +35,9 @@ BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi."}]}
         ([("tracestate", "a=1")], {}),
     ],
 )
-def test_what_is_valid_of_a_trace_goes_to_the_upstream(sent: list[tuple[str, str]], passed: dict[str, str], caplog):
+def test_what_is_valid_of_a_trace_goes_to_the_upstream(
+    client_headers: list[tuple[str, str]], passed: dict[str, str], caplog
+):
     lines: list[str] = []
 
     class Lines(logging.Handler):
@@ -44,7 +46,7 @@ def test_what_is_valid_of_a_trace_goes_to_the_upstream(sent: list[tuple[str, str
 
     async def run() -> dict[str, str]:
         async with serve(in_turn(texts("Fine."), texts("Fine."))) as server, gateway(at(server)) as served:
-            answer = await served.client.post("/v1/chat/completions", json=BODY, headers=sent)
+            answer = await served.client.post("/v1/chat/completions", json=BODY, headers=client_headers)
             assert answer.status_code == 200
             assert (await served.client.post("/v1/chat/completions", json=BODY)).status_code == 200
             assert "traceparent" not in server.exchanges[1].headers  # the next request is not of that trace

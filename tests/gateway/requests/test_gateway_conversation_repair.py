@@ -23,7 +23,7 @@ from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 UNKNOWN = "it may have run or not"
 TOOL = {"type": "object", "properties": {"city": {"type": "string"}}}
 USER = ("user", "Hm.")
-SAID = ("assistant", "I see.")
+REPLY = ("assistant", "I see.")
 
 # A conversation as a test writes it: ("user", text), ("assistant", text), ("calls", id, …), ("result", id, text).
 Item = tuple[str, ...]
@@ -47,36 +47,36 @@ def chat(items: Sequence[Item]) -> dict[str, Any]:
 
 
 def responses(items: Sequence[Item]) -> dict[str, Any]:
-    given: list[dict[str, Any]] = []
+    input_items: list[dict[str, Any]] = []
     for kind, *rest in items:
         if kind == "calls":
             call = {"type": "function_call", "name": "weather", "arguments": '{"city": "Rome"}'}
-            given += [{**call, "call_id": each} for each in rest]
+            input_items += [{**call, "call_id": each} for each in rest]
         elif kind == "result":
-            given.append({"type": "function_call_output", "call_id": rest[0], "output": rest[1]})
+            input_items.append({"type": "function_call_output", "call_id": rest[0], "output": rest[1]})
         elif kind == "thought":
-            given.append({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": rest[0]})
+            input_items.append({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": rest[0]})
         else:
-            given.append({"type": "message", "role": kind, "content": rest[0]})
-    return {"model": "m", "input": given, "tools": [{"type": "function", "name": "weather", "parameters": TOOL}]}
+            input_items.append({"type": "message", "role": kind, "content": rest[0]})
+    return {"model": "m", "input": input_items, "tools": [{"type": "function", "name": "weather", "parameters": TOOL}]}
 
 
 def messages(items: Sequence[Item]) -> dict[str, Any]:
-    given: list[dict[str, Any]] = []
+    turns: list[dict[str, Any]] = []
     for kind, *rest in items:
         if kind == "calls":
             use = {"type": "tool_use", "name": "weather", "input": {"city": "Rome"}}
-            given.append({"role": "assistant", "content": [{**use, "id": each} for each in rest]})
+            turns.append({"role": "assistant", "content": [{**use, "id": each} for each in rest]})
         elif kind == "result":
             block = {"type": "tool_result", "tool_use_id": rest[0], "content": rest[1]}
-            given.append({"role": "user", "content": [block]})
+            turns.append({"role": "user", "content": [block]})
         elif kind == "thought":
             block = {"type": "thinking", "thinking": rest[0], "signature": "s"}
-            given.append({"role": "assistant", "content": [block]})
+            turns.append({"role": "assistant", "content": [block]})
         else:
-            given.append({"role": kind, "content": [{"type": "text", "text": rest[0]}]})
+            turns.append({"role": kind, "content": [{"type": "text", "text": rest[0]}]})
     tool = {"name": "weather", "input_schema": TOOL}
-    return {"model": "m", "max_tokens": 100, "messages": given, "tools": [tool]}
+    return {"model": "m", "max_tokens": 100, "messages": turns, "tools": [tool]}
 
 
 WRITTEN = {"/v1/chat/completions": chat, "/v1/responses": responses, "/v1/messages": messages}
@@ -95,7 +95,7 @@ BROKEN: dict[str, tuple[list[Item], set[str], list[str]]] = {
         ["call", UNKNOWN, "snow", "Hm."],
     ),
     "a result without a call": (
-        [USER, ("result", "a", "snow"), SAID, USER],
+        [USER, ("result", "a", "snow"), REPLY, USER],
         {"result_without_call"},
         ["not in this conversation", "I see.", "Hm."],
     ),
@@ -105,7 +105,7 @@ BROKEN: dict[str, tuple[list[Item], set[str], list[str]]] = {
         ["call", "snow", "Quick!"],
     ),
     "a result behind a later turn": (
-        [USER, ("calls", "a"), USER, SAID, ("result", "a", "snow")],
+        [USER, ("calls", "a"), USER, REPLY, ("result", "a", "snow")],
         {"result_moved"},
         ["call", "snow", "Hm.", "I see."],
     ),
@@ -149,12 +149,12 @@ BROKEN: dict[str, tuple[list[Item], set[str], list[str]]] = {
 }
 
 SOUND: dict[str, list[Item]] = {
-    "nothing of tools": [USER, SAID, USER],
+    "nothing of tools": [USER, REPLY, USER],
     "a call and its result": [USER, ("calls", "a"), ("result", "a", "snow"), USER],
     "results in another order": [USER, ("calls", "a", "b"), ("result", "b", "1"), ("result", "a", "2"), USER],
     "ids that count anew": [
         *(USER, ("calls", "c"), ("result", "c", "1")),
-        *(("calls", "c"), ("result", "c", "2"), SAID, USER),
+        *(("calls", "c"), ("result", "c", "2"), REPLY, USER),
     ],
 }
 
@@ -167,8 +167,8 @@ def sent_items(path: str, items: Sequence[Item], **more: Any) -> tuple[list[dict
             response = await served.client.post(path, json=WRITTEN[path](items))
             assert response.status_code == 200, response.text
             codes = {code for code in response.headers.get("x-toolspeak-warning", "").split(", ") if code}
-            told = response.json().get("toolspeak", {"warnings": []})["warnings"]
-            assert {each["code"] for each in told} == codes
+            warnings = response.json().get("toolspeak", {"warnings": []})["warnings"]
+            assert {each["code"] for each in warnings} == codes
             return upstream.exchanges[0].json["messages"], codes - {"usage_estimated"}
 
     return asyncio.run(run())
@@ -182,22 +182,22 @@ def as_read(message: dict[str, Any]) -> str:
 @pytest.mark.parametrize("which", BROKEN)
 def test_a_native_upstream_gets_a_conversation_that_it_takes(which: str, path: str):
     items, warnings, wanted = BROKEN[which]
-    sent, codes = sent_items(path, items, dialect="native")
+    upstream_messages, codes = sent_items(path, items, dialect="native")
     assert codes == warnings
-    read = [as_read(message) for message in sent][-len(wanted) :]
-    assert all(part in found for part, found in zip(wanted, read, strict=True)), read
-    assert_chat_takes(sent)
+    read = [as_read(message) for message in upstream_messages][-len(wanted) :]
+    assert all(part in text for part, text in zip(wanted, read, strict=True)), read
+    assert_chat_takes(upstream_messages)
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
 @pytest.mark.parametrize("which", BROKEN)
 def test_a_model_whose_calls_are_text_reads_every_result_once(which: str, path: str):
     items, warnings, _ = BROKEN[which]
-    sent, codes = sent_items(path, items, dialect="hermes")
+    upstream_messages, codes = sent_items(path, items, dialect="hermes")
     assert codes == warnings
-    text = "\n".join(message["content"] for message in sent)
-    for said in {item[2] for item in items if item[0] == "result"}:
-        assert text.count(said) == 1
+    text = "\n".join(message["content"] for message in upstream_messages)
+    for result_text in {item[2] for item in items if item[0] == "result"}:
+        assert text.count(result_text) == 1
     calls = sum(len(item) - 1 for item in items if item[0] == "calls")
     assert text.count("<tool_response>") == calls
 
@@ -206,11 +206,11 @@ def test_a_model_whose_calls_are_text_reads_every_result_once(which: str, path: 
 @pytest.mark.parametrize("path", ENDPOINTS)
 @pytest.mark.parametrize("which", SOUND)
 def test_a_sound_conversation_has_no_warning(which: str, path: str, dialect: str):
-    sent, codes = sent_items(path, SOUND[which], dialect=dialect)
+    upstream_messages, codes = sent_items(path, SOUND[which], dialect=dialect)
     assert codes == set()
     if dialect == "native":
-        assert_chat_takes(sent)
-        results = [message["content"] for message in sent if message["role"] == "tool"]
+        assert_chat_takes(upstream_messages)
+        results = [message["content"] for message in upstream_messages if message["role"] == "tool"]
         assert results == [item[2] for item in SOUND[which] if item[0] == "result"]
 
 
@@ -228,9 +228,9 @@ def test_messages_of_the_old_form_are_calls_and_results():
         async with serve(in_turn(texts("Fine."))) as upstream, gateway(at(upstream, dialect="native")) as served:
             response = await served.client.post("/v1/chat/completions", json=body)
             assert response.headers["x-toolspeak-warning"] == "result_without_id"
-            sent = upstream.exchanges[0].json["messages"]
-            assert_chat_takes(sent)
-            assert sent[-1]["content"] == "snow"
+            upstream_messages = upstream.exchanges[0].json["messages"]
+            assert_chat_takes(upstream_messages)
+            assert upstream_messages[-1]["content"] == "snow"
 
     asyncio.run(run())
 
@@ -287,13 +287,13 @@ FORMATS: list[tuple[WireFormat, Any]] = [
 @pytest.mark.parametrize(("wire", "write"), FORMATS, ids=[wire.name for wire, _ in FORMATS])
 @given(items=ITEMS)
 def test_whatever_comes_every_api_takes_it_healed(wire: WireFormat, write: Any, items: list[Item]):
-    given_ = [m for m in wire.decode_request(write([USER, *items])).request.messages if isinstance(m, Message)]
-    mended, notes = healed(given_)
-    assert bool(notes) == (mended != given_)
+    originals = [m for m in wire.decode_request(write([USER, *items])).request.messages if isinstance(m, Message)]
+    mended, notes = healed(originals)
+    assert bool(notes) == (mended != originals)
     assert healed(mended) == (mended, [])
     # Nothing is lost: every text that was said, and every result, is there.
-    assert len([part for m in mended for part in m.calls]) == len([part for m in given_ for part in m.calls])
-    before, behind = (sorted({*_said(each)}) for each in (given_, mended))
+    assert len([part for m in mended for part in m.calls]) == len([part for m in originals for part in m.calls])
+    before, behind = (sorted({*_texts(each)}) for each in (originals, mended))
     assert {text for text in before if not any(text in other for other in behind)} == set()
     request = ModelRequest(mended)
     assert_chat_takes(OPENAI_CHAT.encode_request(request, model="m", stream=False)["messages"])
@@ -316,11 +316,11 @@ def test_a_sound_conversation_stays_the_same_object(wire: WireFormat, write: Any
     items: list[Item] = [USER]
     for ids, chance in turns:
         order = chance.sample(ids, len(ids))
-        items += [("calls", *ids), *(("result", each, f"of {each}") for each in order)] if ids else [SAID]
+        items += [("calls", *ids), *(("result", each, f"of {each}") for each in order)] if ids else [REPLY]
         items.append(USER)
     read = wire.decode_request(write(items)).request.messages
-    kept, notes = healed(read)  # type: ignore[arg-type]
-    assert kept is read
+    healed_messages, notes = healed(read)  # type: ignore[arg-type]
+    assert healed_messages is read
     assert notes == []
 
 
@@ -346,20 +346,20 @@ def test_a_long_conversation_is_healed_in_linear_time(kind: str):
     assert growth(prepare, 2_000) < LINEAR
 
 
-def _said(messages: Sequence[Message]) -> list[str]:
-    found = [message.text for message in messages]
-    found += [part.text for message in messages for part in message.results]
-    return [text for text in found if text]
+def _texts(messages: Sequence[Message]) -> list[str]:
+    texts = [message.text for message in messages]
+    texts += [part.text for message in messages for part in message.results]
+    return [text for text in texts if text]
 
 
 # --- what the APIs refuse ----------------------------------------------------------------------------------------
 
 
-def assert_chat_takes(sent: Any) -> None:
+def assert_chat_takes(messages: Any) -> None:
     """OpenAI: "An assistant message with 'tool_calls' must be followed by tool messages responding to each
     'tool_call_id'", and a tool message "must be a response to a preceding message with 'tool_calls'"."""
     waiting: list[str] = []
-    for message in sent:
+    for message in messages:
         if message["role"] == "tool":
             waiting.remove(message["tool_call_id"])
             continue
@@ -369,27 +369,27 @@ def assert_chat_takes(sent: Any) -> None:
     assert waiting == []
 
 
-def assert_responses_takes(sent: Any) -> None:
+def assert_responses_takes(items: Any) -> None:
     """OpenAI: "No tool output found for function call", "No tool call found for function call output", "Item of type
     'reasoning' was provided without its required following item"."""
-    calls = [item["call_id"] for item in sent if item["type"] == "function_call"]
-    outputs = [item["call_id"] for item in sent if item["type"] == "function_call_output"]
+    calls = [item["call_id"] for item in items if item["type"] == "function_call"]
+    outputs = [item["call_id"] for item in items if item["type"] == "function_call_output"]
     assert sorted(calls) == sorted(outputs)
     assert len({*calls}) == len(calls)
-    for n, item in enumerate(sent):
+    for n, item in enumerate(items):
         if item["type"] == "function_call_output":
-            assert item["call_id"] in {each.get("call_id") for each in sent[:n]}
+            assert item["call_id"] in {each.get("call_id") for each in items[:n]}
         if item["type"] == "reasoning":
-            behind = sent[n + 1]
+            behind = items[n + 1]
             assert behind["type"] in ("reasoning", "function_call") or behind.get("role") == "assistant"
 
 
-def assert_anthropic_takes(sent: Any) -> None:
+def assert_anthropic_takes(messages: Any) -> None:
     """Anthropic: "`tool_use` ids were found without `tool_result` blocks immediately after", "unexpected `tool_use_id`
     found in `tool_result` blocks", "`tool_use` ids must be unique", "the final block cannot be `thinking`"."""
     waiting: list[str] = []
     ids: set[str] = set()
-    for message in sent:
+    for message in messages:
         blocks = message["content"]
         results = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
         assert sorted(results) == sorted(waiting)

@@ -58,20 +58,20 @@ def asked_of(name: str, exchange: Exchange) -> WireRequest:
 
 
 def playing(name: str, *turns: Sequence[Delta]) -> Answer:
-    left = list(turns)
+    queue = list(turns)
     wire = UPSTREAMS[name]
 
     async def answer(exchange: Exchange) -> None:
         encoder = wire.encoder(asked_of(name, exchange), response_id="r1", created=1)
-        frames = [frame for delta in left.pop(0) for frame in encoder.feed(delta)]
+        frames = [frame for delta in queue.pop(0) for frame in encoder.feed(delta)]
         if name == "ollama":
             head = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\n\r\n"
-            sent = b"".join(json.dumps(data).encode() + b"\n" for _, data in frames)
+            content = b"".join(json.dumps(data).encode() + b"\n" for _, data in frames)
         else:
             head = STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n"
             texts = [data if isinstance(data, str) else json.dumps(data) for _, data in frames]
-            sent = b"".join(f"data: {text}\n\n".encode() for text in texts)
-        pieces = [sent[i : i + 29] for i in range(0, len(sent), 29)]
+            content = b"".join(f"data: {text}\n\n".encode() for text in texts)
+        pieces = [content[i : i + 29] for i in range(0, len(content), 29)]
         await exchange.send(head, chunked(pieces), b"0\r\n\r\n")
 
     return answer
@@ -105,8 +105,8 @@ def test_a_tool_conversation_from_any_api_to_any_other(name: str, path: str, str
                 turn, _ = await served.ask(path, request, stream=stream)
                 assert (turn.text, turn.finish) == ("It is fine.", "stop")
                 second = asked_of(name, server.exchanges[1]).request
-                (told,) = [result for message in second.messages for result in message.results]
-                assert "sunny" in str(told.content)
+                (last_result,) = [result for message in second.messages for result in message.results]
+                assert "sunny" in str(last_result.content)
                 (made,) = [call for message in second.messages for call in message.calls]
                 assert isinstance(made, ToolCall)
                 assert (made.name, made.arguments) == ("weather", ARGUMENTS)

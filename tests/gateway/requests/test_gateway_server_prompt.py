@@ -17,11 +17,11 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.wire.base import ModelRequest
 
 LOOK = ToolSpec("look", "Looks somewhere.", {"type": "object", "properties": {"where": {"type": "string"}}})
-ASKED = ModelRequest([Message.system("Be brief."), Message.user("go")], (LOOK,))
-TOLD = replace(
-    ASKED,
+FIRST_REQUEST = ModelRequest([Message.system("Be brief."), Message.user("go")], (LOOK,))
+SECOND_REQUEST = replace(
+    FIRST_REQUEST,
     messages=[
-        *ASKED.messages,
+        *FIRST_REQUEST.messages,
         Message("assistant", (ToolCall("c1", "look", {"where": "here"}, "c1"),)),
         Message("tool", (ToolResult("c1", "look", "success", (TextPart("empty"),)),)),
     ],
@@ -42,7 +42,7 @@ def ask(server: Vllm, *requests: ModelRequest, path: str, stream: bool, **upstre
 @pytest.mark.parametrize("excluded", [False, True], ids=["the server writes", "it leaves the tools out"])
 def test_a_client_reads_the_same_whoever_writes_the_prompt(path: str, stream: bool, excluded: bool):
     server = Vllm([CALL, "Empty."], excluded=excluded)
-    called, answered = ask(server, ASKED, TOLD, path=path, stream=stream)
+    called, answered = ask(server, FIRST_REQUEST, SECOND_REQUEST, path=path, stream=stream)
     (call,) = called.calls
     assert (call.name, call.arguments, called.finish) == ("look", {"where": "here"}, "tool_calls")
     assert (answered.text, answered.finish) == ("Empty.", "stop")
@@ -55,15 +55,15 @@ def test_a_client_reads_the_same_whoever_writes_the_prompt(path: str, stream: bo
     assert first["messages"][0] == {"role": "system", "content": "Be brief."}
     assert [tool["function"]["name"] for tool in first["tools"]] == ["look"]
     assert (first["tool_choice"], second["tool_choice"]) == ("none", "none")
-    called_, told = second["messages"][-2:]
+    called_, result = second["messages"][-2:]
     assert json.loads(called_["tool_calls"][0]["function"]["arguments"]) == {"where": "here"}
-    assert (told["role"], told["content"]) == ("tool", "empty")
-    assert told["tool_call_id"] == called_["tool_calls"][0]["id"]
+    assert (result["role"], result["content"]) == ("tool", "empty")
+    assert result["tool_call_id"] == called_["tool_calls"][0]["id"]
 
 
 @pytest.mark.parametrize("listing", ["trained", "prose"])
 def test_an_operator_may_have_the_prompt_written_here(listing: str):
     server = Vllm([CALL])
-    ask(server, ASKED, path="/v1/chat/completions", stream=True, listing=listing)
+    ask(server, FIRST_REQUEST, path="/v1/chat/completions", stream=True, listing=listing)
     assert server.checks == []
     assert "tools" not in server.first

@@ -101,8 +101,10 @@ def test_the_upstreams_key_takes_the_place_of_the_clients_and_no_other_header_pa
         "openai-organization": "o",
     }
     _, server = relayed(answer, "/v1/embeddings", key="alice" * 5, json=body, headers=headers)
-    sent = server.exchanges[0].headers
-    assert not {"cookie", "x-api-key", "authorization", "te", "x-forwarded-for", "openai-organization"} & set(sent)
+    upstream_headers = server.exchanges[0].headers
+    assert not {"cookie", "x-api-key", "authorization", "te", "x-forwarded-for", "openai-organization"} & set(
+        upstream_headers
+    )
 
 
 def test_of_an_upstreams_headers_the_type_alone_passes():
@@ -198,8 +200,10 @@ def test_a_streamed_completion_passes_byte_for_byte_and_its_usage_is_counted(wan
             response = await served.client.post("/v1/completions", json=body)
             assert response.content == b"".join([*CHUNKS, *([USAGE] if wanted else []), END])
             assert response.headers["content-type"].startswith("text/event-stream")
-            sent = server.exchanges[0].json
-            assert sent["stream_options"] == ({"include_usage": True, "x": 1} if wanted else {"include_usage": True})
+            upstream_body = server.exchanges[0].json
+            assert upstream_body["stream_options"] == (
+                {"include_usage": True, "x": 1} if wanted else {"include_usage": True}
+            )
             metrics = (await served.client.get("/metrics")).text
             assert 'toolspeak_tokens_total{kind="output",model="m"} 2.0' in metrics
             labels = 'endpoint="/v1/completions",model="m",status="200",stream="true"'
@@ -212,9 +216,9 @@ def test_a_streamed_completion_has_the_name_that_the_client_knows():
     response, _ = relayed(
         stream(*CHUNKS, END), "/v1/completions", upstream={"model": "m"}, json={"model": "mine", "stream": True}
     )
-    told = [data for data in events(response.text) if data != "[DONE]"]
-    assert [data["model"] for data in told] == ["mine", "mine"]
-    assert told[1]["timings"] == {"y": 2}
+    chunks = [data for data in events(response.text) if data != "[DONE]"]
+    assert [data["model"] for data in chunks] == ["mine", "mine"]
+    assert chunks[1]["timings"] == {"y": 2}
 
 
 def test_speech_passes_as_it_comes():
@@ -263,8 +267,8 @@ def test_a_completion_that_comes_whole_to_one_who_asked_for_a_stream_is_a_stream
 
 def test_a_large_answer_is_counted_and_renamed():
     rows = [{"embedding": [0.5] * 2000, "index": i} for i in range(40)]
-    told = {"model": "m", "data": rows, "usage": {"prompt_tokens": 9, "details": {"x": 1}}}
-    answer = json.dumps(told).encode()
+    body = {"model": "m", "data": rows, "usage": {"prompt_tokens": 9, "details": {"x": 1}}}
+    answer = json.dumps(body).encode()
     assert len(answer) > 256 * 1024
 
     async def run() -> None:
@@ -275,7 +279,7 @@ def test_a_large_answer_is_counted_and_renamed():
             response = await served.client.post("/v1/embeddings", json={"model": "m"})
             assert response.content == answer
             response = await served.client.post("/v1/embeddings", json={"model": "mine"})
-            assert response.json() == {**told, "model": "mine"}
+            assert response.json() == {**body, "model": "mine"}
             metrics = (await served.client.get("/metrics")).text
             assert 'toolspeak_tokens_total{kind="input",model="m"} 9.0' in metrics
             assert 'toolspeak_tokens_total{kind="input",model="mine"} 9.0' in metrics
@@ -361,8 +365,8 @@ def test_a_client_that_leaves_closes_the_upstreams_answer(head: bytes):
 
         async def answer(exchange: Exchange) -> None:
             came.set()
-            begun = chunked([CHUNKS[1]]) if head else b""
-            await until_client_leaves(lambda: server, head, begun)(exchange)
+            beginning = chunked([CHUNKS[1]]) if head else b""
+            await until_client_leaves(lambda: server, head, beginning)(exchange)
 
         async with serve(answer) as server, gateway(at(server)) as served:
             body = {"model": "m", "stream": head == HEAD}
@@ -385,7 +389,7 @@ def test_bounds_hold():
     async def run() -> list[int]:
         bounds = Bounds(body_bytes=5000, json_values=50, name_chars=8, depth=5)
         async with serve(whole("200 OK", b"{}")) as server, gateway(at(server), bounds=bounds) as served:
-            found = [
+            responses = [
                 await served.client.post("/v1/embeddings", json={"model": "m" * 9}),
                 await served.client.post("/v1/embeddings", json={"model": "m", "input": [1] * 60}),
                 await served.client.post("/v1/embeddings", json={"model": "m", "input": [[[[[[1]]]]]]}),
@@ -399,7 +403,7 @@ def test_bounds_hold():
                 await served.client.get("/v1/embeddings"),
             ]
             assert not server.exchanges
-            return [response.status_code for response in found]
+            return [response.status_code for response in responses]
 
     assert asyncio.run(run()) == [400, 413, 400, 400, 400, 400, 415, 415, 413, 415, 405]
 
@@ -451,9 +455,9 @@ def form(*parts: str, end: str = "--B--\r\n") -> bytes:
 
 def test_a_form_is_read_as_it_is_written():
     for parts in ((MODEL, FILE), (FILE, MODEL), (MODEL,), (PLAIN, MODEL.replace('"', ""), FILE)):
-        found = read_form(KIND, form(*parts))
-        assert found.text("model") == "m"
-        assert found.with_model("other") == form(*(part.replace("\r\n\r\nm", "\r\n\r\nother") for part in parts))
+        upload = read_form(KIND, form(*parts))
+        assert upload.text("model") == "m"
+        assert upload.with_model("other") == form(*(part.replace("\r\n\r\nm", "\r\n\r\nother") for part in parts))
     assert read_form('Multipart/Form-Data; boundary="B"', form(MODEL)).text("model") == "m"
     assert read_form(KIND, form(FILE)).text("model") is None
     star = FILE.replace('"a.wav"', "\"a.wav\"; filename*=utf-8''%C3%BC.wav")
@@ -494,9 +498,9 @@ def test_a_form_needs_one_boundary(kind: str):
 
 
 def test_a_form_of_many_parts_is_refused():
-    with pytest.raises(Failure) as refused:
+    with pytest.raises(Failure) as failure:
         read_form(KIND, form(*[PLAIN] * 1001))
-    assert refused.value.status == 413
+    assert failure.value.status == 413
 
 
 @settings(max_examples=fewer(200), deadline=None)
@@ -506,11 +510,11 @@ def test_a_form_of_many_parts_is_refused():
 def test_a_form_that_is_read_names_its_model_once_and_whatever_else_is_refused(pieces: list[str]):
     body = "--B\r\n" + "".join(pieces) + "\r\n--B--\r\n"
     with suppress(Failure):
-        found = read_form(KIND, body.encode())
-        model = found.text("model")
+        upload = read_form(KIND, body.encode())
+        model = upload.text("model")
         if model is not None:
             assert body.count("\r\n--B\r\n" + MODEL[:46]) + body.startswith("--B\r\n" + MODEL[:46]) == 1
-            assert found.with_model(model) == body.encode()
+            assert upload.with_model(model) == body.encode()
 
 
 def test_a_web_page_cannot_send_a_form_to_a_gateway_without_keys():

@@ -28,7 +28,7 @@ CALLED = {
     "x_turn": 2,
     "tool_calls": [{"id": "c0", "type": "function", "function": {"name": "weather", "arguments": "{}"}}],
 }
-ASKED: dict[str, dict[str, Any]] = {
+BODIES: dict[str, dict[str, Any]] = {
     CHAT: {
         "model": "m",
         "tools": [{"type": "function", "function": FUNCTION, "x_row": [1]}],
@@ -81,8 +81,8 @@ def chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> byte
     )
 
 
-def call(index: int, text: str, *, given: str | None = None, name: str | None = None) -> dict[str, Any]:
-    head = {"id": given, "type": "function"} if given else {}
+def call(index: int, text: str, *, call_id: str | None = None, name: str | None = None) -> dict[str, Any]:
+    head = {"id": call_id, "type": "function"} if call_id else {}
     function = {**({"name": name} if name else {}), "arguments": text}
     return {"tool_calls": [{"index": index, **head, "function": function, "x_call": 1}]}
 
@@ -91,10 +91,10 @@ ROLE = chunk({"role": "assistant", "content": ""})
 DONE = b"data: [DONE]\n\n"
 COUNTED = event({"model": "m", "choices": [], "usage": USAGE})
 CALLS = [
-    chunk(call(0, "", given="call_a", name="weather")),
+    chunk(call(0, "", call_id="call_a", name="weather")),
     chunk(call(0, '{"city":')),
     chunk(call(0, ' "Rome"}')),
-    chunk(call(1, "{}", given="call_b", name="weather")),
+    chunk(call(1, "{}", call_id="call_b", name="weather")),
 ]
 CHAT_STREAM = [
     b": PROCESSING\n\n",
@@ -112,7 +112,7 @@ CHAT_STREAM = [
 ]
 
 
-def named(data: dict[str, Any]) -> bytes:
+def named_event(data: dict[str, Any]) -> bytes:
     return f"event: {data['type']}\ndata: {json.dumps(data)}\n\n".encode()
 
 
@@ -151,45 +151,49 @@ RESPONSE: dict[str, Any] = {
 STREAMS: dict[str, list[bytes]] = {
     CHAT: CHAT_STREAM,
     MESSAGES: [
-        named({"type": "message_start", "message": {**MESSAGE, "content": [], "stop_reason": None}}),
-        named({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
-        named({"type": "ping"}),
-        named({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a < b", "x": "y"}}),
-        named({"type": "content_block_stop", "index": 0}),
-        named(
+        named_event({"type": "message_start", "message": {**MESSAGE, "content": [], "stop_reason": None}}),
+        named_event({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+        named_event({"type": "ping"}),
+        named_event(
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a < b", "x": "y"}}
+        ),
+        named_event({"type": "content_block_stop", "index": 0}),
+        named_event(
             {
                 "type": "content_block_start",
                 "index": 1,
                 "content_block": {"type": "tool_use", "id": "toolu_a", "name": "weather", "input": {}, "x_call": 1},
             }
         ),
-        named(
+        named_event(
             {
                 "type": "content_block_delta",
                 "index": 1,
                 "delta": {"type": "input_json_delta", "partial_json": '{"city"'},
             }
         ),
-        named(
+        named_event(
             {
                 "type": "content_block_delta",
                 "index": 1,
                 "delta": {"type": "input_json_delta", "partial_json": ': "Rome"}'},
             }
         ),
-        named({"type": "content_block_stop", "index": 1}),
-        named({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 5, "x": 1}}),
-        named({"type": "message_stop", "x_new": "kept"}),
+        named_event({"type": "content_block_stop", "index": 1}),
+        named_event(
+            {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 5, "x": 1}}
+        ),
+        named_event({"type": "message_stop", "x_new": "kept"}),
     ],
     RESPONSES: [
-        named(
+        named_event(
             {
                 "type": "response.created",
                 "sequence_number": 0,
                 "response": {**RESPONSE, "status": "in_progress", "output": []},
             }
         ),
-        named(
+        named_event(
             {
                 "type": "response.output_item.added",
                 "sequence_number": 1,
@@ -197,7 +201,7 @@ STREAMS: dict[str, list[bytes]] = {
                 "item": {**ITEM, "arguments": ""},
             }
         ),
-        named(
+        named_event(
             {
                 "type": "response.function_call_arguments.delta",
                 "sequence_number": 2,
@@ -207,7 +211,7 @@ STREAMS: dict[str, list[bytes]] = {
                 "x": "y",
             }
         ),
-        named(
+        named_event(
             {
                 "type": "response.function_call_arguments.done",
                 "sequence_number": 3,
@@ -216,8 +220,8 @@ STREAMS: dict[str, list[bytes]] = {
                 "arguments": '{"city": "Rome"}',
             }
         ),
-        named({"type": "response.output_item.done", "sequence_number": 4, "output_index": 0, "item": ITEM}),
-        named({"type": "response.completed", "sequence_number": 5, "response": RESPONSE}),
+        named_event({"type": "response.output_item.done", "sequence_number": 4, "output_index": 0, "item": ITEM}),
+        named_event({"type": "response.completed", "sequence_number": 5, "response": RESPONSE}),
     ],
 }
 COMPLETION: dict[str, Any] = {
@@ -260,7 +264,7 @@ def relayed(answer: Answer, path: str = CHAT, *, upstream: dict[str, Any] | None
     async def run() -> tuple[httpx2.Response, Server]:
         here = {"provider": PROVIDERS[path], "dialect": "native", **(upstream or {})}
         async with serve(answer) as server, gateway(at(server, **here)) as served:
-            return await served.client.post(path, json={**ASKED[path], **more}), server
+            return await served.client.post(path, json={**BODIES[path], **more}), server
 
     return asyncio.run(run())
 
@@ -273,7 +277,7 @@ WANTED = {CHAT: {"stream_options": {"include_usage": True}}, RESPONSES: {}, MESS
 def test_events_with_calls_pass_byte_for_byte(path: str, cut: int):
     response, server = relayed(in_turn(STREAMS[path], cut=cut), path, stream=True, **WANTED[path])
     assert response.content == b"".join(STREAMS[path])
-    assert server.exchanges[0].json == {**ASKED[path], "stream": True, **WANTED[path]}
+    assert server.exchanges[0].json == {**BODIES[path], "stream": True, **WANTED[path]}
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
@@ -281,7 +285,7 @@ def test_an_answer_in_one_piece_passes_as_it_came(path: str):
     answer = json.dumps(ANSWERS[path], indent=1).encode()
     response, server = relayed(whole("200 OK", answer), path)
     assert response.content == answer
-    assert server.exchanges[0].json == ASKED[path]
+    assert server.exchanges[0].json == BODIES[path]
 
 
 @pytest.mark.parametrize("streams", [True, False], ids=["stream", "whole"])
@@ -290,8 +294,8 @@ def test_the_models_name_is_the_configured_one_there_and_the_clients_here(path: 
     answer = stream(*STREAMS[path]) if streams else whole("200 OK", json.dumps(ANSWERS[path]).encode())
     upstream = {"model": "m", "options": {"x_option": 1, "x_new": 2}}
     response, server = relayed(answer, path, upstream=upstream, model="mine", stream=streams)
-    sent = server.exchanges[0].json
-    assert (sent["model"], sent["x_option"], sent["x_new"]) == ("m", 1, ASKED[path]["x_new"])
+    body = server.exchanges[0].json
+    assert (body["model"], body["x_option"], body["x_new"]) == ("m", 1, BODIES[path]["x_new"])
     assert b'"mine"' in response.content
     assert b'"m"' not in response.content
     if not streams:
@@ -302,7 +306,7 @@ def test_the_usage_that_a_client_did_not_want_is_counted_and_not_sent():
     async def run() -> None:
         here = {"dialect": "native", "names": ("m",)}
         async with serve(in_turn(CHAT_STREAM)) as server, gateway(at(server, **here)) as served:
-            response = await served.client.post(CHAT, json={**ASKED[CHAT], "stream": True})
+            response = await served.client.post(CHAT, json={**BODIES[CHAT], "stream": True})
             assert response.content == b"".join([*CHAT_STREAM[:-2], DONE])
             metrics = (await served.client.get("/metrics")).text
             assert 'toolspeak_tokens_total{kind="output",model="m"} 5.0' in metrics
@@ -316,9 +320,9 @@ def test_several_answers_pass_unmended():
     answer = json.dumps(several).encode()
     response, server = relayed(whole("200 OK", answer), n=2)
     assert response.content == answer
-    assert server.exchanges[0].json == {**ASKED[CHAT], "n": 2}
-    refused, _ = relayed(whole("200 OK", answer), upstream={"dialect": "hermes"}, n=2)
-    assert refused.status_code == 400
+    assert server.exchanges[0].json == {**BODIES[CHAT], "n": 2}
+    refusal, _ = relayed(whole("200 OK", answer), upstream={"dialect": "hermes"}, n=2)
+    assert refusal.status_code == 400
 
 
 # --- what is mended -------------------------------------------------------------------------------------------------
@@ -326,11 +330,11 @@ def test_several_answers_pass_unmended():
 
 def joined_events(text: str) -> tuple[str, list[dict[str, Any]], list[dict[str, Any]]]:
     """What a client puts together of a stream's events: text, calls, and the events."""
-    found = [each for each in events(text) if each != "[DONE]"]
-    said, calls = "", list[dict[str, Any]]()
-    for each in found:
+    chunks = [each for each in events(text) if each != "[DONE]"]
+    content, calls = "", list[dict[str, Any]]()
+    for each in chunks:
         for choice in each["choices"]:
-            said += choice["delta"].get("content") or ""
+            content += choice["delta"].get("content") or ""
             for item in choice["delta"].get("tool_calls") or ():
                 if item["index"] == len(calls):
                     calls.append({"id": item["id"], "name": item["function"]["name"], "arguments": ""})
@@ -338,68 +342,70 @@ def joined_events(text: str) -> tuple[str, list[dict[str, Any]], list[dict[str, 
                     assert "id" not in item
                     assert "name" not in item["function"]
                 calls[item["index"]]["arguments"] += item["function"].get("arguments", "")
-    return said, calls, found
+    return content, calls, chunks
 
 
 def test_what_is_sent_twice_is_sent_once_and_the_rest_stays():
-    sent = [
+    frames = [
         ROLE,
         chunk({"content": "Hm."}),
-        chunk(call(0, '{"city":', given="a", name="weather")),
-        chunk(call(0, '"Rome"}', given="a", name="weather")),
+        chunk(call(0, '{"city":', call_id="a", name="weather")),
+        chunk(call(0, '"Rome"}', call_id="a", name="weather")),
         chunk({}, "stop", timings={"x": 1}),
         COUNTED,
         DONE,
     ]
-    response, _ = relayed(in_turn(sent), stream=True, **WANTED[CHAT])
-    assert response.content.startswith(b"".join(sent[:3]))
-    said, calls, found = joined_events(response.text)
-    assert said == "Hm."
+    response, _ = relayed(in_turn(frames), stream=True, **WANTED[CHAT])
+    assert response.content.startswith(b"".join(frames[:3]))
+    content, calls, chunks = joined_events(response.text)
+    assert content == "Hm."
     assert calls == [{"id": "a", "name": "weather", "arguments": '{"city":"Rome"}'}]
-    assert {each["id"] for each in found[:-1]} == {"up"}
-    assert all(each["system_fingerprint"] == "fp" for each in found[:-1])
-    assert all(each["choices"][0]["logprobs"] and each["choices"][0]["token_ids"] for each in found[:-1])
-    assert found[-2]["choices"][0]["finish_reason"] == "tool_calls"
-    assert found[-2]["timings"] == {"x": 1}
-    assert found[-1]["usage"] == USAGE
+    assert {each["id"] for each in chunks[:-1]} == {"up"}
+    assert all(each["system_fingerprint"] == "fp" for each in chunks[:-1])
+    assert all(each["choices"][0]["logprobs"] and each["choices"][0]["token_ids"] for each in chunks[:-1])
+    assert chunks[-2]["choices"][0]["finish_reason"] == "tool_calls"
+    assert chunks[-2]["timings"] == {"x": 1}
+    assert chunks[-1]["usage"] == USAGE
 
 
 @pytest.mark.parametrize(
     "first",
     [
         call(0, "{}", name="weather"),
-        call(1, "{}", given="a", name="weather"),
+        call(1, "{}", call_id="a", name="weather"),
         {"function_call": {"name": "weather", "arguments": "{}"}},
         {"tool_calls": [{"id": "a", "function": {"name": "weather", "arguments": {}}}]},
-        call(0, "", given="a", name="weather"),
+        call(0, "", call_id="a", name="weather"),
     ],
 )
 def test_calls_in_another_form_come_in_the_apis(first: dict[str, Any]):
-    sent = [chunk({"content": "Hm."}), chunk(first), chunk({}, "tool_calls", timings={"x": 1}), DONE]
-    response, _ = relayed(in_turn(sent), stream=True)
-    said, calls, found = joined_events(response.text)
-    assert (said, calls[0]["name"], json.loads(calls[0]["arguments"])) == ("Hm.", "weather", {})
+    frames = [chunk({"content": "Hm."}), chunk(first), chunk({}, "tool_calls", timings={"x": 1}), DONE]
+    response, _ = relayed(in_turn(frames), stream=True)
+    content, calls, chunks = joined_events(response.text)
+    assert (content, calls[0]["name"], json.loads(calls[0]["arguments"])) == ("Hm.", "weather", {})
     assert calls[0]["id"]
-    assert found[-1]["timings"] == {"x": 1}
+    assert chunks[-1]["timings"] == {"x": 1}
     assert response.text.endswith("[DONE]\n\n")
 
 
 @pytest.mark.parametrize("first", [[ROLE], []], ids=["role", "no role"])
-@pytest.mark.parametrize("said", [{"content": "Hm."}, call(0, "{}", given="a", name="weather")], ids=["text", "call"])
+@pytest.mark.parametrize(
+    "delta", [{"content": "Hm."}, call(0, "{}", call_id="a", name="weather")], ids=["text", "call"]
+)
 @pytest.mark.parametrize("role", [{"role": None}, {}], ids=["null", "none"])
-def test_the_role_is_said_once_and_never_null(first: list[bytes], said: dict[str, Any], role: dict[str, Any]):
+def test_the_role_is_said_once_and_never_null(first: list[bytes], delta: dict[str, Any], role: dict[str, Any]):
     """llama-cpp-python says null beside calls. OpenAI's client for Node takes the last role that it reads, and wants
     one."""
-    sent = [*first, chunk({**role, **said}), chunk({}, "stop"), COUNTED, DONE]
-    response, _ = relayed(in_turn(sent), stream=True, **WANTED[CHAT])
-    _, _, found = joined_events(response.text)
-    deltas = [each["choices"][0]["delta"] for each in found if each["choices"]]
+    frames = [*first, chunk({**role, **delta}), chunk({}, "stop"), COUNTED, DONE]
+    response, _ = relayed(in_turn(frames), stream=True, **WANTED[CHAT])
+    _, _, chunks = joined_events(response.text)
+    deltas = [each["choices"][0]["delta"] for each in chunks if each["choices"]]
     assert [delta["role"] for delta in deltas if "role" in delta] == ["assistant"]
 
 
 def test_an_event_whose_role_is_mended_keeps_what_else_it_says_and_the_others_pass_as_they_came():
     """vLLM says the role first; many small servers never say one."""
-    named = chunk({"content": "Hm."}, x_event=1).replace(b"data: ", b"id: 1\ndata: ", 1)
+    named_frame = chunk({"content": "Hm."}, x_event=1).replace(b"data: ", b"id: 1\ndata: ", 1)
     others = [
         chunk({"content": "So,"}),
         CALLS[3].replace(b'"index": 1', b'"index": 0'),
@@ -407,13 +413,13 @@ def test_an_event_whose_role_is_mended_keeps_what_else_it_says_and_the_others_pa
         COUNTED,
         DONE,
     ]
-    response, _ = relayed(in_turn([named, *others]), stream=True, **WANTED[CHAT])
+    response, _ = relayed(in_turn([named_frame, *others]), stream=True, **WANTED[CHAT])
     first, *rest = response.content.split(b"\n\n")
     assert b"\n\n".join(rest) == b"".join(others)
     told_id, data = first.split(b"\n")
-    sent = json.loads(named.split(b"data: ")[1])
-    sent["choices"][0]["delta"]["role"] = "assistant"
-    assert (told_id, json.loads(data.removeprefix(b"data: "))) == (b"id: 1", sent)
+    expected = json.loads(named_frame.split(b"data: ")[1])
+    expected["choices"][0]["delta"]["role"] = "assistant"
+    assert (told_id, json.loads(data.removeprefix(b"data: "))) == (b"id: 1", expected)
 
 
 LEAKED = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>'
@@ -422,19 +428,21 @@ LEAKED = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</too
 @pytest.mark.parametrize("size", [3, 1000])
 def test_calls_in_the_text_are_found_and_the_rest_stays(size: int):
     texts = ["Let me see. ", *(LEAKED[i : i + size] for i in range(0, len(LEAKED), size))]
-    sent = [ROLE, *(chunk({"content": text}) for text in texts), chunk({}, "stop", timings={"x": 1}), COUNTED, DONE]
-    response, _ = relayed(in_turn(sent), stream=True, **WANTED[CHAT])
-    assert response.content.startswith(b"".join(sent[:2]))
-    said, calls, found = joined_events(response.text)
-    assert said.strip() == "Let me see."
+    frames = [ROLE, *(chunk({"content": text}) for text in texts), chunk({}, "stop", timings={"x": 1}), COUNTED, DONE]
+    response, _ = relayed(in_turn(frames), stream=True, **WANTED[CHAT])
+    assert response.content.startswith(b"".join(frames[:2]))
+    content, calls, chunks = joined_events(response.text)
+    assert content.strip() == "Let me see."
     assert [(each["name"], json.loads(each["arguments"])) for each in calls] == [("weather", {"city": "Rome"})]
-    ended = found[-2]
+    ended = chunks[-2]
     assert ended["choices"][0]["finish_reason"] == "tool_calls"
     assert ended["timings"] == {"x": 1}
     assert ended["toolspeak"]["warnings"][0]["code"] == "leaked_call"
-    assert {each["id"] for each in found[:-1]} == {"up"}
-    logprobs = [token for each in found[:-1] for token in (each["choices"][0].get("logprobs") or {}).get("content", ())]
-    assert len(logprobs) == len(sent) - 2
+    assert {each["id"] for each in chunks[:-1]} == {"up"}
+    logprobs = [
+        token for each in chunks[:-1] for token in (each["choices"][0].get("logprobs") or {}).get("content", ())
+    ]
+    assert len(logprobs) == len(frames) - 2
 
 
 def test_calls_in_the_text_of_one_piece_are_found_and_the_rest_stays():
@@ -444,35 +452,40 @@ def test_calls_in_the_text_of_one_piece_are_found_and_the_rest_stays():
         "message": {"role": "assistant", "content": LEAKED, "x": 1},
     }
     response, _ = relayed(whole("200 OK", json.dumps({**COMPLETION, "choices": [choice]}).encode()))
-    found = response.json()
-    (made,) = found["choices"]
+    completion = response.json()
+    (made,) = completion["choices"]
     assert made["message"]["tool_calls"][0]["function"]["name"] == "weather"
     assert (made["finish_reason"], made["message"]["x"], made["logprobs"]) == ("tool_calls", 1, choice["logprobs"])
     known = {name: COMPLETION[name] for name in ("id", "created", "system_fingerprint", "timings", "usage")}
-    assert {name: found[name] for name in known} == known
-    assert found["toolspeak"]["warnings"][0]["code"] == "leaked_call"
+    assert {name: completion[name] for name in known} == known
+    assert completion["toolspeak"]["warnings"][0]["code"] == "leaked_call"
 
 
-SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": f"Let me see. {LEAKED}"}]}
+TEXT_MESSAGE = {
+    "type": "message",
+    "role": "assistant",
+    "content": [{"type": "output_text", "text": f"Let me see. {LEAKED}"}],
+}
 TEXT_STREAMS: dict[str, list[bytes]] = {
     MESSAGES: [
         *STREAMS[MESSAGES][:3],
         *(
-            named({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}})
+            named_event({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}})
             for text in ("Let me see. ", LEAKED[:30], LEAKED[30:])
         ),
-        named({"type": "content_block_stop", "index": 0}),
-        named({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 5}}),
-        named({"type": "message_stop"}),
+        named_event({"type": "content_block_stop", "index": 0}),
+        named_event({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 5}}),
+        named_event({"type": "message_stop"}),
     ],
     RESPONSES: [
         STREAMS[RESPONSES][0],
         *(
-            named({"type": "response.output_text.delta", "sequence_number": at, "output_index": 0, "content_index": 0,
-                   "item_id": "msg_up", "delta": text})
+            named_event({"type": "response.output_text.delta", "sequence_number": at, "output_index": 0,
+                         "content_index": 0, "item_id": "msg_up", "delta": text})
             for at, text in enumerate(("Let me see. ", LEAKED[:30], LEAKED[30:]), 1)
         ),
-        named({"type": "response.completed", "sequence_number": 4, "response": {**RESPONSE, "output": [SAID]}}),
+        named_event({"type": "response.completed", "sequence_number": 4,
+                     "response": {**RESPONSE, "output": [TEXT_MESSAGE]}}),
     ],
 }  # fmt: skip
 
@@ -505,45 +518,45 @@ def test_calls_that_the_request_does_not_allow_are_left_out(path: str, streams: 
 
 def test_calls_are_held_where_the_configuration_says_so():
     response, _ = relayed(in_turn(CHAT_STREAM), stream=True, upstream={"hold_calls": True})
-    _, calls, found = joined_events(response.text)
+    _, calls, chunks = joined_events(response.text)
     assert [(each["id"], json.loads(each["arguments"])) for each in calls] == [
         ("call_a", {"city": "Rome"}),
         ("call_b", {}),
     ]
-    assert found[-1]["timings"] == {"x": 1}
+    assert chunks[-1]["timings"] == {"x": 1}
     response, _ = relayed(in_turn(CHAT_STREAM), stream=True, parallel_tool_calls=False)
-    _, calls, found = joined_events(response.text)
+    _, calls, chunks = joined_events(response.text)
     assert [each["id"] for each in calls] == ["call_a"]
-    assert found[-1]["toolspeak"]["warnings"][0]["code"] == "call_left_out"
+    assert chunks[-1]["toolspeak"]["warnings"][0]["code"] == "call_left_out"
 
 
 def test_a_text_and_a_call_in_a_message_that_says_it_stopped():
     choice = {**COMPLETION["choices"][0], "finish_reason": "stop"}
     response, _ = relayed(whole("200 OK", json.dumps({**COMPLETION, "choices": [choice]}).encode()))
-    found = response.json()
-    assert found["choices"][0]["finish_reason"] == "tool_calls"
-    assert found["choices"][0]["message"]["audio"] == {"id": "a"}
-    assert found["timings"] == {"x": 1}
+    completion = response.json()
+    assert completion["choices"][0]["finish_reason"] == "tool_calls"
+    assert completion["choices"][0]["message"]["audio"] == {"id": "a"}
+    assert completion["timings"] == {"x": 1}
 
 
-@pytest.mark.parametrize("sent", [[chunk({"content": "Hm."})], [chunk({"content": "Hm."}, "")], CALLS])
-def test_an_answer_that_does_not_say_how_it_ended_says_so_before_it_is_done(sent: list[bytes]):
-    response, _ = relayed(in_turn([ROLE, *sent, DONE]), stream=True)
-    assert response.content.startswith(b"".join([ROLE, *sent]))
-    found = events(response.text)
-    assert found.count("[DONE]") == 1
-    assert found[-1] == "[DONE]"
-    assert found[-2]["choices"][0]["finish_reason"] == ("tool_calls" if sent is CALLS else "stop")
+@pytest.mark.parametrize("frames", [[chunk({"content": "Hm."})], [chunk({"content": "Hm."}, "")], CALLS])
+def test_an_answer_that_does_not_say_how_it_ended_says_so_before_it_is_done(frames: list[bytes]):
+    response, _ = relayed(in_turn([ROLE, *frames, DONE]), stream=True)
+    assert response.content.startswith(b"".join([ROLE, *frames]))
+    chunks = events(response.text)
+    assert chunks.count("[DONE]") == 1
+    assert chunks[-1] == "[DONE]"
+    assert chunks[-2]["choices"][0]["finish_reason"] == ("tool_calls" if frames is CALLS else "stop")
 
 
 def test_arguments_that_were_cut_are_no_json_for_a_client():
-    sent = [ROLE, CALLS[0], CALLS[1], chunk({}, "length", timings={"x": 1}), DONE]
-    response, _ = relayed(in_turn(sent), stream=True)
-    _, calls, found = joined_events(response.text)
+    frames = [ROLE, CALLS[0], CALLS[1], chunk({}, "length", timings={"x": 1}), DONE]
+    response, _ = relayed(in_turn(frames), stream=True)
+    _, calls, chunks = joined_events(response.text)
     with pytest.raises(ValueError, match=r"Expecting|delimiter|Extra"):
         json.loads(calls[0]["arguments"])
-    assert found[-1]["choices"][0]["finish_reason"] == "length"
-    assert found[-1]["timings"] == {"x": 1}
+    assert chunks[-1]["choices"][0]["finish_reason"] == "length"
+    assert chunks[-1]["timings"] == {"x": 1}
 
 
 def test_a_model_that_has_to_call_is_asked_again_and_nothing_of_its_first_try_leaves():
@@ -553,17 +566,17 @@ def test_a_model_that_has_to_call_is_asked_again_and_nothing_of_its_first_try_le
     response, server = relayed(
         in_turn(first, second), stream=True, tool_choice="required", upstream=upstream, **WANTED[CHAT]
     )
-    said, calls, found = joined_events(response.text)
-    assert (said, len(calls), len(server.exchanges)) == ("", 1, 2)
-    assert not any("x_first" in each for each in found)
-    assert found[-1]["usage"]["completion_tokens"] == 10
+    content, calls, chunks = joined_events(response.text)
+    assert (content, len(calls), len(server.exchanges)) == ("", 1, 2)
+    assert not any("x_first" in each for each in chunks)
+    assert chunks[-1]["usage"]["completion_tokens"] == 10
     response, _ = relayed(in_turn(first, second), tool_choice="required", upstream=upstream)
     assert response.json()["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "weather"
     assert "x_first" not in response.text
 
 
 def test_a_conversation_that_was_healed_is_sent_as_it_was_healed():
-    messages = ASKED[CHAT]["messages"][:3]
+    messages = BODIES[CHAT]["messages"][:3]
     response, server = relayed(in_turn(CHAT_STREAM), messages=messages, stream=True)
     assert [message["role"] for message in server.exchanges[0].json["messages"]][-1] == "tool"
     assert "call_without_result" in response.text
@@ -589,10 +602,10 @@ BREAKS: list[tuple[bytes, str]] = [
 @pytest.mark.parametrize(("broken", "word"), BREAKS, ids=["error", "HTML", "nothing"])
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_stream_that_breaks_off_ends_in_an_error(path: str, broken: bytes, word: str):
-    begun = STREAMS[path][:5] if path != RESPONSES else STREAMS[path][:3]
+    beginning = STREAMS[path][:5] if path != RESPONSES else STREAMS[path][:3]
     head = STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n"
-    response, _ = relayed(dropped(head, chunked([*begun, broken])), path, stream=True)
-    assert response.content.startswith(b"".join(begun[:-1]))
+    response, _ = relayed(dropped(head, chunked([*beginning, broken])), path, stream=True)
+    assert response.content.startswith(b"".join(beginning[:-1]))
     last = events(response.text)[-1]
     error = last.get("error") or last["response"]["error"]
     assert word in error["message"]
@@ -610,7 +623,7 @@ def test_what_fails_before_anything_was_said_is_asked_again_as_it_came():
             serve(busy, in_turn(CHAT_STREAM)) as server,
             gateway(at(server, dialect="native", retries=1)) as served,
         ):
-            response = await served.client.post(CHAT, json={**ASKED[CHAT], "stream": True, **WANTED[CHAT]})
+            response = await served.client.post(CHAT, json={**BODIES[CHAT], "stream": True, **WANTED[CHAT]})
             assert response.content == b"".join(CHAT_STREAM)
             assert server.exchanges[0].body == server.exchanges[1].body
 
@@ -623,9 +636,9 @@ HEAD = STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n"
 @pytest.mark.parametrize("streams", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_where_nothing_has_left_another_server_answers(path: str, streams: bool):
-    begun = {
+    beginnings = {
         CHAT: [ROLE, chunk({"content": LEAKED[:20]})],
-        MESSAGES: [*STREAMS[MESSAGES][:1], named({"type": "ping"})],
+        MESSAGES: [*STREAMS[MESSAGES][:1], named_event({"type": "ping"})],
         RESPONSES: [STREAMS[RESPONSES][0]],
     }
     good = stream(*STREAMS[path]) if streams else whole("200 OK", json.dumps(ANSWERS[path]).encode())
@@ -633,7 +646,7 @@ def test_where_nothing_has_left_another_server_answers(path: str, streams: bool)
     async def run() -> None:
         here = {"provider": PROVIDERS[path], "dialect": "native", "names": ("m",)}
         lost = (
-            dropped(HEAD, chunked(begun[path]))
+            dropped(HEAD, chunked(beginnings[path]))
             if streams
             else dropped(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{")
         )
@@ -643,7 +656,7 @@ def test_where_nothing_has_left_another_server_answers(path: str, streams: bool)
             gateway(at(first, **here), at(second, **here)) as served,
         ):
             for _ in range(2):
-                response = await served.client.post(path, json={**ASKED[path], "stream": streams, **WANTED[path]})
+                response = await served.client.post(path, json={**BODIES[path], "stream": streams, **WANTED[path]})
                 if streams:
                     assert response.content == b"".join(STREAMS[path])
                 else:
@@ -664,7 +677,7 @@ def test_sound_leaves_as_it_comes():
             await exchange.send(chunked([chunk({}, "stop"), DONE]), b"0\r\n\r\n")
 
         async with serve(answer) as server, gateway(at(server, dialect="native")) as served:
-            async with served.client.stream("POST", CHAT, json={**ASKED[CHAT], "stream": True}) as response:
+            async with served.client.stream("POST", CHAT, json={**BODIES[CHAT], "stream": True}) as response:
                 got = b""
                 async for piece in response.aiter_raw():
                     got += piece
@@ -682,7 +695,7 @@ def test_a_server_that_takes_no_tools_is_asked_in_text():
     async def run() -> None:
         upstream = {"dialect": "auto", "provider": "lmstudio", "model": "qwen3-8b"}
         async with serve(refusal, text) as server, gateway(at(server, **upstream)) as served:
-            response = await served.client.post(CHAT, json={**ASKED[CHAT], "stream": True})
+            response = await served.client.post(CHAT, json={**BODIES[CHAT], "stream": True})
             assert joined_events(response.text)[1][0]["name"] == "weather"
             assert ["tools" in each.json for each in server.exchanges] == [True, False]
 
@@ -698,13 +711,13 @@ CALL = st.tuples(st.sampled_from(["a", "b", ""]), st.sampled_from(['{"city": "Ro
 
 
 def turn_of(texts: Iterable[str], calls: Iterable[tuple[str, str, bool]], finish: str) -> list[bytes]:
-    sent = [ROLE, *(chunk({"content": text}) for text in texts)]
+    frames = [ROLE, *(chunk({"content": text}) for text in texts)]
     for at_, (id_, text, twice) in enumerate(calls):
-        sent.append(chunk(call(at_, text[:3], given=id_ or None, name="weather")))
-        sent.append(
-            chunk(call(at_, text[3:], given=(id_ or None) if twice else None, name="weather" if twice else None))
+        frames.append(chunk(call(at_, text[:3], call_id=id_ or None, name="weather")))
+        frames.append(
+            chunk(call(at_, text[3:], call_id=(id_ or None) if twice else None, name="weather" if twice else None))
         )
-    return [*sent, chunk({}, finish), COUNTED, DONE]
+    return [*frames, chunk({}, finish), COUNTED, DONE]
 
 
 @settings(max_examples=fewer(40), deadline=None)
@@ -724,11 +737,11 @@ def test_a_client_reads_the_same_as_where_the_answer_is_written_anew(
     streams: bool,
     more: dict[str, Any],
 ):
-    sent = turn_of(texts, calls, finish)
+    frames = turn_of(texts, calls, finish)
 
     async def run() -> tuple[httpx2.Response, httpx2.Response]:
-        async with serve(in_turn(sent, sent, cut=cut)) as server, gateway(at(server, dialect="native")) as served:
-            body = {**ASKED[CHAT], "stream": streams, **more}
+        async with serve(in_turn(frames, frames, cut=cut)) as server, gateway(at(server, dialect="native")) as served:
+            body = {**BODIES[CHAT], "stream": streams, **more}
             passed = await served.client.post(CHAT, json=body)
             # A conversation that has to be healed is asked, and answered, anew.
             broken = {**body, "messages": body["messages"][:3]}
@@ -740,8 +753,8 @@ def test_a_client_reads_the_same_as_where_the_answer_is_written_anew(
         one, other = (response.json()["choices"][0] for response in (passed, anew))
         assert one["finish_reason"] == other["finish_reason"]
         assert (one["message"]["content"] or "") == (other["message"]["content"] or "")
-        named_ = [[each["function"] for each in choice["message"].get("tool_calls", ())] for choice in (one, other)]
-        assert named_[0] == named_[1]
+        functions = [[each["function"] for each in choice["message"].get("tool_calls", ())] for choice in (one, other)]
+        assert functions[0] == functions[1]
         return
     first, second = joined_events(passed.text), joined_events(anew.text)
     assert first[0] == second[0]

@@ -21,7 +21,7 @@ from toolspeak.gateway.settings.gateway_settings import Bounds
 CHAT, RESPONSES, MESSAGES = ENDPOINTS
 PROVIDERS = {CHAT: "openai", RESPONSES: "openai-responses", MESSAGES: "anthropic"}
 HI = [{"role": "user", "content": "Hi"}]
-ASKED: dict[str, dict[str, Any]] = {
+BODIES: dict[str, dict[str, Any]] = {
     CHAT: {
         "model": "m", "messages": HI, "n": 3, "logprobs": True, "audio": {"voice": "a"}, "x_new": {"deep": [1, None]},
         "stop": None, "metadata": {"a": "b"},
@@ -67,7 +67,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def named(data: dict[str, Any]) -> bytes:
+def named_event(data: dict[str, Any]) -> bytes:
     return f"event: {data['type']}\ndata: {json.dumps(data)}\n\n".encode()
 
 
@@ -82,19 +82,23 @@ STREAMS: dict[str, list[bytes]] = {
         b"data: [DONE]\n\n",
     ],
     RESPONSES: [
-        named({"type": "response.created", "response": {**RESPONSE, "status": "in_progress", "output": []}}),
-        named({"type": "response.output_text.delta", "item_id": "msg_up", "delta": "Ho", "logprobs": [1], "x": "y"}),
-        named({"type": "response.x_new", "said": "kept"}),
-        named({"type": "response.completed", "response": RESPONSE, "sequence_number": 7}),
+        named_event({"type": "response.created", "response": {**RESPONSE, "status": "in_progress", "output": []}}),
+        named_event(
+            {"type": "response.output_text.delta", "item_id": "msg_up", "delta": "Ho", "logprobs": [1], "x": "y"}
+        ),
+        named_event({"type": "response.x_new", "said": "kept"}),
+        named_event({"type": "response.completed", "response": RESPONSE, "sequence_number": 7}),
     ],
     MESSAGES: [
-        named({"type": "message_start", "message": {**MESSAGE, "content": [], "stop_reason": None}}),
-        named({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
-        named({"type": "ping"}),
-        named({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Ho", "x": "y"}}),
-        named({"type": "content_block_stop", "index": 0}),
-        named({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 5}}),
-        named({"type": "message_stop", "x_new": "kept"}),
+        named_event({"type": "message_start", "message": {**MESSAGE, "content": [], "stop_reason": None}}),
+        named_event({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+        named_event({"type": "ping"}),
+        named_event(
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Ho", "x": "y"}}
+        ),
+        named_event({"type": "content_block_stop", "index": 0}),
+        named_event({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 5}}),
+        named_event({"type": "message_stop", "x_new": "kept"}),
     ],
 }
 
@@ -104,7 +108,7 @@ def relayed(answer: Answer, path: str, *, upstream: dict[str, Any] | None = None
 
     async def run() -> tuple[httpx2.Response, Server]:
         async with serve(answer) as server, gateway(at_api(server, path, **(upstream or {}))) as served:
-            body = {**ASKED[path], **more}
+            body = {**BODIES[path], **more}
             return await served.client.post(path, json={k: v for k, v in body.items() if v != "left out"}), server
 
     return asyncio.run(run())
@@ -120,7 +124,7 @@ def test_request_and_answer_pass_as_they_came(path: str, dialect: str):
     answer = json.dumps(ANSWERS[path], indent=1, ensure_ascii=False).encode()
     response, server = relayed(whole("200 OK", answer), path, upstream={"dialect": dialect})
     assert (response.status_code, response.content) == (200, answer)
-    assert server.exchanges[0].json == ASKED[path]
+    assert server.exchanges[0].json == BODIES[path]
     assert response.headers["content-type"] == "application/json"
 
 
@@ -133,19 +137,19 @@ def test_events_pass_byte_for_byte(path: str, dialect: str, cut: int):
         in_turn(STREAMS[path], cut=cut), path, upstream={"dialect": dialect}, stream=True, **more
     )
     assert response.content == b"".join(STREAMS[path])
-    assert server.exchanges[0].json == {**ASKED[path], "stream": True, **more}
+    assert server.exchanges[0].json == {**BODIES[path], "stream": True, **more}
 
 
 def test_the_usage_that_a_client_did_not_want_is_counted_and_not_sent():
     async def run() -> tuple[bytes, dict[str, Any], str]:
         async with serve(in_turn(STREAMS[CHAT])) as server, gateway(at(server, dialect="hermes")) as served:
-            response = await served.client.post(CHAT, json={**ASKED[CHAT], "stream": True})
+            response = await served.client.post(CHAT, json={**BODIES[CHAT], "stream": True})
             metrics = (await served.client.get("/metrics")).text
             return response.content, server.exchanges[0].json, metrics
 
-    content, sent, metrics = asyncio.run(run())
+    content, body, metrics = asyncio.run(run())
     assert content == b"".join(STREAMS[CHAT][:-2] + STREAMS[CHAT][-1:])
-    assert sent["stream_options"] == {"include_usage": True}
+    assert body["stream_options"] == {"include_usage": True}
     assert 'toolspeak_tokens_total{kind="output",model="(other)"} 5.0' in metrics
     assert "toolspeak_chunks_total" in metrics
 
@@ -159,18 +163,18 @@ def test_the_models_name_is_the_configured_one_there_and_the_clients_here(path: 
         answer, path, upstream={"model": "m", "options": {"x_option": 1, "x_new": 2, "x_none": None}},
         model="mine", stream=streams, **more,
     )  # fmt: skip
-    sent = {**ASKED[path], "model": "m", "stream": streams, "x_option": 1, **more}
-    assert server.exchanges[0].json == sent
+    body = {**BODIES[path], "model": "m", "stream": streams, "x_option": 1, **more}
+    assert server.exchanges[0].json == body
     if not streams:
         assert response.json() == {**ANSWERS[path], "model": "mine"}
         return
     upstream = events(b"".join(STREAMS[path][:7]).decode().replace("\r", ""))
-    for came, told in zip(upstream, events(response.text), strict=False):
-        place = told.get("message") or told.get("response") or told
+    for came, relayed_event in zip(upstream, events(response.text), strict=False):
+        place = relayed_event.get("message") or relayed_event.get("response") or relayed_event
         if "model" in place:
             assert place["model"] == "mine"
             place["model"] = "m"
-        assert told == came
+        assert relayed_event == came
     assert b'"m"' not in response.content
 
 
@@ -195,12 +199,12 @@ def test_headers_that_the_body_depends_on_pass_and_others_do_not():
         answer = whole("200 OK", json.dumps(MESSAGE).encode())
         async with serve(answer) as server, gateway(at_api(server, MESSAGES)) as served:
             headers = {"anthropic-version": "2023-06-01", "anthropic-beta": "files", "cookie": "a=b", "x-api-key": "k"}
-            await served.client.post(MESSAGES, json=ASKED[MESSAGES], headers=headers)
+            await served.client.post(MESSAGES, json=BODIES[MESSAGES], headers=headers)
             return server.exchanges[0].headers
 
-    sent = asyncio.run(run())
-    assert (sent["anthropic-version"], sent["anthropic-beta"]) == ("2023-06-01", "files")
-    assert not {"cookie", "x-api-key", "authorization"} & set(sent)
+    headers = asyncio.run(run())
+    assert (headers["anthropic-version"], headers["anthropic-beta"]) == ("2023-06-01", "files")
+    assert not {"cookie", "x-api-key", "authorization"} & set(headers)
 
 
 # --- what tools have a part in --------------------------------------------------------------------------------------
@@ -217,9 +221,9 @@ OF_TOOLS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("more", OF_TOOLS)
 def test_calls_and_tools_of_a_text_dialect_stand_in_the_prompt(more: dict[str, Any]):
     _, server = relayed(in_turn(texts("Hi.")), CHAT, n="left out", **more)
-    sent = server.exchanges[0].json
-    assert "tools" not in sent
-    assert not any("tool_calls" in message or message["role"] == "tool" for message in sent["messages"])
+    body = server.exchanges[0].json
+    assert "tools" not in body
+    assert not any("tool_calls" in message or message["role"] == "tool" for message in body["messages"])
 
 
 @pytest.mark.parametrize("content", [
@@ -236,7 +240,7 @@ def test_parts_that_the_gateway_does_not_know_pass(content: Any):
 # --- what fails -----------------------------------------------------------------------------------------------------
 
 HEAD = STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n"
-BEGUN = {
+BEGINNINGS = {
     CHAT: [event(chat_chunk(0, {"content": "Hel"}))],
     RESPONSES: STREAMS[RESPONSES][:2],
     MESSAGES: STREAMS[MESSAGES][:4],
@@ -253,9 +257,9 @@ BREAKS: list[tuple[bytes, str]] = [
 @pytest.mark.parametrize("apart", [True, False], ids=["apart", "together"])
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_stream_that_breaks_off_ends_in_an_error_with_a_code(path: str, apart: bool, broken: bytes, word: str):
-    parts = [*BEGUN[path], broken] if apart else [b"".join([*BEGUN[path], broken])]
+    parts = [*BEGINNINGS[path], broken] if apart else [b"".join([*BEGINNINGS[path], broken])]
     response, _ = relayed(dropped(HEAD, chunked(parts)), path, stream=True)
-    assert response.content.startswith(b"".join(BEGUN[path]))
+    assert response.content.startswith(b"".join(BEGINNINGS[path]))
     last = events(response.text)[-1]
     error = last.get("error") or last["response"]["error"]
     assert word in error["message"]
@@ -271,10 +275,10 @@ def test_a_stream_that_breaks_off_ends_in_an_error_with_a_code(path: str, apart:
 @pytest.mark.parametrize("streams", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_what_fails_before_anything_was_said_is_asked_again_and_has_a_status(path: str, streams: bool):
-    begun = STREAMS[path][:1] if path != CHAT else STREAMS[CHAT][:2]
+    beginning = STREAMS[path][:1] if path != CHAT else STREAMS[CHAT][:2]
     faults: list[Answer] = [
-        dropped(HEAD, chunked(begun)),
-        stream(*begun, b'data: {"type": "error", "error": {"message": "busy", "type": "overloaded_error"}}\n\n'),
+        dropped(HEAD, chunked(beginning)),
+        stream(*beginning, b'data: {"type": "error", "error": {"message": "busy", "type": "overloaded_error"}}\n\n'),
         whole("503 X", b"<html>nginx</html>", "text/html", "retry-after: 0"),
     ]
 
@@ -285,8 +289,8 @@ def test_what_fails_before_anything_was_said_is_asked_again_and_has_a_status(pat
             serve(faults[0]) as lost,
             gateway(at_api(mended, path, names=("m",), retries=2), at_api(lost, path, names=("l",))) as served,
         ):
-            first = await served.client.post(path, json={**ASKED[path], "stream": streams})
-            second = await served.client.post(path, json={**ASKED[path], "stream": streams, "model": "l"})
+            first = await served.client.post(path, json={**BODIES[path], "stream": streams})
+            second = await served.client.post(path, json={**BODIES[path], "stream": streams, "model": "l"})
             return first, len(mended.exchanges), second
 
     first, times, second = asyncio.run(run())
@@ -297,11 +301,11 @@ def test_what_fails_before_anything_was_said_is_asked_again_and_has_a_status(pat
 
 
 def test_a_stream_whose_end_was_forgotten_is_ended():
-    for sent in (STREAMS[CHAT][4:5], STREAMS[CHAT][4:6]):
+    for frames in (STREAMS[CHAT][4:5], STREAMS[CHAT][4:6]):
         one = [event(chat_chunk(0, {"content": "Ho"})), event(chat_chunk(0, {}, "stop"))]
         response, _ = relayed(stream(*one), CHAT, stream=True, n="left out")
         assert response.content == b"".join(one) + b"data: [DONE]\n\n"
-        response, _ = relayed(stream(*sent, *one), CHAT, stream=True, n=3)
+        response, _ = relayed(stream(*frames, *one), CHAT, stream=True, n=3)
         assert "error" in events(response.text.replace("\r", ""))[-1], "whether all three are whole is not known"
 
 
@@ -327,19 +331,19 @@ def test_bounds_hold_for_what_is_relayed():
     async def run() -> Sequence[httpx2.Response]:
         bounds = Bounds(messages=3, name_chars=8, json_values=50)
         async with serve(in_turn(texts("Hi."))) as server, gateway(at(server), bounds=bounds) as served:
-            found = [
-                await served.client.post(CHAT, json={**ASKED[CHAT], **more})
+            responses = [
+                await served.client.post(CHAT, json={**BODIES[CHAT], **more})
                 for more in ({"messages": HI * 4}, {"model": "m" * 9}, {"x": [1] * 60}, {"messages": [7]})
             ]
             assert not server.exchanges
-            return found
+            return responses
 
     assert [response.status_code for response in asyncio.run(run())] == [413, 400, 413, 400]
 
 
 def test_a_letter_that_was_cut_in_two_is_replaced():
-    sent = event(chat_chunk(0, {"content": "HoX"})).replace(b"X", "ü".encode()[:1])
-    response, _ = relayed(stream(sent, *texts()), CHAT, stream=True)
+    frame = event(chat_chunk(0, {"content": "HoX"})).replace(b"X", "ü".encode()[:1])
+    response, _ = relayed(stream(frame, *texts()), CHAT, stream=True)
     assert "Ho\N{REPLACEMENT CHARACTER}" in response.content.decode()
 
 
@@ -348,12 +352,12 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12
 
 @settings(max_examples=fewer(25), deadline=None)
 @given(
-    said=st.lists(TEXT, min_size=1, max_size=6),
+    contents=st.lists(TEXT, min_size=1, max_size=6),
     ends=st.lists(st.sampled_from([b"\n\n", b"\r\n\r\n", b"\r\r", b"\n\n\n", b"\n: ping\n\n"]), min_size=6, max_size=6),
     cut=st.integers(1, 40),
 )
-def test_any_stream_passes_byte_for_byte_wherever_it_is_cut(said: list[str], ends: list[bytes], cut: int):
-    sent = [event(chat_chunk(0, {"content": text}), end) for text, end in zip(said, ends, strict=False)]
-    sent += [event(chat_chunk(0, {}, "stop")), b"data: [DONE]\n\n"]
-    response, _ = relayed(in_turn(sent, cut=cut), CHAT, stream=True)
-    assert response.content == b"".join(sent)
+def test_any_stream_passes_byte_for_byte_wherever_it_is_cut(contents: list[str], ends: list[bytes], cut: int):
+    frames = [event(chat_chunk(0, {"content": text}), end) for text, end in zip(contents, ends, strict=False)]
+    frames += [event(chat_chunk(0, {}, "stop")), b"data: [DONE]\n\n"]
+    response, _ = relayed(in_turn(frames, cut=cut), CHAT, stream=True)
+    assert response.content == b"".join(frames)

@@ -51,8 +51,8 @@ def test_what_an_id_carries_comes_back_in_front_of_its_turn(ran):
 def test_several_ids_carry_each_its_own():
     one, other = a_run([("a", {}, (TextPart("1"),))]), a_run([("b", {}, (TextPart("2"),))])
     first, second = carrying("c1", one), carrying("c2", other)
-    found = restored([*conversation(str(first)), *conversation(str(second))])
-    assert found == [
+    history = restored([*conversation(str(first)), *conversation(str(second))])
+    assert history == [
         conversation("c1")[0],
         *one,
         *conversation("c1")[1:],

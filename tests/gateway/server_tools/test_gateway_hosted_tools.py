@@ -34,12 +34,12 @@ async def served(
         (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"s": {"url": server.url}}}), encoding="utf-8")
         settings = ToolSettings(str(folder / "mcp.json"), **tools)
         store = ResponseSettings(str(folder / "responses.db")) if memory else None
-        async with gateway(at(upstream, dialect=dialect), tools=settings, responses=store) as found:
-            yield found, upstream, server.url
+        async with gateway(at(upstream, dialect=dialect), tools=settings, responses=store) as gate:
+            yield gate, upstream, server.url
 
 
-async def response(found: Gateway, given: Any, *, stream: bool = False, **fields: Any) -> Any:
-    answer = await found.client.post(PATH, json={"model": "m", "input": given, "stream": stream, **fields})
+async def response(gate: Gateway, prompt: Any, *, stream: bool = False, **fields: Any) -> Any:
+    answer = await gate.client.post(PATH, json={"model": "m", "input": prompt, "stream": stream, **fields})
     assert answer.status_code == 200, answer.text
     return events(answer.text)[-1]["response"] if stream else answer.json()
 
@@ -52,9 +52,9 @@ def prompt(upstream: Server, index: int = -1) -> str:
 def test_a_call_of_an_mcp_server_is_an_item_of_the_answer(stream: bool, tmp_path: Path):
     async def run() -> None:
         turns = (calling(("s__echo", {"text": "né"}), before="I ask."), texts("It says né."), texts("Twice."))
-        async with served(tmp_path, *turns) as (found, upstream, url):
+        async with served(tmp_path, *turns) as (gate, upstream, url):
             tool = {**MCP, "server_url": url, "allowed_tools": ["echo"]}
-            answer = await response(found, "Ask it.", stream=stream, tools=[tool, CITY])
+            answer = await response(gate, "Ask it.", stream=stream, tools=[tool, CITY])
             first, call, last = answer["output"]
             assert (first["content"][0]["text"], last["content"][0]["text"]) == ("I ask.", "It says né.")
             assert call == {
@@ -65,7 +65,7 @@ def test_a_call_of_an_mcp_server_is_an_item_of_the_answer(stream: bool, tmp_path
             assert "s__echo" in offered
             assert "s__fails" not in offered
             history = [{"role": "user", "content": "Ask it."}, *answer["output"], {"role": "user", "content": "Again?"}]
-            await response(found, history, stream=stream, tools=[tool])
+            await response(gate, history, stream=stream, tools=[tool])
             assert prompt(upstream).count("<tool_response>") == 1
             assert prompt(upstream).index("I ask.") < prompt(upstream).index("It says né.")
 
@@ -76,30 +76,30 @@ def test_a_call_of_an_mcp_server_is_an_item_of_the_answer(stream: bool, tmp_path
 def test_the_events_are_those_of_the_api(tmp_path: Path):
     async def run() -> None:
         turns = (calling(("s__echo", {"text": "a"})), calling(("s__fails", {})), texts("No."))
-        async with served(tmp_path, *turns, approve=("*",)) as (found, _, _url):
+        async with served(tmp_path, *turns, approve=("*",)) as (gate, _, _url):
             body = {"model": "m", "input": "Go.", "stream": True, "tools": [MCP]}
-            told = events((await found.client.post(PATH, json=body)).text)
-            assert [event["sequence_number"] for event in told] == [*range(len(told))]
-            kinds = [event["type"].removeprefix("response.") for event in told]
+            stream_events = events((await gate.client.post(PATH, json=body)).text)
+            assert [event["sequence_number"] for event in stream_events] == [*range(len(stream_events))]
+            kinds = [event["type"].removeprefix("response.") for event in stream_events]
             assert kinds[2:14] == [
                 "output_item.added", "mcp_call.in_progress", "mcp_call_arguments.delta", "mcp_call_arguments.done",
                 "mcp_call.completed", "output_item.done",
                 "output_item.added", "mcp_call.in_progress", "mcp_call_arguments.delta", "mcp_call_arguments.done",
                 "mcp_call.failed", "output_item.done",
             ]  # fmt: skip
-            failed = told[13]["item"]
+            failed = stream_events[13]["item"]
             assert (failed["status"], failed["output"], failed["error"]["type"]) == (
                 "failed", None, "mcp_tool_execution_error",
             )  # fmt: skip
-            assert told[-1]["response"]["output"][:2] == [told[7]["item"], failed]
+            assert stream_events[-1]["response"]["output"][:2] == [stream_events[7]["item"], failed]
 
     asyncio.run(run())
 
 
 def test_a_tool_that_the_operator_does_not_approve_is_not_run(tmp_path: Path):
     async def run() -> None:
-        async with served(tmp_path, calling(("s__learns", {"name": "x"})), texts("No.")) as (found, _, _url):
-            call, _ = (await response(found, "Go.", tools=[MCP]))["output"]
+        async with served(tmp_path, calling(("s__learns", {"name": "x"})), texts("No.")) as (gate, _, _url):
+            call, _ = (await response(gate, "Go.", tools=[MCP]))["output"]
             assert call["status"] == "failed"
             assert "--approve-tools" in call["error"]["content"][0]["text"]
 
@@ -110,8 +110,8 @@ def test_a_tool_that_the_operator_does_not_approve_is_not_run(tmp_path: Path):
 def test_a_web_search_is_the_tool_that_the_operator_names(tmp_path: Path):
     async def run() -> None:
         turns = (calling(("s__echo", {"text": "cats"}), ("weather", {})), texts("Cats."))
-        async with served(tmp_path, *turns, web_search="s__echo") as (found, upstream, _):
-            answer = await response(found, "Search.", tools=[{"type": "web_search"}, CITY])
+        async with served(tmp_path, *turns, web_search="s__echo") as (gate, upstream, _):
+            answer = await response(gate, "Search.", tools=[{"type": "web_search"}, CITY])
             search, call = answer["output"]
             assert search == {
                 "type": "web_search_call", "id": search["id"], "status": "completed",
@@ -120,7 +120,7 @@ def test_a_web_search_is_the_tool_that_the_operator_names(tmp_path: Path):
             assert "s__fails" not in prompt(upstream)
             result = {"type": "function_call_output", "call_id": call["call_id"], "output": "snow"}
             history = [{"role": "user", "content": "Search."}, *answer["output"], result]
-            await response(found, history, tools=[{"type": "web_search"}, CITY])
+            await response(gate, history, tools=[{"type": "web_search"}, CITY])
             assert prompt(upstream).count("cats") == 2  # the call's id carries the search and what it found
 
     asyncio.run(run())
@@ -129,11 +129,11 @@ def test_a_web_search_is_the_tool_that_the_operator_names(tmp_path: Path):
 def test_a_stored_conversation_continues_after_calls_that_ran_here(tmp_path: Path):
     async def run() -> None:
         turns = (calling(("s__echo", {"text": "né"})), texts("It says né."), texts("Yes."))
-        async with served(tmp_path, *turns, memory=True) as (found, upstream, _):
-            first = await response(found, "Ask it.", tools=[MCP])
-            await response(found, "Sure?", previous_response_id=first["id"], tools=[MCP])
-            told = prompt(upstream)[prompt(upstream).index("Ask it.") :]
-            places = [told.index(part) for part in ("<tool_call>", "<tool_response>", "It says né.", "Sure?")]
+        async with served(tmp_path, *turns, memory=True) as (gate, upstream, _):
+            first = await response(gate, "Ask it.", tools=[MCP])
+            await response(gate, "Sure?", previous_response_id=first["id"], tools=[MCP])
+            text = prompt(upstream)[prompt(upstream).index("Ask it.") :]
+            places = [text.index(part) for part in ("<tool_call>", "<tool_response>", "It says né.", "Sure?")]
             assert places == sorted(places)
 
     asyncio.run(run())
@@ -150,11 +150,11 @@ def test_a_stored_conversation_continues_after_calls_that_ran_here(tmp_path: Pat
 def test_a_tool_choice_of_theirs_is_obeyed(choice: Any, wanted: str | None, tmp_path: Path):
     async def run() -> None:
         turns = (calling((wanted or "s__echo", {"text": "a"} if wanted != "s__huge" else {})), texts("Yes."))
-        async with served(tmp_path, *turns, dialect="native", web_search="s__huge") as (found, upstream, _):
+        async with served(tmp_path, *turns, dialect="native", web_search="s__huge") as (gate, upstream, _):
             tools = [MCP, {"type": "web_search"}]
-            await found.client.post(PATH, json={"model": "m", "input": "x", "tools": tools, "tool_choice": choice})
-            sent = upstream.exchanges[0].json["tool_choice"]
-            assert sent == ({"type": "function", "function": {"name": wanted}} if wanted else "required")
+            await gate.client.post(PATH, json={"model": "m", "input": "x", "tools": tools, "tool_choice": choice})
+            tool_choice = upstream.exchanges[0].json["tool_choice"]
+            assert tool_choice == ({"type": "function", "function": {"name": wanted}} if wanted else "required")
 
     asyncio.run(run())
 
@@ -162,8 +162,8 @@ def test_a_tool_choice_of_theirs_is_obeyed(choice: Any, wanted: str | None, tmp_
 def test_no_more_calls_run_than_the_client_allows(tmp_path: Path):
     async def run() -> None:
         turns = (calling(("s__echo", {"text": "a"}), ("s__echo", {"text": "b"})), texts("Enough."))
-        async with served(tmp_path, *turns) as (found, _, _url):
-            answer = await response(found, "x", tools=[MCP], max_tool_calls=1)
+        async with served(tmp_path, *turns) as (gate, _, _url):
+            answer = await response(gate, "x", tools=[MCP], max_tool_calls=1)
             calls = [item for item in answer["output"] if item["type"] == "mcp_call"]
             assert [call["status"] for call in calls] == ["completed", "failed"]
             assert [note["code"] for note in answer["toolspeak"]["warnings"]] == ["tool_limit"]
@@ -200,8 +200,8 @@ def test_no_more_calls_run_than_the_client_allows(tmp_path: Path):
 @pytest.mark.parametrize("stream", [True, False])
 def test_what_cannot_be_is_a_400_that_says_so(fields: Any, problem: str, stream: bool, tmp_path: Path):
     async def run() -> None:
-        async with served(tmp_path) as (found, upstream, _):
-            answer = await found.client.post(PATH, json={"model": "m", "input": "x", "stream": stream, **fields})
+        async with served(tmp_path) as (gate, upstream, _):
+            answer = await gate.client.post(PATH, json={"model": "m", "input": "x", "stream": stream, **fields})
             assert answer.status_code == 400
             assert problem in answer.json()["error"]["message"]
             assert upstream.exchanges == []

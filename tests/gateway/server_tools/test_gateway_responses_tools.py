@@ -43,8 +43,8 @@ def ask(dialect: str, turns: list[list[bytes]], *bodies: dict[str, Any], headers
 
     async def run() -> Any:
         async with serve(in_turn(*turns)) as server, gateway(at(server, dialect=dialect)) as served:
-            sent = ({"model": "m", **body} for body in bodies)
-            answers = [await served.client.post("/v1/responses", json=each, headers=headers) for each in sent]
+            requests = ({"model": "m", **body} for body in bodies)
+            answers = [await served.client.post("/v1/responses", json=each, headers=headers) for each in requests]
             return answers, [exchange.json for exchange in server.exchanges]
 
     return asyncio.run(run())
@@ -61,12 +61,12 @@ def test_a_freeform_tool_is_called_with_a_text_and_answered(dialect: str, stream
     assert (call["name"], call["input"], call["status"]) == ("apply_patch", PATCH, "completed")
     result = {"type": "custom_tool_call_output", "call_id": call["call_id"], "output": "Success. Updated a.txt"}
     history = [{"role": "user", "content": "Patch it."}, *answer["output"], result]
-    (second,), asked = ask(dialect, turns[1:], {**body, "input": history})
+    (second,), requests = ask(dialect, turns[1:], {**body, "input": history})
     assert "Done." in second.text
-    told = json.dumps(asked, ensure_ascii=False)
-    assert "Success. Updated a.txt" in told
-    assert "Begin Patch" in told
-    assert "lark grammar" in told
+    text = json.dumps(requests, ensure_ascii=False)
+    assert "Success. Updated a.txt" in text
+    assert "Begin Patch" in text
+    assert "lark grammar" in text
 
 
 def test_a_freeform_call_streams_as_the_api_does():
@@ -75,16 +75,16 @@ def test_a_freeform_call_streams_as_the_api_does():
         [call_turn("hermes", "apply_patch", {"input": PATCH})],
         {"input": "Patch it.", "tools": [APPLY_PATCH], "stream": True},
     )
-    told = [event for event in events(answer.text) if event != "[DONE]"]
-    kinds = [event["type"] for event in told]
+    stream_events = [event for event in events(answer.text) if event != "[DONE]"]
+    kinds = [event["type"] for event in stream_events]
     assert kinds[2:6] == [
         "response.output_item.added",
         "response.custom_tool_call_input.delta",
         "response.custom_tool_call_input.done",
         "response.output_item.done",
     ]
-    assert told[2]["item"] == {**told[5]["item"], "status": "in_progress", "input": ""}
-    assert told[4]["input"] == PATCH
+    assert stream_events[2]["item"] == {**stream_events[5]["item"], "status": "in_progress", "input": ""}
+    assert stream_events[4]["input"] == PATCH
 
 
 def test_a_freeform_call_that_is_cut_never_reaches_the_client():
@@ -105,10 +105,10 @@ def test_the_functions_of_a_namespace_are_called_as_the_api_names_them(dialect: 
     assert (call["namespace"], call["name"], json.loads(call["arguments"])) == ("agents", "spawn", {"n": 2})
     result = {"type": "function_call_output", "call_id": call["call_id"], "output": "two are there"}
     history = [{"role": "user", "content": "Spawn."}, call, result]
-    (second,), asked = ask(dialect, [texts("Done.")], {**body, "input": history})
+    (second,), requests = ask(dialect, [texts("Done.")], {**body, "input": history})
     assert "Done." in second.text
-    assert "agents__spawn" in json.dumps(asked)
-    assert "two are there" in json.dumps(asked)
+    assert "agents__spawn" in json.dumps(requests)
+    assert "two are there" in json.dumps(requests)
 
 
 def test_tools_pass_to_an_upstream_of_the_same_api_as_they_came():
@@ -134,16 +134,16 @@ def test_tools_pass_to_an_upstream_of_the_same_api_as_they_came():
                 assert response.status_code == 200, response.text
                 return server.exchanges[0].json
 
-    asked = asyncio.run(run())
-    assert asked["tools"] == tools
-    assert asked["input"][1:] == [call, result]
-    assert asked["tool_choice"] == {"type": "custom", "name": "apply_patch"}
+    body = asyncio.run(run())
+    assert body["tools"] == tools
+    assert body["input"][1:] == [call, result]
+    assert body["tool_choice"] == {"type": "custom", "name": "apply_patch"}
 
 
 @pytest.mark.parametrize("kind", ["web_search", "mcp", "local_shell", "tool_search", "image_generation"])
 def test_a_tool_that_nobody_runs_here_is_refused(kind: str):
-    (answer,), asked = ask("hermes", [], {"input": "Hi", "tools": [{"type": kind}]})
-    assert (answer.status_code, asked) == (400, [])
+    (answer,), requests = ask("hermes", [], {"input": "Hi", "tools": [{"type": kind}]})
+    assert (answer.status_code, requests) == (400, [])
     assert f"this gateway does not run the tool '{kind}'" in answer.json()["error"]["message"]
     (chosen,), _ = ask("hermes", [], {"input": "Hi", "tools": [SPAWN], "tool_choice": {"type": kind}})
     assert chosen.status_code == 400
@@ -155,29 +155,29 @@ def test_a_tool_that_nobody_runs_here_is_refused(kind: str):
     ids=["by a header", "a search beside tools of its own, as codex"],
 )
 def test_a_tool_that_the_client_can_do_without_is_left_out_with_a_warning(tools: Any, headers: dict[str, str]):
-    (answer,), asked = ask("hermes", [texts("Hello.")], {"input": "Hi", "tools": tools}, headers=headers)
+    (answer,), requests = ask("hermes", [texts("Hello.")], {"input": "Hi", "tools": tools}, headers=headers)
     assert answer.status_code == 200
     assert [note["code"] for note in answer.json()["toolspeak"]["warnings"]] == ["tool_left_out"]
-    assert tools[0]["type"] not in json.dumps(asked)
+    assert tools[0]["type"] not in json.dumps(requests)
 
 
 def test_a_search_that_has_to_be_made_is_refused():
     body = {"input": "Hi", "tools": [{"type": "web_search"}, SPAWN], "tool_choice": "required"}
-    (answer,), asked = ask("hermes", [], body)
-    assert (answer.status_code, asked) == (400, [])
+    (answer,), requests = ask("hermes", [], body)
+    assert (answer.status_code, requests) == (400, [])
 
 
 def test_allowed_tools_are_the_only_ones_that_the_model_is_told_of():
     other: Any = {"type": "function", "name": "other", "parameters": {"type": "object", "properties": {}}}
     allowed: Any = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "custom", "name": "apply_patch"}]}
     body: Any = {"input": "Hi", "tools": [APPLY_PATCH, other, AGENTS], "tool_choice": allowed}
-    (answer,), asked = ask("hermes", [texts("Hello.")], body)
+    (answer,), requests = ask("hermes", [texts("Hello.")], body)
     assert answer.status_code == 200
-    told = json.dumps(asked)
-    assert "apply_patch" in told
-    assert "other" not in told
-    assert "spawn" not in told
+    text = json.dumps(requests)
+    assert "apply_patch" in text
+    assert "other" not in text
+    assert "spawn" not in text
     unknown = {**allowed, "tools": [{"type": "function", "name": "nope"}]}
-    (refused,), _ = ask("hermes", [], {**body, "tool_choice": unknown})
-    assert refused.status_code == 400
-    assert "no tool is called 'nope'" in refused.json()["error"]["message"]
+    (refusal,), _ = ask("hermes", [], {**body, "tool_choice": unknown})
+    assert refusal.status_code == 400
+    assert "no tool is called 'nope'" in refusal.json()["error"]["message"]

@@ -35,9 +35,9 @@ async def served(
     """A gateway with the test server's tools, before a model that says these turns."""
     async with http_server(folder) as server, serve(in_turn(*turns)) as upstream:
         (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"s": {"url": server.url}}}), encoding="utf-8")
-        told = ToolSettings(str(folder / "mcp.json"), **tools)
-        async with gateway(at(upstream, dialect=dialect), tools=told, **(settings or {})) as found:
-            yield found, upstream
+        tool_settings = ToolSettings(str(folder / "mcp.json"), **tools)
+        async with gateway(at(upstream, dialect=dialect), tools=tool_settings, **(settings or {})) as gate:
+            yield gate, upstream
 
 
 def calling(*calls: tuple[str, dict[str, Any]], before: str = "") -> list[bytes]:
@@ -61,8 +61,8 @@ def answered(turn: ParsedTurn, text: str) -> list[Message]:
 def test_calls_of_the_servers_tools_run_and_the_answer_comes(path, stream, tools, tmp_path):
     async def run() -> None:
         first = calling(("s__echo", {"text": "sunny, says the server"}), before="Let me see.")
-        async with served(tmp_path, first, texts("It is ", "sunny.")) as (found, upstream):
-            turn, _ = await found.ask(path, ModelRequest([QUESTION], tools), stream=stream)
+        async with served(tmp_path, first, texts("It is ", "sunny.")) as (gate, upstream):
+            turn, _ = await gate.ask(path, ModelRequest([QUESTION], tools), stream=stream)
             assert (turn.text, turn.calls, turn.finish) == ("Let me see.\n\nIt is sunny.", (), "stop")
             assert turn.usage == Usage(60, 24) or path != CHAT
             assert len(upstream.exchanges) == 2
@@ -88,14 +88,14 @@ def test_a_model_with_calls_of_its_own_is_asked_as_its_api_wants_it(stream, tmp_
     ]
 
     async def run() -> None:
-        async with served(tmp_path, first, texts("Both."), dialect="native") as (found, upstream):
-            turn, _ = await found.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=stream)
+        async with served(tmp_path, first, texts("Both."), dialect="native") as (gate, upstream):
+            turn, _ = await gate.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=stream)
             assert (turn.text, turn.calls, turn.usage) == ("Both.", (), Usage(60, 24))
             offered = [tool["function"]["name"] for tool in upstream.exchanges[0].json["tools"]]
             assert offered[:3] == ["weather", "clock", "s__echo"]
-            told = upstream.exchanges[1].json["messages"][1:]
-            assert [call["id"] for call in told[0]["tool_calls"]] == ["call_a", "call_b"]
-            assert [(each["tool_call_id"], each["content"]) for each in told[1:]] == [
+            messages = upstream.exchanges[1].json["messages"][1:]
+            assert [call["id"] for call in messages[0]["tool_calls"]] == ["call_a", "call_b"]
+            assert [(each["tool_call_id"], each["content"]) for each in messages[1:]] == [
                 ("call_a", "one"),
                 ("call_b", "two"),
             ]
@@ -121,19 +121,19 @@ ECHO = ("s__echo", {"text": "from afar"})
 )
 def test_what_ran_beside_a_call_of_the_clients_is_known_when_it_comes_back(turns, path, stream, tmp_path):
     async def run() -> None:
-        async with served(tmp_path, *turns, texts("Fine.")) as (found, upstream):
-            turn, _ = await found.ask(path, ModelRequest([QUESTION], TOOLS), stream=stream)
+        async with served(tmp_path, *turns, texts("Fine.")) as (gate, upstream):
+            turn, _ = await gate.ask(path, ModelRequest([QUESTION], TOOLS), stream=stream)
             (call,) = turn.calls
             assert isinstance(call, ToolCall)
             assert (call.name, call.arguments) == CITY
             assert MARK in (call.provider_id or "")
             ran = traces(tmp_path, "calls")
-            turn, _ = await found.ask(path, ModelRequest(answered(turn, "20 degrees"), TOOLS), stream=stream)
+            turn, _ = await gate.ask(path, ModelRequest(answered(turn, "20 degrees"), TOOLS), stream=stream)
             assert (turn.text, turn.calls) == ("Fine.", ())
-            told = asked_of(upstream)
-            assert told.count("from afar") == 2 * len(ran)  # each call, and its result
-            assert told.index("from afar") < told.index("Rome") < told.index("20 degrees")
-            assert MARK not in told
+            prompt_text = asked_of(upstream)
+            assert prompt_text.count("from afar") == 2 * len(ran)  # each call, and its result
+            assert prompt_text.index("from afar") < prompt_text.index("Rome") < prompt_text.index("20 degrees")
+            assert MARK not in prompt_text
             assert traces(tmp_path, "calls") == ran
 
     asyncio.run(run())
@@ -141,8 +141,8 @@ def test_what_ran_beside_a_call_of_the_clients_is_known_when_it_comes_back(turns
 
 def test_a_call_of_the_clients_alone_has_an_id_like_any_other(tmp_path):
     async def run() -> None:
-        async with served(tmp_path, calling(CITY)) as (found, _):
-            turn, _ = await found.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=True)
+        async with served(tmp_path, calling(CITY)) as (gate, _):
+            turn, _ = await gate.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=True)
             (call,) = turn.calls
             assert isinstance(call, ToolCall)
             assert len(call.provider_id or "") <= 40
@@ -156,23 +156,23 @@ def test_a_call_of_the_clients_alone_has_an_id_like_any_other(tmp_path):
 def test_what_may_change_something_runs_only_if_the_operator_allows_it(approve, runs, tmp_path):
     async def run() -> str:
         turns = [calling(("s__plain", {"text": "write"}), ("s__searches", {})), texts("Done.")]
-        async with served(tmp_path, *turns, approve=approve) as (found, upstream):
-            turn, _ = await found.ask(CHAT, ModelRequest([QUESTION]), stream=True)
+        async with served(tmp_path, *turns, approve=approve) as (gate, upstream):
+            turn, _ = await gate.ask(CHAT, ModelRequest([QUESTION]), stream=True)
             assert turn.text == "Done."
             return asked_of(upstream)
 
-    told = asyncio.run(run())
+    result_text = asyncio.run(run())
     assert traces(tmp_path, "calls").count("plain") == runs
     assert traces(tmp_path, "calls").count("searches") == (runs and approve != ("s__plain",))
-    assert ("only if its operator allows it" in told) == (not runs or approve == ("s__plain",))
+    assert ("only if its operator allows it" in result_text) == (not runs or approve == ("s__plain",))
 
 
 def test_a_tool_of_the_clients_stands_in_place_of_the_servers(tmp_path, caplog):
     own = ToolSpec("s__echo", "The client's own.", {"type": "object", "properties": {}})
 
     async def run() -> None:
-        async with served(tmp_path, calling(ECHO)) as (found, upstream):
-            turn, _ = await found.ask(CHAT, ModelRequest([QUESTION], (own,)), stream=False)
+        async with served(tmp_path, calling(ECHO)) as (gate, upstream):
+            turn, _ = await gate.ask(CHAT, ModelRequest([QUESTION], (own,)), stream=False)
             assert [call.name for call in turn.calls] == ["s__echo"]
             assert "The client's own." in asked_of(upstream)
             assert "Says it again." not in asked_of(upstream)
@@ -187,8 +187,8 @@ def test_a_tool_of_the_clients_stands_in_place_of_the_servers(tmp_path, caplog):
 @pytest.mark.parametrize("choice", [ToolChoice("none"), ToolChoice("specific", "clock")])
 def test_a_client_that_forbids_calls_or_names_its_own_is_offered_none_of_the_servers(choice, tmp_path):
     async def run() -> None:
-        async with served(tmp_path, calling(ECHO), calling(ECHO)) as (found, upstream):
-            await found.ask(CHAT, ModelRequest([QUESTION], TOOLS, choice), stream=False)
+        async with served(tmp_path, calling(ECHO), calling(ECHO)) as (gate, upstream):
+            await gate.ask(CHAT, ModelRequest([QUESTION], TOOLS, choice), stream=False)
             assert "Says it again." not in asked_of(upstream, 0)
 
     asyncio.run(run())
@@ -198,8 +198,8 @@ def test_a_client_that_forbids_calls_or_names_its_own_is_offered_none_of_the_ser
 @STREAMS
 def test_a_required_call_may_be_the_servers_and_is_required_once(stream, tmp_path):
     async def run() -> None:
-        async with served(tmp_path, calling(ECHO), texts("Enough.")) as (found, upstream):
-            turn, _ = await found.ask(CHAT, ModelRequest([QUESTION], TOOLS, ToolChoice("required")), stream=stream)
+        async with served(tmp_path, calling(ECHO), texts("Enough.")) as (gate, upstream):
+            turn, _ = await gate.ask(CHAT, ModelRequest([QUESTION], TOOLS, ToolChoice("required")), stream=stream)
             assert (turn.text, turn.calls) == ("Enough.", ())
             assert len(upstream.exchanges) == 2
 
@@ -207,19 +207,19 @@ def test_a_required_call_may_be_the_servers_and_is_required_once(stream, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("limits", "ran", "told"),
+    ("limits", "ran", "message"),
     [({"steps": 2}, 4, "2 steps"), ({"calls": 3}, 3, "3 calls"), ({"seconds": 0.0}, 0, "0 seconds")],
 )
-def test_past_a_limit_the_model_is_asked_for_its_answer_alone(limits, ran, told, tmp_path):
+def test_past_a_limit_the_model_is_asked_for_its_answer_alone(limits, ran, message, tmp_path):
     turns = [calling(ECHO, ECHO), calling(ECHO, ECHO), texts("I give up.")]
     turns = turns[1:] if "seconds" in limits else turns
 
     async def run() -> None:
-        async with served(tmp_path, *turns, **limits) as (found, upstream):
-            turn, response = await found.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=False)
+        async with served(tmp_path, *turns, **limits) as (gate, upstream):
+            turn, response = await gate.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=False)
             assert (turn.text, turn.calls, turn.finish) == ("I give up.", (), "stop")
             assert response.headers["x-toolspeak-warning"] == "tool_limit"
-            assert response.json()["toolspeak"]["warnings"][0]["message"].endswith(told)
+            assert response.json()["toolspeak"]["warnings"][0]["message"].endswith(message)
             assert "Do not call tools in this turn" in asked_of(upstream)
 
     asyncio.run(run())
@@ -228,8 +228,8 @@ def test_past_a_limit_the_model_is_asked_for_its_answer_alone(limits, ran, told,
 
 def test_calls_past_the_limit_are_left_out(tmp_path):
     async def run() -> None:
-        async with served(tmp_path, calling(ECHO), calling(ECHO, before="Once more."), steps=1) as (found, _):
-            turn, _ = await found.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=True)
+        async with served(tmp_path, calling(ECHO), calling(ECHO, before="Once more."), steps=1) as (gate, _):
+            turn, _ = await gate.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=True)
             assert (turn.text.strip(), turn.calls, turn.finish) == ("Once more.", (), "stop")
 
     asyncio.run(run())
@@ -239,14 +239,14 @@ def test_calls_past_the_limit_are_left_out(tmp_path):
 def test_a_failed_call_is_told_to_the_model_which_goes_on(tmp_path):
     async def run() -> None:
         first = calling(("s__fails", {}), ("s__echo", {"text": 7}), ("s__breaks", {}))
-        async with served(tmp_path, first, texts("I see."), approve=("*",)) as (found, upstream):
-            turn, response = await found.ask(CHAT, ModelRequest([QUESTION]), stream=False)
+        async with served(tmp_path, first, texts("I see."), approve=("*",)) as (gate, upstream):
+            turn, response = await gate.ask(CHAT, ModelRequest([QUESTION]), stream=False)
             assert turn.text == "I see."
             assert "x-toolspeak-warning" not in response.headers
-            told = asked_of(upstream)
-            assert "there is no such ticket: 7" in told
-            assert "is not of type" in told
-            assert "refused the call" in told
+            prompt_text = asked_of(upstream)
+            assert "there is no such ticket: 7" in prompt_text
+            assert "is not of type" in prompt_text
+            assert "refused the call" in prompt_text
 
     asyncio.run(run())
 
@@ -257,8 +257,8 @@ def test_a_malformed_call_beside_a_servers_is_mended_by_the_model(stream, tmp_pa
     first = texts(*pieces(written("hermes", ECHO) + "\n" + bad))
 
     async def run() -> None:
-        async with served(tmp_path, first, calling(ECHO), texts("Done.")) as (found, upstream):
-            turn, response = await found.ask(CHAT, ModelRequest([QUESTION]), stream=stream)
+        async with served(tmp_path, first, calling(ECHO), texts("Done.")) as (gate, upstream):
+            turn, response = await gate.ask(CHAT, ModelRequest([QUESTION]), stream=stream)
             assert turn.text.strip() == "Done."
             assert "malformed_call" not in response.text
             assert len(upstream.exchanges) == 3
@@ -270,14 +270,14 @@ def test_text_leaves_while_a_tool_is_still_to_run(tmp_path):
     """The client reads what the model says before its call, and hears of nothing for as long as the tool takes."""
 
     async def run() -> None:
-        async with served(tmp_path, calling(("s__waits", {}), before="One moment.")) as (found, _):
+        async with served(tmp_path, calling(("s__waits", {}), before="One moment.")) as (gate, _):
             body = ENDPOINTS[CHAT].encode_request(ModelRequest([QUESTION]), model="m", stream=True)
-            async with found.client.stream("POST", CHAT, json=body) as response:
-                seen = ""
+            async with gate.client.stream("POST", CHAT, json=body) as response:
+                content = ""
                 async for line in response.aiter_lines():
                     if line.startswith("data: "):
-                        seen += json.loads(line[6:])["choices"][0]["delta"].get("content") or ""
-                    if seen.strip() == "One moment.":
+                        content += json.loads(line[6:])["choices"][0]["delta"].get("content") or ""
+                    if content.strip() == "One moment.":
                         break
                 await traced(tmp_path, "waiting")
             # It has left now: what it asked for is no longer wanted.
@@ -298,10 +298,10 @@ def test_after_a_change_a_client_is_told_not_to_ask_again_by_itself(name, again,
             async def answer(exchange: Any) -> None:
                 await (first(exchange) if len(upstream.exchanges) == 1 else exchange.send(failing))
 
-            told = ToolSettings(str(tmp_path / "mcp.json"), approve=("*",))
-            async with serve(answer) as upstream, gateway(at(upstream, dialect="hermes"), tools=told) as found:
+            tool_settings = ToolSettings(str(tmp_path / "mcp.json"), approve=("*",))
+            async with serve(answer) as upstream, gateway(at(upstream, dialect="hermes"), tools=tool_settings) as gate:
                 body = ENDPOINTS[CHAT].encode_request(ModelRequest([QUESTION]), model="m", stream=True)
-                response = await found.client.post(CHAT, json=body)
+                response = await gate.client.post(CHAT, json=body)
                 assert response.status_code >= 500
                 assert response.headers.get("x-should-retry") == again
 
@@ -311,12 +311,12 @@ def test_after_a_change_a_client_is_told_not_to_ask_again_by_itself(name, again,
 def test_tools_that_changed_are_offered_to_the_next_request(tmp_path):
     async def run() -> None:
         turns = [calling(("s__learns", {"name": "sings"})), texts("Learnt."), *[texts("Yes.")] * 1000]
-        async with served(tmp_path, *turns, approve=("*",)) as (found, upstream):
-            await found.ask(CHAT, ModelRequest([QUESTION]), stream=False)
+        async with served(tmp_path, *turns, approve=("*",)) as (gate, upstream):
+            await gate.ask(CHAT, ModelRequest([QUESTION]), stream=False)
             assert "s__sings" not in asked_of(upstream, 0)
             async with asyncio.timeout(PATIENCE):
                 while "s__sings" not in asked_of(upstream):  # the news comes by a way of its own
-                    await found.ask(CHAT, ModelRequest([QUESTION]), stream=False)
+                    await gate.ask(CHAT, ModelRequest([QUESTION]), stream=False)
 
     asyncio.run(run())
 
@@ -324,9 +324,9 @@ def test_tools_that_changed_are_offered_to_the_next_request(tmp_path):
 def test_tool_runs_are_counted_and_logged_without_what_was_said(tmp_path, caplog):
     async def run() -> str:
         turns = [calling(ECHO, ("s__plain", {"text": "secret"})), texts("Done.")]
-        async with served(tmp_path, *turns) as (found, _):
-            await found.ask(CHAT, ModelRequest([QUESTION]), stream=False)
-            return (await found.client.get("/metrics")).text
+        async with served(tmp_path, *turns) as (gate, _):
+            await gate.ask(CHAT, ModelRequest([QUESTION]), stream=False)
+            return (await gate.client.get("/metrics")).text
 
     with caplog.at_level("INFO", "toolspeak.gateway"):
         metrics = asyncio.run(run())
@@ -355,8 +355,8 @@ def test_reasoning_of_every_turn_leaves(tmp_path):
 
     async def run() -> None:
         turns = [thinking("First.", *calling(ECHO)), thinking("Second.", *texts("Answer."))]
-        async with served(tmp_path, *turns) as (found, _):
-            turn, _ = await found.ask(CHAT, ModelRequest([QUESTION]), stream=True)
+        async with served(tmp_path, *turns) as (gate, _):
+            turn, _ = await gate.ask(CHAT, ModelRequest([QUESTION]), stream=True)
             assert (turn.reasoning, turn.text) == ("First.\n\nSecond.", "Answer.")
 
     asyncio.run(run())
@@ -364,17 +364,19 @@ def test_reasoning_of_every_turn_leaves(tmp_path):
 
 def test_the_stream_of_an_answer_is_one_answer(tmp_path):
     async def run() -> str:
-        async with served(tmp_path, calling(ECHO, before="See."), texts("Done.")) as (found, _):
+        async with served(tmp_path, calling(ECHO, before="See."), texts("Done.")) as (gate, _):
             body = {"stream_options": {"include_usage": True}}
-            _, response = await found.ask(CHAT, ModelRequest([QUESTION]), stream=True, **body)
+            _, response = await gate.ask(CHAT, ModelRequest([QUESTION]), stream=True, **body)
             return response.text
 
-    found = events(asyncio.run(run()))
-    assert found.pop() == "[DONE]"
-    assert found.pop()["usage"]["total_tokens"] == 84
-    assert len({chunk["id"] for chunk in found}) == 1
-    assert [chunk["choices"][0]["finish_reason"] for chunk in found if chunk["choices"][0]["finish_reason"]] == ["stop"]
-    assert sum("role" in chunk["choices"][0]["delta"] for chunk in found) == 1
+    chunks = events(asyncio.run(run()))
+    assert chunks.pop() == "[DONE]"
+    assert chunks.pop()["usage"]["total_tokens"] == 84
+    assert len({chunk["id"] for chunk in chunks}) == 1
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks if chunk["choices"][0]["finish_reason"]] == [
+        "stop"
+    ]
+    assert sum("role" in chunk["choices"][0]["delta"] for chunk in chunks) == 1
 
 
 def test_another_upstream_takes_over_a_turn_after_a_tool(tmp_path: Path):
@@ -392,9 +394,9 @@ def test_another_upstream_takes_over_a_turn_after_a_tool(tmp_path: Path):
 
         async with http_server(tmp_path) as server, serve(dies) as a, serve(second) as b:
             (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"s": {"url": server.url}}}), encoding="utf-8")
-            told = ToolSettings(str(tmp_path / "mcp.json"), approve=("*",))
-            async with gateway(at(a, dialect="hermes"), at(b, dialect="tool-call"), tools=told) as found:
-                turn, _ = await found.ask(CHAT, ModelRequest([QUESTION]), stream=True)
+            tool_settings = ToolSettings(str(tmp_path / "mcp.json"), approve=("*",))
+            async with gateway(at(a, dialect="hermes"), at(b, dialect="tool-call"), tools=tool_settings) as gate:
+                turn, _ = await gate.ask(CHAT, ModelRequest([QUESTION]), stream=True)
                 assert turn.message.text == "Both."
                 assert (len(a.exchanges), len(b.exchanges)) == (3, 1)
                 assert "one" in asked_of(b)

@@ -54,8 +54,8 @@ upstream = "http://127.0.0.1:11434/v1"
 def test_a_whole_file(tmp_path: Path):
     path = tmp_path / "gateway.toml"
     path.write_text(WHOLE)
-    found = read_config(path)
-    assert found.upstreams == (
+    configuration = read_config(path)
+    assert configuration.upstreams == (
         Upstream(
             ("coder",),
             "vllm",
@@ -72,8 +72,10 @@ def test_a_whole_file(tmp_path: Path):
         ),
         Upstream(("llama*", "qwen*"), url="http://127.0.0.1:11434/v1"),
     )
-    assert found.server["api_keys"] == str(tmp_path / "keys.txt")
-    settings = with_server(Settings(found.upstreams), {k: v for k, v in found.server.items() if k != "api_keys"})
+    assert configuration.server["api_keys"] == str(tmp_path / "keys.txt")
+    settings = with_server(
+        Settings(configuration.upstreams), {k: v for k, v in configuration.server.items() if k != "api_keys"}
+    )
     assert (settings.host, settings.port, settings.drain_seconds, settings.log_content) == ("0.0.0.0", 9000, 5, True)
     assert settings.bounds == Bounds(streams=7)
 
@@ -131,7 +133,7 @@ def test_an_error_names_file_and_key(text: str, problem: str, tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("told", "problem"),
+    ("options", "problem"),
     [
         ({"workers": 0}, "workers: 0 is out of range; expected 1 or more"),
         ({"streams": 0}, "streams: 0 is out of range"),
@@ -139,9 +141,9 @@ def test_an_error_names_file_and_key(text: str, problem: str, tmp_path: Path):
         ({"ping_seconds": 0}, "ping_seconds: 0 is out of range"),
     ],
 )
-def test_numbers_with_which_nothing_could_be_served(told: dict[str, Any], problem: str):
+def test_numbers_with_which_nothing_could_be_served(options: dict[str, Any], problem: str):
     with pytest.raises(ConfigurationError, match=problem):
-        checked(with_server(Settings((Upstream(url="http://h/v1"),)), told))
+        checked(with_server(Settings((Upstream(url="http://h/v1"),)), options))
 
 
 def test_a_file_that_is_not_there():
@@ -203,8 +205,8 @@ def test_which_upstream_serves_a_model():
     router = Router(Settings(rows), {"KEY": "sk-ant-0123456789"})
     routes: dict[str, Route] = {}
     for name in ("big", "bag-1", "boo", "big-exact"):
-        with router.routes(name) as found:
-            (routes[name],) = found.routes
+        with router.routes(name) as candidates:
+            (routes[name],) = candidates.routes
     assert {name: route.provider.name for name, route in routes.items()} == {
         "big": "openai:real",
         "bag-1": "openai:real",
@@ -222,7 +224,7 @@ def test_a_model_that_nobody_asked_for_of_late_is_forgotten_once_its_last_turn_i
     closed = ConfigurationError, "this provider is closed"
     gone = ProviderError, "Start the server"
 
-    async def asked(routes: Routes, expected: tuple[type[Exception], str]) -> None:
+    async def ask_once(routes: Routes, expected: tuple[type[Exception], str]) -> None:
         with pytest.raises(expected[0], match=expected[1]):
             async for _ in routes.routes[0].provider.stream(ModelRequest([Message.user("Hi.")])):
                 pass
@@ -234,20 +236,20 @@ def test_a_model_that_nobody_asked_for_of_late_is_forgotten_once_its_last_turn_i
             pass
         with router.routes("busy") as busy:
             for i in range(MAX_MODELS - 1):
-                with router.routes(f"other-{i}"), router.routes("kept") as kept:
+                with router.routes(f"other-{i}"), router.routes("kept") as kept_routes:
                     pass
             await asyncio.sleep(0)
-            await asked(idle, closed)
-            await asked(busy, gone)
+            await ask_once(idle, closed)
+            await ask_once(busy, gone)
             with router.routes("busy") as again:
                 assert again is not busy
         await asyncio.sleep(0)
-        await asked(busy, closed)
-        await asked(own, gone)
+        await ask_once(busy, closed)
+        await ask_once(own, gone)
         with router.routes("kept") as again:
-            assert again is kept
+            assert again is kept_routes
         await router.aclose()
-        await asked(again, closed)
+        await ask_once(again, closed)
 
     asyncio.run(run())
 
@@ -287,14 +289,14 @@ def test_the_key_of_one_service_does_not_go_to_another_address():
 
 
 def test_models_are_listed():
-    async def listed(exchange) -> None:
+    async def list_models(exchange) -> None:
         assert exchange.request_line.startswith("GET /v1/models")
         body = b'{"data": [{"id": "llama3"}, {"id": "qwen3"}, {"name": "models/llama4"}, 7, {"id": 5}]}'
         await exchange.send(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n")
         await exchange.send(b"content-length: %d\r\n\r\n" % len(body), body)
 
     async def run():
-        async with serve(listed) as server:
+        async with serve(list_models) as server:
             rows = (at(server, names=("coder", "llama*")), at(server, names=("one",), model="x"))
             async with gateway(*rows) as served:
                 whole = (await served.client.get("/v1/models")).json()
@@ -307,20 +309,20 @@ def test_models_are_listed():
 
 def test_what_an_upstream_says_of_a_model_stays():
     row = {"id": "real", "object": "model", "created": 7, "owned_by": "vllm", "root": "real", "max_model_len": 4096}
-    said = {"data": [{**row, "meta": {"n_ctx_train": 8192, "x": [1]}}, {"id": "big", "context_length": 9}]}
+    models = {"data": [{**row, "meta": {"n_ctx_train": 8192, "x": [1]}}, {"id": "big", "context_length": 9}]}
 
     async def run():
-        async with serve(whole("200 OK", json.dumps(said).encode())) as server:
+        async with serve(whole("200 OK", json.dumps(models).encode())) as server:
             lost = Upstream(url="http://127.0.0.1:9/v1", names=("lost",))
             async with gateway(at(server, names=("mine",), model="real"), at(server, names=("b*",)), lost) as served:
                 return (await served.client.get("/v1/models")).json(), (
                     await served.client.get("/v1/models/mine")
                 ).json()
 
-    listed, one = asyncio.run(run())
+    listing, one = asyncio.run(run())
     here = {"object": "model", "created": 0, "owned_by": "toolspeak"}
     assert one == {**row, "id": "mine", "root": "mine", "meta": {"n_ctx_train": 8192, "x": [1]}}
-    assert listed["data"] == [one, {**here, "id": "lost"}, {**here, "id": "big", "context_length": 9}]
+    assert listing["data"] == [one, {**here, "id": "lost"}, {**here, "id": "big", "context_length": 9}]
 
 
 TRANSLATIONS = [
@@ -338,9 +340,9 @@ TRANSLATIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("asked", "upstream", "options", "expected"), TRANSLATIONS)
-def test_options_of_one_api_in_the_words_of_another(asked, upstream, options, expected):
-    assert translated(options, asked, upstream) == expected
+@pytest.mark.parametrize(("client_api", "upstream", "options", "expected"), TRANSLATIONS)
+def test_options_of_one_api_in_the_words_of_another(client_api, upstream, options, expected):
+    assert translated(options, client_api, upstream) == expected
 
 
 @pytest.mark.parametrize(

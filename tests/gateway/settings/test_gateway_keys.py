@@ -28,8 +28,8 @@ def bearer(key: str) -> dict[str, str]:
 
 
 def body(path: str, model: str) -> dict[str, object]:
-    said = "input" if path == "/v1/responses" else "messages"
-    return {"model": model, "max_tokens": 10, said: [{"role": "user", "content": "Hi."}]}
+    field = "input" if path == "/v1/responses" else "messages"
+    return {"model": model, "max_tokens": 10, field: [{"role": "user", "content": "Hi."}]}
 
 
 def test_a_key_asks_for_its_own_models_and_knows_of_no_others():
@@ -46,8 +46,8 @@ def test_a_key_asks_for_its_own_models_and_knows_of_no_others():
             async def ask(key: str, method: str, path: str, **more: object):
                 return await served.client.request(method, path, headers=bearer(key), **more)
 
-            listed = (await ask(ALICE, "GET", "/v1/models")).json()["data"]
-            assert [row["id"] for row in listed] == ["coder", "llama-3"]
+            models = (await ask(ALICE, "GET", "/v1/models")).json()["data"]
+            assert [row["id"] for row in models] == ["coder", "llama-3"]
             everything = (await ask(ROOT, "GET", "/v1/models")).json()["data"]
             assert [row["id"] for row in everything] == list(server_models)
             assert (await ask(ALICE, "GET", "/v1/models/coder")).status_code == 200
@@ -71,9 +71,9 @@ def test_metrics_name_all_models_and_keys_so_a_key_reads_them_only_where_that_is
 
     async def run() -> None:
         async with gateway(Upstream(url="http://127.0.0.1:9/v1"), keys=keys) as served:
-            refused = await served.client.get("/metrics", headers=bearer(ALICE))
-            assert (refused.status_code, refused.json()["error"]["code"]) == (403, "metrics")
-            assert "metrics = true" in refused.text
+            refusal = await served.client.get("/metrics", headers=bearer(ALICE))
+            assert (refusal.status_code, refusal.json()["error"]["code"]) == (403, "metrics")
+            assert "metrics = true" in refusal.text
             assert (await served.client.get("/metrics", headers=bearer(ROOT))).status_code == 200
 
     asyncio.run(run())
@@ -85,8 +85,8 @@ def test_a_key_is_refused_from_the_moment_it_expires():
 
     async def run() -> None:
         async with gateway(Upstream(url="http://127.0.0.1:9/v1", names=("m",)), keys=keys) as served:
-            refused = await served.client.get("/v1/models", headers=bearer(ALICE))
-            assert (refused.status_code, refused.json()["error"]["code"]) == (401, "expired_api_key")
+            refusal = await served.client.get("/v1/models", headers=bearer(ALICE))
+            assert (refusal.status_code, refusal.json()["error"]["code"]) == (401, "expired_api_key")
             assert (await served.client.get("/v1/models", headers=bearer(ROOT))).status_code == 200
 
     asyncio.run(run())
@@ -158,8 +158,8 @@ def test_keys_stand_in_the_configuration(tmp_path: Path):
 )
 def test_a_key_that_cannot_be_is_named_and_never_shown(row: str, problem: str, tmp_path: Path):
     path = tmp_path / "gateway.toml"
-    named = row if "name = " in row else f"name = 'alice'\n{row}"
-    path.write_text(f"{UPSTREAM}[[key]]\n{named}\n")
+    entry = row if "name = " in row else f"name = 'alice'\n{row}"
+    path.write_text(f"{UPSTREAM}[[key]]\n{entry}\n")
     with pytest.raises(ConfigurationError, match=problem) as caught:
         read_config(path, {"CI_KEY": ROOT, "SHORT": "secret"})
     assert str(path) in str(caught.value)
@@ -174,15 +174,15 @@ def test_a_key_may_be_for_metrics_alone_and_counters_begin_at_0(tmp_path: Path):
         keys = (Key("alice", digest(ALICE), requests_per_minute=3), key_of_table(row, "key[0]", {}))
         usage = UsageSettings(str(tmp_path / "usage.db"))
         async with serve(in_turn()) as upstream, gateway(at(upstream), keys=keys, usage=usage) as served:
-            told = (await served.client.get("/metrics", headers=bearer(ROOT))).text
+            metrics = (await served.client.get("/metrics", headers=bearer(ROOT))).text
             for line in (
                 'toolspeak_key_requests_total{key="alice"} 0.0',
                 'toolspeak_key_refused_total{key="alice",limit="requests_per_minute"} 0.0',
             ):
-                assert line in told
-            assert "toolspeak_upstream_failures_total{" in told
-            refused = await served.client.post(CHAT, json=body(CHAT, "m"), headers=bearer(ROOT))
-            assert refused.status_code == 404
+                assert line in metrics
+            assert "toolspeak_upstream_failures_total{" in metrics
+            refusal = await served.client.post(CHAT, json=body(CHAT, "m"), headers=bearer(ROOT))
+            assert refusal.status_code == 404
             assert upstream.exchanges == []
 
     asyncio.run(run())

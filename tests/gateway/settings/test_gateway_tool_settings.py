@@ -29,8 +29,8 @@ def read(folder: Path, text: str) -> ToolSettings | None:
 def test_a_file_says_which_servers_and_what_may_run(tmp_path):
     assert read(tmp_path, "") is None
     assert read(tmp_path, '[tools]\nfile = "mcp.json"\n') == ToolSettings(str(tmp_path / "mcp.json"))
-    told = '[tools]\nfile = "mcp.json"\napprove = ["a__b", "c__*"]\nsteps = 3\ncalls = 5\nseconds = 9\ntimeout = 2.5\n'
-    assert read(tmp_path, told) == ToolSettings(str(tmp_path / "mcp.json"), ("a__b", "c__*"), 3, 5, 9, 2.5)
+    text = '[tools]\nfile = "mcp.json"\napprove = ["a__b", "c__*"]\nsteps = 3\ncalls = 5\nseconds = 9\ntimeout = 2.5\n'
+    assert read(tmp_path, text) == ToolSettings(str(tmp_path / "mcp.json"), ("a__b", "c__*"), 3, 5, 9, 2.5)
 
 
 @pytest.mark.parametrize(("text", "names"), [("all", ("*",)), ("a, b,", ("a", "b")), ("", ()), ("all,b", ("all", "b"))])
@@ -39,7 +39,7 @@ def test_names_to_approve(text, names):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "problem"),
     [
         ("tools = 1\n", "tools: expected a table"),
         ("[tools]\n", "tools.file: missing"),
@@ -51,13 +51,13 @@ def test_names_to_approve(text, names):
         ('[tools]\nfile = "x"\napprove = [1]\n', "tools.approve: expected text"),
     ],
 )
-def test_a_mistake_is_named(text, told, tmp_path):
+def test_a_mistake_is_named(text, problem, tmp_path):
     text = text + MODEL if text.startswith("tools =") else MODEL + text
     (tmp_path / "gateway.toml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigurationError) as raised:
         read_config(tmp_path / "gateway.toml")
     assert str(raised.value).startswith(str(tmp_path / "gateway.toml"))
-    assert told in str(raised.value)
+    assert problem in str(raised.value)
 
 
 def serving(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -80,8 +80,8 @@ def test_what_cannot_be_served_is_told_at_the_start(tmp_path):
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_gateway_that_is_stopped_leaves_no_server_behind(workers, tmp_path):
     server = program(tmp_path)
-    listed = {"mcpServers": {"s": {"command": server.command, "args": list(server.args)}}}
-    (tmp_path / "mcp.json").write_text(json.dumps(listed), encoding="utf-8")
+    config = {"mcpServers": {"s": {"command": server.command, "args": list(server.args)}}}
+    (tmp_path / "mcp.json").write_text(json.dumps(config), encoding="utf-8")
     made = ToolCall("", "s__echo", {"text": "hello from afar"})
     turn = get_dialect("hermes").render([Message("assistant", (made,))])[0].text
     turns = [turn, "It says {{find:hello from \\w+}} back."]

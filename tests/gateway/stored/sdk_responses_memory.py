@@ -15,7 +15,7 @@ import openai
 import pytest
 from loopback_server import serve
 from postgres_server import postgres
-from processes import Process, started
+from processes import Process, running_process
 from serving import in_turn, texts, written
 from test_gateway_stored_responses import TOOL, changed
 
@@ -31,7 +31,7 @@ async def gateway_of(answer: Any, store: str, folder: Path) -> AsyncGenerator[tu
             f'[[model]]\nname = "m"\nupstream = "{upstream.base_url}"\ndialect = "hermes"\n'
         )
         async with (
-            started("--config", str(folder / "gateway.toml"), "--workers", "2") as process,
+            running_process("--config", str(folder / "gateway.toml"), "--workers", "2") as process,
             openai.AsyncOpenAI(base_url=f"{process.url}/v1", api_key=KEY, max_retries=0) as client,
         ):
             yield upstream, process, client
@@ -80,9 +80,9 @@ def test_its_client_goes_on_retrieves_lists_and_deletes(store: str, tmp_path: Pa
 async def polled(client: openai.AsyncOpenAI, response_id: str, *statuses: str) -> Any:
     while True:
         async with openai.AsyncOpenAI(base_url=client.base_url, api_key=KEY, max_retries=5) as other:
-            found = await other.responses.retrieve(response_id)
-        if found.status in statuses:
-            return found
+            response = await other.responses.retrieve(response_id)
+        if response.status in statuses:
+            return response
         await asyncio.sleep(0.02)
 
 

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from loopback_server import serve
-from processes import started
+from processes import running_process
 from serving import in_turn, texts
 
 from toolspeak.gateway.erasure import erase_key
@@ -45,9 +45,9 @@ def test_the_usage_and_the_responses_of_a_key_are_erased_for_good_while_the_gate
     stores.mkdir()
 
     async def fill() -> None:
-        opened = SqliteJournal(journal)
-        await write(opened, a_run("anns", principal="ann-of-sales"))
-        await opened.aclose()
+        sqlite_journal = SqliteJournal(journal)
+        await write(sqlite_journal, a_run("anns", principal="ann-of-sales"))
+        await sqlite_journal.aclose()
 
     async def run() -> None:
         await fill()
@@ -57,7 +57,7 @@ def test_the_usage_and_the_responses_of_a_key_are_erased_for_good_while_the_gate
                 f'[usage]\nstore = "{stores / "usage.db"}"\n[responses]\nstore = "{stores / "responses.db"}"\n'
                 + key("ann-of-sales", ANN) + key("ben", BEN)
             )  # fmt: skip
-            async with started("--config", str(config), "--workers", "2") as process:
+            async with running_process("--config", str(config), "--workers", "2") as process:
 
                 async def ask(secret: str, text: str) -> str:
                     async with process.client(authorization=f"Bearer {secret}") as client:
@@ -67,7 +67,7 @@ def test_the_usage_and_the_responses_of_a_key_are_erased_for_good_while_the_gate
 
                 for number in range(5):
                     await ask(ANN, f"{MARKER} {number}")
-                kept = await ask(BEN, "Amsel")
+                response_id = await ask(BEN, "Amsel")
                 assert holders(stores, MARKER) != []
                 assert holders(stores, "ann-of-sales") != []
                 printed = await toolspeak(
@@ -79,7 +79,7 @@ def test_the_usage_and_the_responses_of_a_key_are_erased_for_good_while_the_gate
                 )
                 assert holders(stores, MARKER) == holders(stores, "ann-of-sales") == []
                 async with process.client(authorization=f"Bearer {BEN}") as client:
-                    answer = await client.get(f"/v1/responses/{kept}")
+                    answer = await client.get(f"/v1/responses/{response_id}")
                     assert answer.status_code == 200
                 await ask(ANN, "The key still works")
 
@@ -94,8 +94,8 @@ def test_the_stores_of_one_key_are_erased_in_every_database(usage_store: str, tm
     async def run() -> None:
         responses, usage = open_store(store, 5.0), open_usage(usage_store)
         for number, owner in enumerate(["ann", "ann", "ben"]):
-            stored = StoredResponse(f"resp_{number}", owner, "completed", None, "[]", "{}")
-            await responses.add(stored, Retention(1000.0, 100, 100_000))
+            response = StoredResponse(f"resp_{number}", owner, "completed", None, "[]", "{}")
+            await responses.add(response, Retention(1000.0, 100, 100_000))
         counts = {("ann", "m"): Counts(requests=3), ("ben", "m"): Counts(requests=4)}
         await usage.settle(UsageBatch("worker", 15.0, counts, {}))
         assert await erase_key(settings, "ann") == (1, 2)

@@ -55,14 +55,17 @@ async def changed(store: str, sql: str) -> None:
 async def remembering(
     store: str, *turns: Any, more: Any = None, **settings: Any
 ) -> AsyncGenerator[tuple[Any, Gateway]]:
-    kept = ResponseSettings(store, **(more or {}))
+    response_settings = ResponseSettings(store, **(more or {}))
     answer = turns[0] if turns and callable(turns[0]) else in_turn(*turns)
-    async with serve(answer) as upstream, gateway(at(upstream, dialect="hermes"), responses=kept, **settings) as served:
+    async with (
+        serve(answer) as upstream,
+        gateway(at(upstream, dialect="hermes"), responses=response_settings, **settings) as served,
+    ):
         yield upstream, served
 
 
-async def made(served: Gateway, given: Any, status: int = 200, headers: Any = None, **fields: Any) -> Any:
-    response = await served.client.post(PATH, json={"model": "m", "input": given, **fields}, headers=headers)
+async def made(served: Gateway, prompt: Any, status: int = 200, headers: Any = None, **fields: Any) -> Any:
+    response = await served.client.post(PATH, json={"model": "m", "input": prompt, **fields}, headers=headers)
     assert response.status_code == status, response.text
     return response.json()
 
@@ -74,9 +77,9 @@ def test_a_conversation_goes_on_by_the_id_of_its_last_response(store: str, strea
         async with remembering(store, *turns) as (upstream, served):
             if stream:
                 body = {"model": "m", "input": "How is it?", "tools": [TOOL], "stream": True}
-                told = events((await served.client.post(PATH, json=body)).text)
-                first = told[-1]["response"]
-                assert {each["response"]["id"] for each in told if "response" in each} == {first["id"]}
+                stream_events = events((await served.client.post(PATH, json=body)).text)
+                first = stream_events[-1]["response"]
+                assert {each["response"]["id"] for each in stream_events if "response" in each} == {first["id"]}
             else:
                 first = await made(served, "How is it?", tools=[TOOL])
             assert (first["store"], first["previous_response_id"], first["background"]) == (True, None, False)
@@ -85,20 +88,20 @@ def test_a_conversation_goes_on_by_the_id_of_its_last_response(store: str, strea
             second = await made(served, [result], previous_response_id=first["id"], tools=[TOOL], instructions="Brief.")
             assert second["previous_response_id"] == first["id"]
             third = await made(served, "Thanks.", previous_response_id=second["id"])
-            sent = [message["content"] for message in upstream.exchanges[2].json["messages"]]
-            text = "\n".join(sent)
+            contents = [message["content"] for message in upstream.exchanges[2].json["messages"]]
+            text = "\n".join(contents)
             places = [text.index(each) for each in ("How is it?", "weather", "snow", "Snow.", "Thanks.")]
             assert places == sorted(places)
             assert "Brief." not in text  # instructions are not carried over
-            found = (await served.client.get(f"{PATH}/{second['id']}")).json()
-            assert found == second
-            listed = (await served.client.get(f"{PATH}/{third['id']}/input_items?order=asc")).json()
-            kinds = [(item["type"], item.get("role")) for item in listed["data"]]
+            response = (await served.client.get(f"{PATH}/{second['id']}")).json()
+            assert response == second
+            input_items = (await served.client.get(f"{PATH}/{third['id']}/input_items?order=asc")).json()
+            kinds = [(item["type"], item.get("role")) for item in input_items["data"]]
             assert kinds == [
                 ("message", "user"), ("function_call", None), ("function_call_output", None),
                 ("message", "assistant"), ("message", "user"),
             ]  # fmt: skip
-            ids = [item["id"] for item in listed["data"]]
+            ids = [item["id"] for item in input_items["data"]]
             assert len({*ids}) == 5
             page = (await served.client.get(f"{PATH}/{third['id']}/input_items?limit=2&after={ids[4]}")).json()
             assert ([item["id"] for item in page["data"]], page["has_more"]) == ([ids[3], ids[2]], True)
@@ -118,13 +121,13 @@ def test_what_is_deleted_expired_not_stored_or_anothers_is_not_there(store: str)
                 for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/input_items"), ("POST", "/cancel")):
                     answer = await served.client.request(method, f"{PATH}/{response_id}{path}", headers=headers)
                     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "response_not_found")
-                told = await made(served, "4", 404, headers, previous_response_id=response_id)
-                assert told["error"]["code"] == "previous_response_not_found"
-                assert response_id in told["error"]["message"]
+                error_body = await made(served, "4", 404, headers, previous_response_id=response_id)
+                assert error_body["error"]["code"] == "previous_response_not_found"
+                assert response_id in error_body["error"]["message"]
             deleted = await served.client.delete(f"{PATH}/{first['id']}", headers=A)
             assert deleted.json() == {"id": first["id"], "object": "response", "deleted": True}
-            told = await made(served, "5", 404, A, previous_response_id=second["id"])
-            assert first["id"] in told["error"]["message"]
+            error_body = await made(served, "5", 404, A, previous_response_id=second["id"])
+            assert first["id"] in error_body["error"]["message"]
             third = await made(served, "6", headers=A)
             await changed(store, "UPDATE responses SET expires = 0")
             await made(served, "7", 404, A, previous_response_id=third["id"])
@@ -157,17 +160,17 @@ def test_what_is_too_large_or_meets_a_broken_database_is_answered_all_the_same(s
             answer = await made(served, "2")
             assert (answer["store"], answer["status"]) == (False, "completed")
             body = {"model": "m", "input": "2", "stream": True}
-            told = events((await served.client.post(PATH, json=body)).text)[-1]
-            assert told["response"]["store"] is False
-            assert told["toolspeak"]["warnings"][0]["code"] == "response_not_stored"
-            for refused in (
+            last_event = events((await served.client.post(PATH, json=body)).text)[-1]
+            assert last_event["response"]["store"] is False
+            assert last_event["toolspeak"]["warnings"][0]["code"] == "response_not_stored"
+            for refusal in (
                 await served.client.get(f"{PATH}/{first['id']}"),
                 await served.client.post(PATH, json={"model": "m", "input": "3", "previous_response_id": first["id"]}),
             ):
-                assert refused.status_code == 503
-                assert refused.json()["error"]["code"] == "responses_unavailable"
-                assert "retry-after" in refused.headers
-                assert "tmp" not in refused.text
+                assert refusal.status_code == 503
+                assert refusal.json()["error"]["code"] == "responses_unavailable"
+                assert "retry-after" in refusal.headers
+                assert "tmp" not in refusal.text
 
     asyncio.run(run())
 
@@ -177,9 +180,9 @@ def test_ids_that_nobody_made_are_not_there(store: str, response_id: str):
     async def run() -> None:
         async with remembering(store) as (_, served):
             body = json.dumps({"model": "m", "input": "x", "previous_response_id": response_id})
-            told = await served.client.post(PATH, content=body, headers={"content-type": "application/json"})
-            assert (told.status_code, told.json()["error"]["code"]) == (404, "previous_response_not_found")
-            assert len(told.content) < 500
+            response = await served.client.post(PATH, content=body, headers={"content-type": "application/json"})
+            assert (response.status_code, response.json()["error"]["code"]) == (404, "previous_response_not_found")
+            assert len(response.content) < 500
             path = quote(response_id, errors="replace")
             for method in ("GET", "DELETE"):
                 assert (await served.client.request(method, f"{PATH}/{path}")).status_code == 404
@@ -194,8 +197,8 @@ def test_a_database_that_is_locked_holds_no_answer_up_for_long(tmp_path: Path):
                 db.execute("BEGIN IMMEDIATE")
                 answer = await made(served, "1")
                 assert (answer["store"], answer["status"]) == (False, "completed")
-                refused = await served.client.get(f"{PATH}/resp_1")
-                assert refused.status_code == 503
+                refusal = await served.client.get(f"{PATH}/resp_1")
+                assert refusal.status_code == 503
                 db.execute("ROLLBACK")
 
     asyncio.run(run())
@@ -216,8 +219,8 @@ def test_what_cannot_be_asked(tmp_path: Path, fields: dict[str, Any], problem: s
     async def run() -> None:
         async with remembering(f"{tmp_path}/r.db") as (_, served):
             rest = {name: value for name, value in fields.items() if name != "input"}
-            told = await made(served, fields.get("input", "x"), 400, **rest)
-            assert problem in told["error"]["message"]
+            answer = await made(served, fields.get("input", "x"), 400, **rest)
+            assert problem in answer["error"]["message"]
 
     asyncio.run(run())
 
@@ -240,9 +243,9 @@ def test_without_memory_nothing_is_kept():
 async def until(served: Gateway, response_id: str, *statuses: str) -> Any:
     """Polls as clients do."""
     while True:
-        found = (await served.client.get(f"{PATH}/{response_id}")).json()
-        if found["status"] in statuses:
-            return found
+        response = (await served.client.get(f"{PATH}/{response_id}")).json()
+        if response["status"] in statuses:
+            return response
         await asyncio.sleep(0.01)
 
 
@@ -257,10 +260,10 @@ def test_a_background_response_is_made_and_polled(store: str):
         async with remembering(store, answer, more={"background": True}) as (_, served):
             queued = await made(served, "Work.", background=True)
             assert (queued["status"], queued["background"], queued["output"]) == ("queued", True, [])
-            begun = await until(served, queued["id"], "in_progress")
-            assert begun["id"] == queued["id"]
-            told = await made(served, "More.", 400, previous_response_id=queued["id"])
-            assert "in_progress" in told["error"]["message"]
+            running_response = await until(served, queued["id"], "in_progress")
+            assert running_response["id"] == queued["id"]
+            error_body = await made(served, "More.", 400, previous_response_id=queued["id"])
+            assert "in_progress" in error_body["error"]["message"]
             go.set()
             done = await until(served, queued["id"], "completed", "failed")
             assert (done["status"], done["output"][0]["content"][0]["text"]) == ("completed", "Done.")
@@ -268,21 +271,21 @@ def test_a_background_response_is_made_and_polled(store: str):
             assert again.json()["status"] == "completed"
             follow = await made(served, "More.", previous_response_id=queued["id"])
             assert follow["status"] == "completed"
-            refused = await served.client.post(f"{PATH}/{follow['id']}/cancel")
-            assert refused.status_code == 400
+            refusal = await served.client.post(f"{PATH}/{follow['id']}/cancel")
+            assert refusal.status_code == 400
 
     asyncio.run(run())
 
 
 def test_a_background_response_is_cancelled_in_another_process_too(store: str):
     async def run() -> None:
-        left = asyncio.Event()
+        departure = asyncio.Event()
 
         async def answer(exchange: Any) -> None:
             try:
                 await exchange.reader.read()
             finally:
-                left.set()
+                departure.set()
 
         async with (
             remembering(store, answer, more={"background": True}) as (upstream, served),
@@ -292,7 +295,7 @@ def test_a_background_response_is_cancelled_in_another_process_too(store: str):
             await until(other, queued["id"], "in_progress")
             cancelled = (await other.client.post(f"{PATH}/{queued['id']}/cancel")).json()
             assert cancelled["status"] == "cancelled"
-            await left.wait()
+            await departure.wait()
             assert (await until(served, queued["id"], "cancelled"))["status"] == "cancelled"
 
     asyncio.run(run())
@@ -361,11 +364,11 @@ MODEL = '[[model]]\nname = "m"\nupstream = "ollama"\n'
 def test_the_table_of_the_configuration(tmp_path: Path):
     file = tmp_path / "gateway.toml"
     file.write_text(f'[responses]\nstore = "r.db"\nretention_days = 0.5\nbackground = true\nresponses = 7\n{MODEL}')
-    told = ResponseSettings(str(tmp_path / "r.db"), 0.5, background=True, responses=7)
-    assert read_config(file).responses == told
-    assert Sources(config=str(file)).load({}, {}).responses == told
+    response_settings = ResponseSettings(str(tmp_path / "r.db"), 0.5, background=True, responses=7)
+    assert read_config(file).responses == response_settings
+    assert Sources(config=str(file)).load({}, {}).responses == response_settings
     elsewhere = Sources(config=str(file), responses="postgresql://db/x").load({}, {}).responses
-    assert elsewhere == replace(told, store="postgresql://db/x")
+    assert elsewhere == replace(response_settings, store="postgresql://db/x")
     assert Sources((Upstream(),), responses="r.db").load({}, {}).responses == ResponseSettings("r.db")
 
 

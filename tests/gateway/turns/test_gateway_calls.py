@@ -35,9 +35,12 @@ def exchange_of(
     """One turn through the gateway: as the client reads it, what it was warned of, what the upstream was asked."""
 
     async def run():
-        sent = [texts(*pieces(turn, 4)) if isinstance(turn, str) else turn for turn in turns]
-        told = {"dialect": "hermes", **upstream}
-        async with serve(in_turn(*sent)) as server, gateway(at(server, **told), **(settings or {})) as served:
+        upstream_turns = [texts(*pieces(turn, 4)) if isinstance(turn, str) else turn for turn in turns]
+        options = {"dialect": "hermes", **upstream}
+        async with (
+            serve(in_turn(*upstream_turns)) as server,
+            gateway(at(server, **options), **(settings or {})) as served,
+        ):
             turn, response = await served.ask(path, request or ModelRequest([QUESTION], TOOLS), stream=stream)
             return turn, warnings(response, stream), [exchange.json for exchange in server.exchanges]
 
@@ -46,15 +49,15 @@ def exchange_of(
 
 def warnings(response: Any, stream: bool) -> list[str]:
     if not stream:
-        told = response.headers.get("x-toolspeak-warning", "")
-        found = response.json().get("toolspeak", {"warnings": []})["warnings"]
-        assert [*dict.fromkeys(note["code"] for note in found)] == [code for code in told.split(", ") if code]
+        header = response.headers.get("x-toolspeak-warning", "")
+        notes = response.json().get("toolspeak", {"warnings": []})["warnings"]
+        assert [*dict.fromkeys(note["code"] for note in notes)] == [code for code in header.split(", ") if code]
     else:
         noted = [each for each in events(response.text) if isinstance(each, dict) and "toolspeak" in each]
         assert len(noted) <= 1
-        found = noted[0]["toolspeak"]["warnings"] if noted else []
-    assert all(note["message"] for note in found)
-    return [note["code"] for note in found]
+        notes = noted[0]["toolspeak"]["warnings"] if noted else []
+    assert all(note["message"] for note in notes)
+    return [note["code"] for note in notes]
 
 
 def made(turn: Any) -> list[tuple[str, Any]]:
@@ -63,9 +66,9 @@ def made(turn: Any) -> list[tuple[str, Any]]:
 
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_malformed_call_is_never_one(path: str, stream: bool):
-    turn, told, requests = exchange_of("Look. " + BROKEN, stream=stream, path=path)
+    turn, codes, requests = exchange_of("Look. " + BROKEN, stream=stream, path=path)
     assert made(turn) == []
-    assert told == ["malformed_call"]
+    assert codes == ["malformed_call"]
     assert len(requests) == 1
     if not stream:  # nothing of it had left: it stands in the text
         assert '{"name": "weather", "arguments": {"city": "Rome"' in turn.text
@@ -74,19 +77,19 @@ def test_a_malformed_call_is_never_one(path: str, stream: bool):
 
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_one_of_which_nothing_has_left_stands_in_the_text(path: str, stream: bool):
-    turn, told, _ = exchange_of("Look. " + NAMELESS, stream=stream, path=path)
-    assert (made(turn), told, turn.finish) == ([], ["malformed_call"], "stop")
+    turn, codes, _ = exchange_of("Look. " + NAMELESS, stream=stream, path=path)
+    assert (made(turn), codes, turn.finish) == ([], ["malformed_call"], "stop")
     assert turn.text.startswith("Look. ")
     assert '{"name": , "arguments": {}}' in turn.text
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_malformed_call_is_asked_for_again(path: str, stream: bool):
-    turn, told, requests = exchange_of(
+    turn, codes, requests = exchange_of(
         "Look. " + BROKEN, written("hermes", ROME), stream=stream, path=path, repair=1, hold_calls=True
     )
     assert made(turn) == [ROME]
-    assert told == ["repaired_call"]
+    assert codes == ["repaired_call"]
     assert turn.finish == "tool_calls"
     messages = requests[1]["messages"]
     assert messages[-2]["role"] == "assistant"
@@ -95,16 +98,16 @@ def test_a_malformed_call_is_asked_for_again(path: str, stream: bool):
 
 
 def test_a_call_that_has_begun_to_leave_is_not_asked_for_again(stream: bool):
-    turn, told, requests = exchange_of(BROKEN, written("hermes", ROME), stream=stream, repair=1)
+    turn, codes, requests = exchange_of(BROKEN, written("hermes", ROME), stream=stream, repair=1)
     assert len(requests) == (1 if stream else 2)
-    assert told == (["malformed_call"] if stream else ["repaired_call"])
+    assert codes == (["malformed_call"] if stream else ["repaired_call"])
     assert made(turn) == ([] if stream else [ROME])
 
 
 def test_asking_again_has_an_end(stream: bool):
-    turn, told, requests = exchange_of(NAMELESS, NAMELESS, ROME[0], stream=stream, repair=1, hold_calls=True)
+    turn, codes, requests = exchange_of(NAMELESS, NAMELESS, ROME[0], stream=stream, repair=1, hold_calls=True)
     assert len(requests) == 2
-    assert told == ["repaired_call", "malformed_call"]
+    assert codes == ["repaired_call", "malformed_call"]
     assert made(turn) == []
     assert NAMELESS.splitlines()[1] in turn.text
 
@@ -136,8 +139,8 @@ def test_an_attempt_that_nobody_counted_is_estimated(stream: bool):
             turn, response = await served.ask("/v1/chat/completions", request, stream=stream, **more)
             return turn, warnings(response, stream)
 
-    turn, told = asyncio.run(run())
-    assert told == ["repaired_call", "usage_estimated"]
+    turn, codes = asyncio.run(run())
+    assert codes == ["repaired_call", "usage_estimated"]
     assert (turn.usage.input or 0) > 30
     assert (turn.usage.output or 0) > 12
 
@@ -148,10 +151,10 @@ def test_an_attempt_that_nobody_counted_is_estimated(stream: bool):
 )
 def test_a_required_call_is_insisted_on(choice: ToolChoice, path: str, stream: bool):
     request = ModelRequest([QUESTION], TOOLS, choice)
-    turn, told, requests = exchange_of(
+    turn, codes, requests = exchange_of(
         "I would rather talk.", written("hermes", ROME), stream=stream, path=path, request=request
     )
-    assert (made(turn), turn.text.strip(), told, turn.finish) == ([ROME], "", ["asked_again"], "tool_calls")
+    assert (made(turn), turn.text.strip(), codes, turn.finish) == ([ROME], "", ["asked_again"], "tool_calls")
     assert "must call" in requests[0]["messages"][-1]["content"]
     assert "must call" in requests[1]["messages"][-1]["content"]
     assert "no tool call" in requests[1]["messages"][-1]["content"]
@@ -159,47 +162,47 @@ def test_a_required_call_is_insisted_on(choice: ToolChoice, path: str, stream: b
 
 def test_a_model_that_will_not_call_is_believed_in_the_end(stream: bool):
     request = ModelRequest([QUESTION], TOOLS, ToolChoice("required"))
-    turn, told, requests = exchange_of("No.", "Still no.", stream=stream, request=request)
+    turn, codes, requests = exchange_of("No.", "Still no.", stream=stream, request=request)
     assert (made(turn), turn.text, turn.finish) == ([], "Still no.", "stop")
-    assert told == ["asked_again", "tool_choice_not_followed"]
+    assert codes == ["asked_again", "tool_choice_not_followed"]
     assert len(requests) == 2
 
 
 def test_another_tool_than_the_named_one_is_left_out(stream: bool):
     request = ModelRequest([QUESTION], TOOLS, ToolChoice("specific", "clock"))
-    turn, told, _ = exchange_of(written("hermes", ROME, NOON), stream=stream, request=request)
+    turn, codes, _ = exchange_of(written("hermes", ROME, NOON), stream=stream, request=request)
     assert made(turn) == [NOON]
-    assert told == ["call_left_out"]
+    assert codes == ["call_left_out"]
 
 
 def test_a_refused_turn_is_not_insisted_on(stream: bool):
     request = ModelRequest([QUESTION], TOOLS, ToolChoice("required"))
     cut = [event(says("I ca")), event(says("", "length")), event("[DONE]")]
-    turn, told, requests = exchange_of(cut, stream=stream, request=request)
+    turn, codes, requests = exchange_of(cut, stream=stream, request=request)
     assert len(requests) == 1
     assert turn.finish == "length"
-    assert told[0] == "tool_choice_not_followed"
+    assert codes[0] == "tool_choice_not_followed"
 
 
 @pytest.mark.parametrize("hold_calls", [False, True])
 def test_one_call_where_parallel_ones_are_forbidden(hold_calls: bool, stream: bool):
     request = ModelRequest([QUESTION], TOOLS, parallel=False)
-    turn, told, _ = exchange_of(written("hermes", ROME, OSLO), stream=stream, request=request, hold_calls=hold_calls)
-    assert (made(turn), told) == ([ROME], ["call_left_out"])
+    turn, codes, _ = exchange_of(written("hermes", ROME, OSLO), stream=stream, request=request, hold_calls=hold_calls)
+    assert (made(turn), codes) == ([ROME], ["call_left_out"])
 
 
 def test_no_call_where_none_is_allowed(stream: bool):
     request = ModelRequest([QUESTION], TOOLS, ToolChoice("none"))
-    turn, told, requests = exchange_of("Well. " + written("hermes", ROME), stream=stream, request=request)
+    turn, codes, requests = exchange_of("Well. " + written("hermes", ROME), stream=stream, request=request)
     assert (made(turn), turn.text.strip(), turn.finish) == ([], "Well.", "stop")
-    assert told == ["call_left_out"]
+    assert codes == ["call_left_out"]
     assert "Do not call tools" in requests[0]["messages"][-1]["content"]
 
 
 def test_only_the_last_call_of_a_dialect_that_says_so(stream: bool):
     both = written("tool-call", ROME) + "\n" + written("tool-call", OSLO)
-    turn, told, _ = exchange_of(both, stream=stream, dialect="tool-call")
-    assert (made(turn), told) == ([OSLO], [])
+    turn, codes, _ = exchange_of(both, stream=stream, dialect="tool-call")
+    assert (made(turn), codes) == ([OSLO], [])
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
@@ -218,15 +221,15 @@ def test_a_block_that_breaks_after_a_whole_call(path: str, stream: bool):
             assert response.headers["x-toolspeak-warning"] == "malformed_call"
             assert "Rome" in response.text
             return
-        sent = events(response.text)
+        stream_events = events(response.text)
         if path == "/v1/chat/completions":
-            calls = [call for each in sent[:-2] for call in each["choices"][0]["delta"].get("tool_calls", ())]
+            calls = [call for each in stream_events[:-2] for call in each["choices"][0]["delta"].get("tool_calls", ())]
             first = "".join(call["function"]["arguments"] for call in calls if call["index"] == 0)
             with pytest.raises(ValueError, match="Extra data"):
                 json.loads(first)
         else:
-            told = sent[-1].get("error") or sent[-1]["response"]["error"]
-            assert "must not run" in told["message"]
+            error = stream_events[-1].get("error") or stream_events[-1]["response"]["error"]
+            assert "must not run" in error["message"]
 
     asyncio.run(run())
 
@@ -239,18 +242,18 @@ def leaked(text: str, *native: dict[str, Any]) -> list[bytes]:
 
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_leaked_call_of_a_native_upstream_is_one(path: str, stream: bool):
-    turn, told, requests = exchange_of(
+    turn, codes, requests = exchange_of(
         leaked("Hm. " + written("hermes", ROME)), stream=stream, path=path, dialect="native"
     )
     assert (made(turn), turn.text.strip(), turn.finish) == ([ROME], "Hm.", "tool_calls")
-    assert told == ["leaked_call"]
+    assert codes == ["leaked_call"]
     assert requests[0]["tools"]
 
 
 def test_a_leaked_call_that_came_natively_too_leaves_once(stream: bool):
-    sent = leaked(written("hermes", ROME), {"name": "weather", "arguments": '{"city": "Rome"}'})
-    turn, told, _ = exchange_of(sent, stream=stream, dialect="native")
-    assert (made(turn), told) == ([ROME], [])
+    upstream_turn = leaked(written("hermes", ROME), {"name": "weather", "arguments": '{"city": "Rome"}'})
+    turn, codes, _ = exchange_of(upstream_turn, stream=stream, dialect="native")
+    assert (made(turn), codes) == ([ROME], [])
 
 
 def test_a_server_that_takes_no_tools_gets_them_as_text(stream: bool):
@@ -274,8 +277,8 @@ def test_a_server_that_takes_no_tools_gets_them_as_text(stream: bool):
 
 def test_after_its_calls_a_model_is_read_for_its_usage_alone(stream: bool):
     text = written("cogency-json", ROME)
-    turn, told, _ = exchange_of(texts(text, "\n<end>"), stream=stream, dialect="cogency-json")
-    assert (made(turn), told) == ([ROME], [])
+    turn, codes, _ = exchange_of(texts(text, "\n<end>"), stream=stream, dialect="cogency-json")
+    assert (made(turn), codes) == ([ROME], [])
     if not stream:
         assert (turn.usage.input, turn.usage.output) == (30, 12)
 
@@ -285,40 +288,40 @@ def test_one_that_goes_on_is_closed_and_its_usage_estimated(chatty: bool, stream
     text = written("cogency-json", ROME)
 
     async def run():
-        kept: list[Server] = []
+        servers: list[Server] = []
         behind = [event(says("made-up results " * 40))] if chatty else []
-        sent = chunked([event(says(text)), *behind])
-        answer = until_client_leaves(lambda: kept[0], STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", sent)
+        content = chunked([event(says(text)), *behind])
+        answer = until_client_leaves(lambda: servers[0], STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", content)
         grace = 30.0 if chatty else 0.05
         async with serve(answer) as server, gateway(at(server, dialect="cogency-json"), grace_seconds=grace) as served:
-            kept.append(server)
+            servers.append(server)
             more = {"stream_options": {"include_usage": True}} if stream else {}
             request = ModelRequest([QUESTION], TOOLS)
             turn, response = await served.ask("/v1/chat/completions", request, stream=stream, **more)
             await server.client_gone.wait()
             return turn, warnings(response, stream)
 
-    turn, told = asyncio.run(run())
+    turn, codes = asyncio.run(run())
     assert (made(turn), turn.text, turn.finish) == ([ROME], "", "tool_calls")
-    assert told == ["usage_estimated"]
+    assert codes == ["usage_estimated"]
     assert turn.usage.input
     assert turn.usage.output
 
 
 def test_a_grammar_where_the_upstream_has_one(stream: bool):
     request = ModelRequest([QUESTION], TOOLS, ToolChoice("required"))
-    turn, told, (sent,) = exchange_of(
+    turn, codes, (body,) = exchange_of(
         written("hermes", ROME), stream=stream, request=request, capabilities={"grammar": "gbnf"}
     )
     assert made(turn) == [ROME]
-    assert "root ::=" in sent["grammar"]
-    assert told == []
+    assert "root ::=" in body["grammar"]
+    assert codes == []
 
 
 def test_strict_tools_reach_a_native_upstream(stream: bool):
     tool = ToolSpec("weather", "", {"type": "object", "properties": {}}, extra={"strict": True})
-    _, _, (sent,) = exchange_of(texts("Hi."), stream=stream, request=ModelRequest([QUESTION], [tool]), dialect="native")
-    assert sent["tools"][0]["function"]["strict"] is True
+    _, _, (body,) = exchange_of(texts("Hi."), stream=stream, request=ModelRequest([QUESTION], [tool]), dialect="native")
+    assert body["tools"][0]["function"]["strict"] is True
 
 
 def test_images_and_unknown_fields_pass(stream: bool):
@@ -327,26 +330,26 @@ def test_images_and_unknown_fields_pass(stream: bool):
     options = {"temperature": 0.5, "stop": ["\n\n"], "top_secret": {"x": 1}}
     for tools in (TOOLS, ()):
         request = ModelRequest([asked_with_image], tools, options=options)
-        _, _, (sent,) = exchange_of("A cat.", stream=stream, request=request)
-        assert {name: sent[name] for name in options} == options
-        content = sent["messages"][-1]["content"]
+        _, _, (body,) = exchange_of("A cat.", stream=stream, request=request)
+        assert {name: body[name] for name in options} == options
+        content = body["messages"][-1]["content"]
         assert [part["type"] for part in content] == ["text", "image_url", "text"]
         assert content[1]["image_url"]["url"] == "data:image/png;base64,iVBORw=="
 
 
 def test_the_form_of_an_answer_is_asked_for_in_words_where_calls_are_text(stream: bool):
     output = OutputSchema("city", {"type": "object", "properties": {"name": {"type": "string"}}})
-    _, _, (sent,) = exchange_of(
+    _, _, (body,) = exchange_of(
         '{"name": "Rome"}', stream=stream, request=ModelRequest([QUESTION], TOOLS, output=output)
     )
-    assert "response_format" not in sent
-    assert '"name": {"type": "string"}' in sent["messages"][0]["content"]
-    _, _, (sent,) = exchange_of('{"name": "Rome"}', stream=stream, request=ModelRequest([QUESTION], output=output))
-    assert sent["response_format"]["json_schema"]["name"] == "city"
+    assert "response_format" not in body
+    assert '"name": {"type": "string"}' in body["messages"][0]["content"]
+    _, _, (body,) = exchange_of('{"name": "Rome"}', stream=stream, request=ModelRequest([QUESTION], output=output))
+    assert body["response_format"]["json_schema"]["name"] == "city"
     plain = ModelRequest([QUESTION], TOOLS, options={"response_format": {"type": "json_object"}})
-    _, _, (sent,) = exchange_of("{}", stream=stream, request=plain)
-    assert "response_format" not in sent
-    assert "JSON" in sent["messages"][0]["content"]
+    _, _, (body,) = exchange_of("{}", stream=stream, request=plain)
+    assert "response_format" not in body
+    assert "JSON" in body["messages"][0]["content"]
 
 
 # --- a turn that reaches its limit of tokens ---------------------------------------------------------------------
@@ -358,48 +361,48 @@ UNCLOSED = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n'
 
 def native_events(*calls: tuple[str, dict[str, Any]]) -> list[bytes]:
     """A turn with the API's own calls, of which the server says that it ended by itself."""
-    sent: list[bytes] = []
+    frames: list[bytes] = []
     for at_, (name, arguments) in enumerate(calls):
         head = {"index": at_, "id": f"call_{at_}", "type": "function", "function": {"name": name, "arguments": ""}}
-        sent.append(event({"choices": [{"index": 0, "delta": {"tool_calls": [head]}}]}))
+        frames.append(event({"choices": [{"index": 0, "delta": {"tool_calls": [head]}}]}))
         for piece in pieces(json.dumps(arguments), 4):
             more = {"index": at_, "function": {"arguments": piece}}
-            sent.append(event({"choices": [{"index": 0, "delta": {"tool_calls": [more]}}]}))
-    return [*sent, *texts(finish="tool_calls")]
+            frames.append(event({"choices": [{"index": 0, "delta": {"tool_calls": [more]}}]}))
+    return [*frames, *texts(finish="tool_calls")]
 
 
 @pytest.mark.parametrize("over", [0, 1], ids=["at the limit", "below it"])
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_last_call_at_the_limit_reaches_no_client(path: str, over: int, stream: bool):
     request = ModelRequest([QUESTION], TOOLS, options={LIMITS[path]: LIMIT + over})
-    sent = native_events(ROME, OSLO)
-    turn, told, _ = exchange_of(
-        sent, stream=stream, path=path, request=request, dialect="native", capabilities={"tools": True}
+    frames = native_events(ROME, OSLO)
+    turn, codes, _ = exchange_of(
+        frames, stream=stream, path=path, request=request, dialect="native", capabilities={"tools": True}
     )
     if over:
-        assert (made(turn), told, turn.finish) == ([ROME, OSLO], [], "tool_calls")
+        assert (made(turn), codes, turn.finish) == ([ROME, OSLO], [], "tool_calls")
     else:
-        assert (made(turn), told, turn.finish) == ([ROME], ["malformed_call"], "length")
+        assert (made(turn), codes, turn.finish) == ([ROME], ["malformed_call"], "length")
 
 
 @pytest.mark.parametrize("over", [0, 1], ids=["at the limit", "below it"])
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_call_in_text_without_its_end_at_the_limit_reaches_no_client(path: str, over: int, stream: bool):
     request = ModelRequest([QUESTION], TOOLS, options={LIMITS[path]: LIMIT + over})
-    turn, told, _ = exchange_of(UNCLOSED, stream=stream, path=path, request=request)
+    turn, codes, _ = exchange_of(UNCLOSED, stream=stream, path=path, request=request)
     if over:
-        assert (made(turn), told, turn.finish) == ([ROME], [], "tool_calls")
+        assert (made(turn), codes, turn.finish) == ([ROME], [], "tool_calls")
     else:
-        assert (made(turn), {*told}, turn.finish) == ([], {"malformed_call"}, "length")
+        assert (made(turn), {*codes}, turn.finish) == ([], {"malformed_call"}, "length")
 
 
 def test_of_a_block_that_is_cut_the_last_call_is_never_complete(stream: bool):
     """Nothing of the block counts. The first call had left whole: only what follows it spoils it for most clients."""
     cut = written("jamba", ROME, OSLO).removesuffix("]</tool_calls>")
-    turn, told, _ = exchange_of(texts(*pieces(cut, 4), finish="length"), stream=stream, dialect="jamba")
+    turn, codes, _ = exchange_of(texts(*pieces(cut, 4), finish="length"), stream=stream, dialect="jamba")
     assert OSLO not in made(turn)
     assert stream or made(turn) == []
-    assert ({*told}, turn.finish) == ({"malformed_call"}, "length")
+    assert ({*codes}, turn.finish) == ({"malformed_call"}, "length")
 
 
 @pytest.mark.parametrize("answered", [("b", "a"), ("b",)], ids=["in another order", "one alone"])
@@ -410,8 +413,8 @@ def test_results_are_told_in_the_order_of_their_calls(path: str, answered: tuple
     towns = {"a": "sunny in Rome", "b": "snow in Oslo"}
     results = tuple(ToolResult(each, "weather", "success", (TextPart(towns[each]),)) for each in answered)
     history = [QUESTION, Message("assistant", calls), Message("tool", results)]
-    _, _, (sent,) = exchange_of("Hm.", stream=stream, path=path, request=ModelRequest(history, TOOLS))
-    text = sent["messages"][-1]["content"]
+    _, _, (body,) = exchange_of("Hm.", stream=stream, path=path, request=ModelRequest(history, TOOLS))
+    text = body["messages"][-1]["content"]
     first, second = text.split("</tool_response>")[:2]
     assert "snow in Oslo" in second
     assert ("sunny in Rome" if "a" in answered else "no result") in first

@@ -29,8 +29,8 @@ def test_two_steps_with_calls_in_text(dialect: str, path: str, stream: bool):
             serve(in_turn(texts(*first), texts("It is ", "fine."), cut=37)) as upstream,
             gateway(at(upstream, dialect=dialect)) as served,
         ):
-            asked = ModelRequest([Message.system("Be brief."), QUESTION], TOOLS)
-            turn, _ = await served.ask(path, asked, stream=stream)
+            request = ModelRequest([Message.system("Be brief."), QUESTION], TOOLS)
+            turn, _ = await served.ask(path, request, stream=stream)
             assert [(call.name, call.arguments) for call in turn.calls if isinstance(call, ToolCall)] == list(calls)
             assert turn.text.strip() == ""
             ids = [call.provider_id for call in turn.calls if isinstance(call, ToolCall)]
@@ -39,13 +39,13 @@ def test_two_steps_with_calls_in_text(dialect: str, path: str, stream: bool):
             results = tuple(
                 ToolResult(call.id, call.name or "", "success", (TextPart("sunny"),)) for call in turn.calls
             )
-            asked = ModelRequest([QUESTION, turn.message, Message("tool", results)], TOOLS)
-            turn, _ = await served.ask(path, asked, stream=stream)
+            request = ModelRequest([QUESTION, turn.message, Message("tool", results)], TOOLS)
+            turn, _ = await served.ask(path, request, stream=stream)
             assert (turn.text, turn.calls, turn.finish) == ("It is fine.", (), "stop")
             assert turn.usage == Usage(30, 12) or path != "/v1/chat/completions"
-            told = upstream.exchanges[1].json["messages"]
+            messages = upstream.exchanges[1].json["messages"]
             assert "tools" not in upstream.exchanges[1].json
-            assert "sunny" in told[-1]["content"]
+            assert "sunny" in messages[-1]["content"]
 
     asyncio.run(run())
 
@@ -68,13 +68,13 @@ def test_two_steps_with_native_calls(path: str, stream: bool):
             gateway(at(upstream, dialect="native")) as served,
         ):
             turn, _ = await served.ask(path, ModelRequest([QUESTION], TOOLS), stream=stream)
-            (found,) = turn.calls
-            assert isinstance(found, ToolCall)
-            assert (found.name, found.arguments, found.provider_id) == ("weather", {"city": "Rome"}, "call_1")
+            (call,) = turn.calls
+            assert isinstance(call, ToolCall)
+            assert (call.name, call.arguments, call.provider_id) == ("weather", {"city": "Rome"}, "call_1")
             assert [tool["function"]["name"] for tool in upstream.exchanges[0].json["tools"]] == ["weather", "clock"]
-            results = (ToolResult(found.id, "weather", "success", (TextPart("sunny"),)),)
-            asked = ModelRequest([QUESTION, turn.message, Message("tool", results)], TOOLS)
-            turn, _ = await served.ask(path, asked, stream=stream)
+            results = (ToolResult(call.id, "weather", "success", (TextPart("sunny"),)),)
+            request = ModelRequest([QUESTION, turn.message, Message("tool", results)], TOOLS)
+            turn, _ = await served.ask(path, request, stream=stream)
             assert turn.text == "Fine."
             assert upstream.exchanges[1].json["messages"][-1] == {
                 "role": "tool", "tool_call_id": "call_1", "content": "sunny"
@@ -94,15 +94,15 @@ def test_id_type_and_name_of_a_call_are_sent_once():
             _, response = await served.ask("/v1/chat/completions", ModelRequest([QUESTION], TOOLS), stream=True, **body)
             return response.text
 
-    found = events(asyncio.run(run()))
-    assert found.pop() == "[DONE]"
-    assert found.pop()["usage"] == {"prompt_tokens": 30, "completion_tokens": 12, "total_tokens": 42}
-    assert found[-1]["choices"][0]["finish_reason"] == "tool_calls"
-    calls = [call for chunk in found for call in chunk["choices"][0]["delta"].get("tool_calls", ())]
+    chunks = events(asyncio.run(run()))
+    assert chunks.pop() == "[DONE]"
+    assert chunks.pop()["usage"] == {"prompt_tokens": 30, "completion_tokens": 12, "total_tokens": 42}
+    assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    calls = [call for chunk in chunks for call in chunk["choices"][0]["delta"].get("tool_calls", ())]
     assert [call["index"] for call in calls if "id" in call] == [0, 1]
     assert [call["function"]["name"] for call in calls if "name" in call["function"]] == ["weather", "clock"]
     assert sum("type" in call for call in calls) == 2
-    assert len({chunk["id"] for chunk in found}) == 1
+    assert len({chunk["id"] for chunk in chunks}) == 1
     assert len([call for call in calls if call["index"] == 0]) > 5, "arguments leave as they come"
 
 
@@ -112,9 +112,9 @@ def test_thoughts_that_the_prompt_opened_are_no_part_of_a_whole_answer(path: str
     """A stream has sent them by then: it leaves the marker out, and warns."""
 
     async def run() -> None:
-        said = texts("A plan.\n", "</thi", "nk>\n\n", "It is ", "fine.")
+        frames = texts("A plan.\n", "</thi", "nk>\n\n", "It is ", "fine.")
         async with (
-            serve(in_turn(said)) as upstream,
+            serve(in_turn(frames)) as upstream,
             gateway(at(upstream, dialect="hermes")) as served,
         ):
             turn, response = await served.ask(path, ModelRequest([QUESTION], TOOLS), stream=stream)
@@ -131,9 +131,9 @@ def test_thoughts_that_the_prompt_opened_are_no_part_of_a_whole_answer(path: str
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 def test_a_call_that_ends_a_turn_in_open_thoughts_leaves_as_one(stream: bool):
     async def run() -> None:
-        said = texts("<think>I look.\n", *pieces(written("hermes", CALLS[1]), 3))
+        frames = texts("<think>I look.\n", *pieces(written("hermes", CALLS[1]), 3))
         async with (
-            serve(in_turn(said)) as upstream,
+            serve(in_turn(frames)) as upstream,
             gateway(at(upstream, dialect="hermes")) as served,
         ):
             turn, _ = await served.ask("/v1/chat/completions", ModelRequest([QUESTION], TOOLS), stream=stream)

@@ -21,7 +21,7 @@ from toolspeak.gateway.turns.turn_gate import LONGEST_BLANK, ReleaseRules, TurnG
 END = TurnEnded("stop")
 
 
-def left(deltas: list[Delta], rules: ReleaseRules) -> list[Delta]:
+def release(deltas: list[Delta], rules: ReleaseRules) -> list[Delta]:
     gate = TurnGate(rules)
     return [leaving for delta in deltas for leaving in gate.feed(delta)]
 
@@ -55,26 +55,26 @@ TURNS: list[tuple[list[Delta], list[str]]] = [
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["streamed", "whole"])
-@pytest.mark.parametrize(("turn", "said"), TURNS)
-def test_what_is_left_of_the_text(turn: list[Delta], said: list[str], held: bool):
-    assert text(left(turn, ReleaseRules(in_text=True, hold_text=held, hold_calls=held))) == said
+@pytest.mark.parametrize(("turn", "expected"), TURNS)
+def test_what_is_left_of_the_text(turn: list[Delta], expected: list[str], held: bool):
+    assert text(release(turn, ReleaseRules(in_text=True, hold_text=held, hold_calls=held))) == expected
 
 
 @pytest.mark.parametrize("turn", [turn for turn, _ in TURNS])
 def test_what_a_server_with_calls_of_its_own_says_stays_as_it_is(turn: list[Delta]):
-    said = "".join(delta.text for delta in turn if isinstance(delta, TextDelta))
-    assert "".join(text(left(turn, ReleaseRules()))) == said
+    content = "".join(delta.text for delta in turn if isinstance(delta, TextDelta))
+    assert "".join(text(release(turn, ReleaseRules()))) == content
 
 
 @given(st.lists(st.integers(1, 9), min_size=1), st.sampled_from(["hermes", "qwen3-coder", "cogency-json"]))
 def test_splits_do_not_matter(sizes: list[int], name: str):
-    said = "<think>\nHm.\n</think>\n\n Yes,\n\nI do.\n"
+    content = "<think>\nHm.\n</think>\n\n Yes,\n\nI do.\n"
     rules, parser = ReleaseRules(in_text=True), get_dialect(name).parser()
     deltas: list[Delta] = []
     at = turn = 0
-    while at < len(said):
+    while at < len(content):
         size = sizes[turn % len(sizes)]
-        deltas += parser.feed(said[at : at + size])
+        deltas += parser.feed(content[at : at + size])
         at, turn = at + size, turn + 1
     deltas += [*parser.close("stop"), END]
-    assert text(left(deltas, rules)) == [" Yes,\n\nI do.\n"]
+    assert text(release(deltas, rules)) == [" Yes,\n\nI do.\n"]

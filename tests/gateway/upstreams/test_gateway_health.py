@@ -159,39 +159,39 @@ def test_no_request_fails_while_an_upstream_that_would_answer_was_not_asked(cour
         pool = Pool("m", ["a", "b", "c"], policy, retries, 5.0, probe, clock=clock)
         for outcomes, pause, probes[0] in course:
             clock.seconds += pause
-            asked: list[int] = []
+            members: list[int] = []
 
             async def ask(
-                member: int, begun: Callable[[], None], outcomes: list[str] = outcomes, asked: list[int] = asked
+                member: int, on_begin: Callable[[], None], outcomes: list[str] = outcomes, members: list[int] = members
             ) -> None:
-                asked.append(member)
+                members.append(member)
                 await asyncio.sleep(0)
                 outcome = outcomes[member]
                 if outcome in ("ok", "left"):
-                    begun()
+                    on_begin()
                 if outcome != "ok":
                     code = "connection" if outcome == "left" else outcome
                     wait = 1.0 if outcome == "rate_limit" else None
                     raise ProviderError(outcome, code=code, retryable=code in RETRYABLE, retry_after=wait)
 
-            def has_left(outcomes: list[str] = outcomes, asked: list[int] = asked) -> bool:
-                return outcomes[asked[-1]] == "left"
+            def has_left(outcomes: list[str] = outcomes, members: list[int] = members) -> bool:
+                return outcomes[members[-1]] == "left"
 
             failed: list[tuple[str, str]] = []
-            told = "ok"
+            outcome = "ok"
             try:
                 await pool.serve(Asking((0, 1, 2), ask, has_left, "p", failed))
             except ProviderError as error:
-                told = str(error)
-            last = outcomes[asked[-1]]
-            if told == "ok" or last in ("bad_request", "left"):
-                assert told == last
+                outcome = str(error)
+            last = outcomes[members[-1]]
+            if outcome == "ok" or last in ("bad_request", "left"):
+                assert outcome == last
             else:
-                assert set(asked) == {0, 1, 2}
+                assert set(members) == {0, 1, 2}
                 assert "ok" not in outcomes
             final = {"ok", "bad_request", "left"}
-            assert all(outcomes[member] not in final for member in asked[:-1])  # nothing is asked behind an answer
-            assert max(Counter(asked).values()) <= retries + 1
-            assert len(failed) == len(asked) - (outcomes[asked[-1]] == "ok")
+            assert all(outcomes[member] not in final for member in members[:-1])  # nothing is asked behind an answer
+            assert max(Counter(members).values()) <= retries + 1
+            assert len(failed) == len(members) - (outcomes[members[-1]] == "ok")
 
     asyncio.run(run())

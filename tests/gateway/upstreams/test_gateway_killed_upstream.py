@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from processes import CHAT, Streams, started
+from processes import CHAT, Streams, running_process
 from serving import PATIENCE, TOOLS, events
 
 from toolspeak.data.messages import Message
@@ -46,9 +46,9 @@ class Upstream:
 
 
 @asynccontextmanager
-async def upstream(name: str, begun: int, port: int = 0) -> AsyncGenerator[Upstream]:
+async def upstream(name: str, stream_count: int, port: int = 0) -> AsyncGenerator[Upstream]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(SCRIPT), str(port), name, str(begun)),
+        *(sys.executable, str(SCRIPT), str(port), name, str(stream_count)),
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
@@ -80,7 +80,7 @@ def test_of_a_hundred_streams_only_those_that_had_begun_see_that_an_upstream_was
                 upstreams = ["http://127.0.0.1:{a.port}/v1", "http://127.0.0.1:{b.port}/v1"]
                 """
             )
-            async with started("--config", str(config)) as process, process.client() as client:
+            async with running_process("--config", str(config)) as process, process.client() as client:
                 streams = Streams(client, [body] * 100)
                 await a.has_had(50)
                 await b.has_had(50)
@@ -100,10 +100,10 @@ def test_of_a_hundred_streams_only_those_that_had_begun_see_that_an_upstream_was
                     assert events(text)[-1]["error"]["code"] == "upstream_connection"
                 async with upstream("c", 0, port=a.port) as c:
                     await c.release()
-                    seen = ""
-                    while "c: one, " not in seen:
-                        seen = (await client.post(CHAT, json=body)).text
-                        assert seen.endswith("data: [DONE]\n\n")
+                    stream_text = ""
+                    while "c: one, " not in stream_text:
+                        stream_text = (await client.post(CHAT, json=body)).text
+                        assert stream_text.endswith("data: [DONE]\n\n")
                 await process.logged("upstream_back", upstream=f"127.0.0.1:{a.port}")
 
     asyncio.run(run())
@@ -125,7 +125,7 @@ def test_an_upstream_that_is_put_aside_stays_so_when_another_model_is_configured
                 name = 'toolspeak_upstream_up{model="m",upstream="127.0.0.1:9"} '
                 return next(line for line in lines if line.startswith(name)).removeprefix(name)
 
-            async with started("--config", str(config)) as process, process.client() as client:
+            async with running_process("--config", str(config)) as process, process.client() as client:
                 assert await state() == "1.0"
                 while await state() == "1.0":
                     assert "b: one, " in (await client.post(CHAT, json=body)).text
@@ -150,7 +150,7 @@ def test_sighup_with_streams_at_several_upstreams_loses_none(workers: int, tmp_p
             urls = [f"http://127.0.0.1:{each.port}/v1" for each in (a, b)]
             config.write_text(f'[[model]]\nname = "m"\nupstreams = {urls}\n')
             arguments = ("--config", str(config), "--workers", str(workers))
-            async with started(*arguments) as process, process.client() as client:
+            async with running_process(*arguments) as process, process.client() as client:
                 streams = Streams(client, [body] * 100)
                 await streams.until(lambda texts: all("one, " in text for text in texts))
                 config.write_text(f'[[model]]\nname = "m"\nupstreams = {urls[1:]}\n')

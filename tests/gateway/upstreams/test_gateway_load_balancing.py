@@ -28,7 +28,7 @@ PLAIN = ModelRequest([Message.user("How is it?")])
 WITH_TOOLS = ModelRequest([Message.user("How is it?")], TOOLS)
 STREAMS = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 PATHS = pytest.mark.parametrize("path", ENDPOINTS)
-ASKED = pytest.mark.parametrize("asked", [PLAIN, WITH_TOOLS], ids=["relayed", "with tools"])
+each_request = pytest.mark.parametrize("model_request", [PLAIN, WITH_TOOLS], ids=["relayed", "with tools"])
 
 
 def answers(*turn: bytes) -> Answer:
@@ -93,12 +93,12 @@ FAILURES: dict[str, Answer] = {
 
 @STREAMS
 @PATHS
-@ASKED
+@each_request
 @pytest.mark.parametrize("failure", FAILURES)
-def test_what_fails_before_the_first_byte_goes_to_the_next(failure, asked, path, stream, caplog):
+def test_what_fails_before_the_first_byte_goes_to_the_next(failure, model_request, path, stream, caplog):
     async def use(served: Gateway, a: Server, b: Server) -> None:
         for _ in range(2):  # both begin with either
-            turn, _ = await served.ask(path, asked, stream=stream)
+            turn, _ = await served.ask(path, model_request, stream=stream)
             assert turn.message.text == "Fine."
         assert len(asked_models(b)) == 2
 
@@ -117,35 +117,39 @@ def test_what_fails_before_the_first_byte_goes_to_the_next(failure, asked, path,
 
 
 @STREAMS
-@ASKED
-def test_what_the_request_is_to_blame_for_goes_nowhere_else(asked, stream):
+@each_request
+def test_what_the_request_is_to_blame_for_goes_nowhere_else(model_request, stream):
     async def use(served: Gateway, a: Server, b: Server) -> None:
-        answered = await served.client.post(CHAT, json=ENDPOINTS[CHAT].encode_request(asked, model="m", stream=stream))
+        answered = await served.client.post(
+            CHAT, json=ENDPOINTS[CHAT].encode_request(model_request, model="m", stream=stream)
+        )
         assert answered.status_code == 400
         assert not b.exchanges
 
     two(error(400, "bad temperature"), answers(*texts("Fine.")), use)
 
 
-@ASKED
-def test_after_the_first_byte_a_stream_ends_in_an_error(asked):
+@each_request
+def test_after_the_first_byte_a_stream_ends_in_an_error(model_request):
     async def broken(exchange: Exchange) -> None:
         await exchange.send(HEAD, chunked([event(says("One, "))]))
         exchange.writer.close()
 
     async def use(served: Gateway, a: Server, b: Server) -> None:
-        answered = await served.client.post(CHAT, json=ENDPOINTS[CHAT].encode_request(asked, model="m", stream=True))
-        found = events(answered.text)
+        answered = await served.client.post(
+            CHAT, json=ENDPOINTS[CHAT].encode_request(model_request, model="m", stream=True)
+        )
+        stream_events = events(answered.text)
         assert "One, " in answered.text
-        assert "dropped" in found[-1]["error"]["message"]
-        assert "[DONE]" not in found
+        assert "dropped" in stream_events[-1]["error"]["message"]
+        assert "[DONE]" not in stream_events
         assert not b.exchanges
 
     two(broken, answers(*texts("Fine.")), use)
 
 
-@ASKED
-def test_an_answer_in_one_piece_is_asked_for_again_until_it_is_whole(asked):
+@each_request
+def test_an_answer_in_one_piece_is_asked_for_again_until_it_is_whole(model_request):
     """Nothing has left for the client: what broke off is thrown away."""
 
     async def broken(exchange: Exchange) -> None:
@@ -153,7 +157,7 @@ def test_an_answer_in_one_piece_is_asked_for_again_until_it_is_whole(asked):
         exchange.writer.close()
 
     async def use(served: Gateway, a: Server, b: Server) -> None:
-        turn, _ = await served.ask(CHAT, asked, stream=False)
+        turn, _ = await served.ask(CHAT, model_request, stream=False)
         assert turn.message.text == "Fine."
         assert len(a.exchanges) == len(b.exchanges) == 1
 
@@ -188,16 +192,16 @@ def test_each_upstream_is_asked_in_its_own_way():
         two(error(503), answers(*texts(*pieces(written("hermes", call)))), use, rows=rows)
 
 
-@ASKED
-def test_once_all_have_failed_they_are_asked_again_after_a_pause(asked):
+@each_request
+def test_once_all_have_failed_they_are_asked_again_after_a_pause(model_request):
     """As often as `retries` says, and the client is told of the failure after which it may ask again."""
-    left = [error(500)]
+    failures = [error(500)]
 
     async def mends(exchange: Exchange) -> None:
-        await (left.pop() if left else answers(*texts("Fine.")))(exchange)
+        await (failures.pop() if failures else answers(*texts("Fine.")))(exchange)
 
     async def use(served: Gateway, a: Server, b: Server) -> tuple[int, int]:
-        turn, _ = await served.ask(CHAT, asked, stream=True)
+        turn, _ = await served.ask(CHAT, model_request, stream=True)
         assert turn.message.text == "Fine."
         return len(a.exchanges), len(b.exchanges)
 
@@ -252,10 +256,10 @@ def test_one_that_fails_again_and_again_is_put_aside_and_comes_back(caplog):
             assert await says() == "b"
         assert len(asked_models(a)) == 3
         broken[0] = False
-        seen: list[str] = []
+        names: list[str] = []
         while await state() == "0.0":
-            seen.append(await says())
-        assert set(seen[:-1]) <= {"b"}
+            names.append(await says())
+        assert set(names[:-1]) <= {"b"}
         assert {await says(), await says()} == {"a", "b"}
         metrics = (await served.client.get("/metrics")).text
         assert (
@@ -266,9 +270,9 @@ def test_one_that_fails_again_and_again_is_put_aside_and_comes_back(caplog):
 
     with caplog.at_level("INFO", "toolspeak.gateway"):
         two(sometimes, answers(*texts("b")), use, aside_seconds=0.05)
-    told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("upstream_")]
-    assert told[0] == "upstream_aside"
-    assert told[-1] == "upstream_back"
+    messages = [record.getMessage() for record in caplog.records if record.getMessage().startswith("upstream_")]
+    assert messages[0] == "upstream_aside"
+    assert messages[-1] == "upstream_back"
 
 
 def test_one_that_asks_to_wait_is_left_alone_meanwhile():
@@ -305,27 +309,27 @@ def test_what_begins_alike_sticks_to_one_upstream_and_moves_only_with_it():
     """The same for another gateway; a lost upstream moves what was its own."""
 
     def conversation(number: int, more: int = 0) -> dict[str, Any]:
-        said = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": f"Question {number}."}]
+        messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": f"Question {number}."}]
         for i in range(more):
-            said += [{"role": "assistant", "content": f"{i}."}, {"role": "user", "content": f"And {i}?"}]
-        return {"model": "m", "messages": said, "tools": [{"type": "function", "function": {"name": "clock"}}]}
+            messages += [{"role": "assistant", "content": f"{i}."}, {"role": "user", "content": f"And {i}?"}]
+        return {"model": "m", "messages": messages, "tools": [{"type": "function", "function": {"name": "clock"}}]}
 
     async def run() -> None:
         async with AsyncExitStack() as stack:
             servers = [await stack.enter_async_context(serve(answers(*texts(f"s{i}")))) for i in range(3)]
             rows = [at(server, policy="sticky", dialect="hermes") for server in servers]
 
-            async def asked(served: Gateway, body: dict[str, Any]) -> str:
+            async def ask(served: Gateway, body: dict[str, Any]) -> str:
                 return (await served.client.post(CHAT, json=body)).json()["choices"][0]["message"]["content"]
 
             async with gateway(*rows) as served, gateway(*rows) as other:
-                homes = [await asked(served, conversation(number)) for number in range(30)]
+                homes = [await ask(served, conversation(number)) for number in range(30)]
                 assert set(homes) == {"s0", "s1", "s2"}
                 for number, home in enumerate(homes):
-                    assert await asked(other, conversation(number, more=1 + number % 3)) == home
+                    assert await ask(other, conversation(number, more=1 + number % 3)) == home
             async with gateway(*rows[1:]) as served:
                 for number, home in enumerate(homes):
-                    now = await asked(served, conversation(number))
+                    now = await ask(served, conversation(number))
                     assert now == home or home == "s0"
 
     asyncio.run(run())
@@ -365,8 +369,8 @@ def test_tokens_are_counted_by_the_next_where_one_fails():
         two(error(503), count, use, rows=rows)
 
 
-@ASKED
-def test_one_that_says_nothing_is_followed_by_the_next_though_pings_have_left(asked):
+@each_request
+def test_one_that_says_nothing_is_followed_by_the_next_though_pings_have_left(model_request):
     """A ping is no byte of an answer."""
 
     async def silent(exchange: Exchange) -> None:
@@ -374,7 +378,7 @@ def test_one_that_says_nothing_is_followed_by_the_next_though_pings_have_left(as
         await exchange.reader.read()
 
     async def use(served: Gateway, a: Server, b: Server) -> None:
-        body = ENDPOINTS[CHAT].encode_request(asked, model="m", stream=True)
+        body = ENDPOINTS[CHAT].encode_request(model_request, model="m", stream=True)
         answered = await served.client.post(CHAT, json=body)
         assert answered.status_code == 200
         assert ": ping" in answered.text
@@ -427,10 +431,10 @@ EMBEDDED = {"data": [{"embedding": [1]}], "usage": {"prompt_tokens": 1, "total_t
 def test_other_endpoints_go_to_the_next_upstream_too(failure: str, path: str):
     async def use(served: Gateway, a: Server, b: Server) -> None:
         if path.endswith("transcriptions"):
-            asked = {"data": {"model": "m"}, "files": {"file": ("a.wav", b"RIFF")}}
+            fields = {"data": {"model": "m"}, "files": {"file": ("a.wav", b"RIFF")}}
         else:
-            asked = {"json": {"model": "m", "input": "x"}}
-        answered = await served.client.post(path, **asked)
+            fields = {"json": {"model": "m", "input": "x"}}
+        answered = await served.client.post(path, **fields)
         assert (answered.status_code, answered.json()) == (200, EMBEDDED)
         assert len(a.exchanges) == len(b.exchanges) == 1
 
@@ -535,8 +539,8 @@ def test_after_the_head_of_a_relayed_answer_no_other_upstream_is_asked(path):
     """Of a native call that is held back the events before it have left already."""
     wire = ENDPOINTS[path]
     encoder = wire.encoder(WireRequest(WITH_TOOLS, "m", stream=True), response_id="r1", created=1)
-    said = [CallStarted(0, "weather", "c1"), ArgumentsDelta(0, '{"city":')]
-    frames = [frame for delta in said for frame in encoder.feed(delta)]
+    deltas = [CallStarted(0, "weather", "c1"), ArgumentsDelta(0, '{"city":')]
+    frames = [frame for delta in deltas for frame in encoder.feed(delta)]
 
     async def broken(exchange: Exchange) -> None:
         await exchange.send(HEAD, chunked([b"".join(sse_event(frame) for frame in frames)]))
@@ -545,15 +549,17 @@ def test_after_the_head_of_a_relayed_answer_no_other_upstream_is_asked(path):
     async def use(served: Gateway, a: Server, b: Server) -> None:
         body = wire.encode_request(WITH_TOOLS, model="m", stream=True)
         answered = await served.client.post(path, json=body)
-        found = events(answered.text)
+        stream_events = events(answered.text)
         heads = [
-            data for data in found if data != "[DONE]" and data.get("type") in ("message_start", "response.created")
+            data
+            for data in stream_events
+            if data != "[DONE]" and data.get("type") in ("message_start", "response.created")
         ]
         assert len(heads) == (path != CHAT)
         if b.exchanges:  # then nothing of the first has left
             assert "r1" not in answered.text
         else:
-            assert "dropped" in json.dumps(found[-1])
+            assert "dropped" in json.dumps(stream_events[-1])
 
     def rows(a: Server, b: Server) -> list[Upstream]:
         kind = {"/v1/messages": "anthropic", "/v1/responses": "openai-responses"}.get(path, "openai")
@@ -562,8 +568,8 @@ def test_after_the_head_of_a_relayed_answer_no_other_upstream_is_asked(path):
 
     async def second(exchange: Exchange) -> None:
         own = wire.encoder(WireRequest(WITH_TOOLS, "m", stream=True), response_id="r2", created=1)
-        left = [frame for delta in (TextDelta("Fine."), TurnEnded("stop")) for frame in own.feed(delta)]
-        await exchange.send(HEAD, chunked([b"".join(map(sse_event, left))]), b"0\r\n\r\n")
+        frames = [frame for delta in (TextDelta("Fine."), TurnEnded("stop")) for frame in own.feed(delta)]
+        await exchange.send(HEAD, chunked([b"".join(map(sse_event, frames))]), b"0\r\n\r\n")
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("KEY", "a-key-0123456789")

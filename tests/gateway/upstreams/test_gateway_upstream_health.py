@@ -16,7 +16,7 @@ CHAT = "/v1/chat/completions"
 HEAD = STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n"
 PLAIN = ModelRequest([Message.user("How is it?")])
 WITH_TOOLS = ModelRequest([Message.user("How is it?")], TOOLS)
-ASKED = pytest.mark.parametrize("asked", [PLAIN, WITH_TOOLS], ids=["relayed", "with tools"])
+each_request = pytest.mark.parametrize("model_request", [PLAIN, WITH_TOOLS], ids=["relayed", "with tools"])
 
 
 def answers(*turn: bytes) -> Answer:
@@ -44,8 +44,8 @@ def posts(server: Server) -> int:
     return sum(exchange.request_line.startswith("POST") for exchange in server.exchanges)
 
 
-async def stream(served: Gateway, asked: ModelRequest = PLAIN) -> str:
-    body = ENDPOINTS[CHAT].encode_request(asked, model="m", stream=True)
+async def stream(served: Gateway, model_request: ModelRequest = PLAIN) -> str:
+    body = ENDPOINTS[CHAT].encode_request(model_request, model="m", stream=True)
     return (await served.client.post(CHAT, json=body)).text
 
 
@@ -61,15 +61,15 @@ def up(server: Server) -> str:
     return f'toolspeak_upstream_up{{model="*",upstream="127.0.0.1:{server.port}"}}'
 
 
-@ASKED
-def test_an_upstream_that_breaks_every_stream_in_the_middle_is_put_aside(asked):
+@each_request
+def test_an_upstream_that_breaks_every_stream_in_the_middle_is_put_aside(model_request):
     async def run() -> None:
         async with (
             serve(breaks) as a,
             serve(answers(*texts("Fine."))) as b,
             gateway(at(a), at(b), aside_seconds=3600) as served,
         ):
-            answered = [await stream(served, asked) for _ in range(24)]
+            answered = [await stream(served, model_request) for _ in range(24)]
             assert posts(a) == 3
             assert sum("Fine." in text for text in answered) == 21
             assert await metric(served, up(a)) == 0
@@ -94,8 +94,8 @@ def test_after_a_trial_that_breaks_in_the_middle_one_failure_puts_it_aside_again
     asyncio.run(run())
 
 
-@ASKED
-def test_log_and_metrics_follow_a_single_upstream_while_requests_still_go_there(asked, caplog):
+@each_request
+def test_log_and_metrics_follow_a_single_upstream_while_requests_still_go_there(model_request, caplog):
     broken = [True]
 
     async def sometimes(exchange: Exchange) -> None:
@@ -104,10 +104,10 @@ def test_log_and_metrics_follow_a_single_upstream_while_requests_still_go_there(
     async def run() -> None:
         async with serve(sometimes) as server, gateway(at(server)) as served:
             for failures in range(1, 6):
-                await stream(served, asked)
+                await stream(served, model_request)
                 assert await metric(served, up(server)) == (failures < 3)
             broken[0] = False
-            assert "Fine." in await stream(served, asked)
+            assert "Fine." in await stream(served, model_request)
             assert await metric(served, up(server)) == 1
 
     with caplog.at_level("INFO", "toolspeak.gateway"):

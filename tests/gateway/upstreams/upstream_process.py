@@ -13,7 +13,7 @@ import sys
 from loopback_server import STREAM_HEAD, Exchange, chunked, event, says, serve, whole
 
 
-async def main(port: int, name: str, begun: int) -> None:
+async def main(port: int, name: str, stream_count: int) -> None:
     go_on = asyncio.Event()
     count = 0
 
@@ -27,7 +27,7 @@ async def main(port: int, name: str, begun: int) -> None:
         count += 1
         first = [chunked([event(says(f"{name}: one, "))])]
         head = STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n"
-        if count <= begun:
+        if count <= stream_count:
             await exchange.send(head, *first)
             head, first = b"", []
         print(count, flush=True)

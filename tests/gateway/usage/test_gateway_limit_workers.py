@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from loopback_server import STREAM_HEAD, Exchange, chunked, event, says, serve
-from processes import CHAT, Process, Streams, started
+from processes import CHAT, Process, Streams, running_process
 from serving import PATIENCE
 
 from toolspeak.gateway.settings.api_keys import digest
@@ -53,7 +53,7 @@ async def working(
         rest = f'[[model]]\nname = "m"\nupstream = "{server.base_url}"\ndialect = "hermes"\n'
         rest += f'[usage]\nstore = "{store}"\nlease_seconds = 10\n' if store else ""
         config.write_text(rest + "".join(keys))
-        async with started("--config", str(config), "--workers", str(workers)) as process:
+        async with running_process("--config", str(config), "--workers", str(workers)) as process:
             try:
                 yield config, rest, process
             finally:
@@ -65,11 +65,11 @@ def bearer(secret: str) -> dict[str, str]:
 
 
 async def counts_of(store: str) -> dict[str, Counts]:
-    opened = open_usage(store)
+    usage = open_usage(store)
     try:
-        return {row.key: row.counts for row in await opened.rows(("key",), "")}
+        return {row.key: row.counts for row in await usage.rows(("key",), "")}
     finally:
-        await opened.aclose()
+        await usage.aclose()
 
 
 async def until_served(client: httpx2.AsyncClient) -> None:

@@ -34,8 +34,8 @@ def bearer(key: str) -> dict[str, str]:
 
 
 def body(path: str, **more: object) -> dict[str, object]:
-    said = "input" if path == RESPONSES else "messages"
-    return {"model": "m", "max_tokens": 10, said: [{"role": "user", "content": "Hi."}], **more}
+    field = "input" if path == RESPONSES else "messages"
+    return {"model": "m", "max_tokens": 10, field: [{"role": "user", "content": "Hi."}], **more}
 
 
 class Model:
@@ -43,7 +43,7 @@ class Model:
 
     def __init__(self, *, waits: bool = False, usage: tuple[int, int] | None = (30, 12)) -> None:
         self.go_on = asyncio.Event()
-        self.begun = asyncio.Semaphore(0)
+        self.starts = asyncio.Semaphore(0)
         self._usage = usage
         if not waits:
             self.go_on.set()
@@ -53,7 +53,7 @@ class Model:
             await exchange.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
             return
         await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([event(says("One, "))]))
-        self.begun.release()
+        self.starts.release()
         await self.go_on.wait()
         rest = [event(says("two.", "stop"))]
         if self._usage is not None:
@@ -90,20 +90,20 @@ def test_more_requests_in_a_minute_are_refused_in_the_words_of_each_api(usage_st
     async def run() -> None:
         alice = Key("alice", digest(ALICE), requests_per_minute=2)
         async with limited(usage_store, Model(), alice) as (upstream, served):
-            for left in ("1", "0"):
-                answer = await ask(served, path, stream=left == "0")
+            for rest in ("1", "0"):
+                answer = await ask(served, path, stream=rest == "0")
                 assert answer.status_code == 200, answer.text
                 start = "anthropic-ratelimit-requests-" if path == MESSAGES else "x-ratelimit-"
                 end = "" if path == MESSAGES else "-requests"
                 assert answer.headers[f"{start}limit{end}"] == "2"
-                assert answer.headers[f"{start}remaining{end}"] == left
+                assert answer.headers[f"{start}remaining{end}"] == rest
                 assert answer.headers[f"{start}reset{end}"]
             for _ in range(2):  # the second is not looked up again
-                refused = await ask(served, path)
-                assert refused.status_code == 429
-                assert 0 < int(refused.headers["retry-after"]) <= 60
-                assert refused.headers[f"{start}remaining{end}"] == "0"
-                error = refused.json()["error"]
+                refusal = await ask(served, path)
+                assert refusal.status_code == 429
+                assert 0 < int(refusal.headers["retry-after"]) <= 60
+                assert refusal.headers[f"{start}remaining{end}"] == "0"
+                error = refusal.json()["error"]
                 assert "may send 2 requests a minute (requests_per_minute)" in error["message"]
                 if path == MESSAGES:
                     assert error["type"] == "rate_limit_error"
@@ -122,10 +122,10 @@ def test_so_many_answers_are_under_way_at_once(usage_store: str, stream: bool):
         async with limited(usage_store, model, Key("alice", digest(ALICE), streams=2)) as (_, served):
             running = [asyncio.create_task(ask(served, stream=stream)) for _ in range(2)]
             for _ in running:
-                await model.begun.acquire()
-            refused = await ask(served, stream=stream)
-            assert (refused.status_code, refused.json()["error"]["code"]) == (429, "streams_exceeded")
-            assert refused.headers["retry-after"] == "1"
+                await model.starts.acquire()
+            refusal = await ask(served, stream=stream)
+            assert (refusal.status_code, refusal.json()["error"]["code"]) == (429, "streams_exceeded")
+            assert refusal.headers["retry-after"] == "1"
             model.go_on.set()
             for task in running:
                 assert (await task).status_code == 200
@@ -142,8 +142,8 @@ def test_a_client_that_leaves_gives_its_place_back(usage_store: str):
             async with served.client.stream(
                 "POST", CHAT, json=body(CHAT, stream=True), headers=bearer(ALICE)
             ) as answer:
-                said = answer.aiter_bytes()
-                await anext(said)
+                chunks = answer.aiter_bytes()
+                await anext(chunks)
                 assert (await ask(served)).status_code == 429
             model.go_on.set()
             await until(served, 200)
@@ -174,10 +174,10 @@ def test_what_is_under_way_counts_towards_the_day(usage_store: str):
         async with limited(usage_store, model, Key("alice", digest(ALICE), tokens_per_day=100)) as (_, served):
             long = [{"role": "user", "content": "word " * 200}]
             running = asyncio.create_task(ask(served, messages=long))
-            await model.begun.acquire()
-            refused = await ask(served)
-            assert (refused.status_code, refused.json()["error"]["code"]) == (429, "tokens_per_day_exceeded")
-            assert refused.headers["retry-after"] == "1"
+            await model.starts.acquire()
+            refusal = await ask(served)
+            assert (refusal.status_code, refusal.json()["error"]["code"]) == (429, "tokens_per_day_exceeded")
+            assert refusal.headers["retry-after"] == "1"
             model.go_on.set()
             assert (await running).status_code == 200
             await until(served, 200)  # it used 42, less than what was reserved for it
@@ -221,9 +221,9 @@ def test_a_limit_that_is_lowered_holds_at_once(usage_store: str):
         ):
             for _ in range(4):
                 assert (await ask(before)).status_code == 200
-            refused = await ask(after)
-            assert (refused.status_code, refused.headers["x-ratelimit-remaining-requests"]) == (429, "0")
-            assert 0 < int(refused.headers["retry-after"]) <= 60
+            refusal = await ask(after)
+            assert (refusal.status_code, refusal.headers["x-ratelimit-remaining-requests"]) == (429, "0")
+            assert 0 < int(refusal.headers["retry-after"]) <= 60
             assert (await ask(before)).status_code == 200
 
     asyncio.run(run())
@@ -258,7 +258,7 @@ def test_a_response_in_the_background_is_one_request_and_one_stream(usage_store:
         ):
             queued = await ask(served, RESPONSES, background=True)
             assert (queued.status_code, queued.headers["x-ratelimit-remaining-requests"]) == (200, "2")
-            await model.begun.acquire()
+            await model.starts.acquire()
             assert (await ask(served)).json()["error"]["code"] == "streams_exceeded"
             model.go_on.set()
             path = f"{RESPONSES}/{queued.json()['id']}"
@@ -279,9 +279,9 @@ def test_a_store_that_fails_lets_no_limited_key_in_and_all_others(tmp_path: Path
             assert (await ask(served)).status_code == 200
             with closing(sqlite3.connect(path, isolation_level=None)) as db:
                 db.execute("BEGIN EXCLUSIVE")
-                refused = await ask(served)
-                assert (refused.status_code, refused.json()["error"]["code"]) == (503, "limits_unavailable")
-                assert "usage.db" not in refused.text
+                refusal = await ask(served)
+                assert (refusal.status_code, refusal.json()["error"]["code"]) == (503, "limits_unavailable")
+                assert "usage.db" not in refusal.text
                 assert (await ask(served, key=BOB)).status_code == 200
                 db.execute("ROLLBACK")
             await until(served, 200)
@@ -304,12 +304,12 @@ def test_an_answer_keeps_its_place_for_longer_than_a_lease(tmp_path: Path):
         model, store = Model(waits=True), tmp_path / "usage.db"
         async with limited(str(store), model, Key("alice", digest(ALICE), streams=1), lease_seconds=0.2) as (_, served):
             running = asyncio.create_task(ask(served))
-            await model.begun.acquire()
-            seen: set[float] = set()
+            await model.starts.acquire()
+            times: set[float] = set()
             with closing(sqlite3.connect(store)) as db:
                 async with asyncio.timeout(PATIENCE):
-                    while len(seen) < 5:
-                        seen.update(until for (until,) in db.execute("SELECT until FROM loads"))
+                    while len(times) < 5:
+                        times.update(until for (until,) in db.execute("SELECT until FROM loads"))
                         await asyncio.sleep(0.01)
             assert (await ask(served)).status_code == 429
             model.go_on.set()
@@ -373,8 +373,8 @@ def test_usage_is_counted_where_a_key_has_limits():
     plain, bounded = Key("alice", digest(ALICE)), Key("alice", digest(ALICE), streams=1)
     assert checked(Settings((Upstream(),), keys=(plain,))).usage is None
     assert checked(Settings((Upstream(),), keys=(bounded,))).usage == UsageSettings(default_store())
-    kept = UsageSettings("postgresql://db/x")
-    assert checked(Settings((Upstream(),), keys=(bounded,), usage=kept)).usage == kept
+    usage_settings = UsageSettings("postgresql://db/x")
+    assert checked(Settings((Upstream(),), keys=(bounded,), usage=usage_settings)).usage == usage_settings
 
 
 @pytest.mark.parametrize(

@@ -35,11 +35,11 @@ def body(**more: Any) -> dict[str, Any]:
 
 
 async def rows_of(store: str, *by: Any) -> list[UsageRow]:
-    opened = open_usage(store)
+    usage = open_usage(store)
     try:
-        return [*await opened.rows(by or COLUMNS, "")]
+        return [*await usage.rows(by or COLUMNS, "")]
     finally:
-        await opened.aclose()
+        await usage.aclose()
 
 
 def counts_of(store: str) -> dict[str, Counts]:
@@ -53,8 +53,8 @@ def test_usage_is_counted_by_key_model_and_day(usage_store: str):
         usage = UsageSettings(usage_store)
         async with serve(answer) as server, gateway(at(server, dialect="hermes"), keys=KEYS, usage=usage) as served:
             for key, more in ((ALICE, {"tools": [TOOL]}), (ROOT, {}), (ALICE, {"tools": [TOOL], "stream": True})):
-                told = await served.client.post(CHAT, json=body(**more), headers=bearer(key))
-                assert told.status_code == 200
+                response = await served.client.post(CHAT, json=body(**more), headers=bearer(key))
+                assert response.status_code == 200
             missing = await served.client.post(CHAT, json=body(model="nope" * 100), headers=bearer(ALICE))
             assert missing.status_code == 400
             return (await served.client.get("/metrics", headers=bearer(ROOT))).text
@@ -93,7 +93,7 @@ RELAYED = pytest.mark.parametrize("relayed", [True, False], ids=["relayed", "rea
 """Requests without tools pass as they come where both sides speak one API."""
 
 
-def sent(relayed: bool) -> dict[str, Any]:
+def chat_body(relayed: bool) -> dict[str, Any]:
     return body(stream=True) if relayed else body(stream=True, tools=[TOOL])
 
 
@@ -103,10 +103,10 @@ def test_an_answer_that_breaks_off_is_counted_as_far_as_it_came(usage_store: str
         async with (
             serve(failing(cut)) as server,
             gateway(at(server), keys=KEYS, usage=UsageSettings(usage_store)) as served,
-            served.client.stream("POST", CHAT, json=sent(relayed), headers=bearer(ALICE)) as told,
+            served.client.stream("POST", CHAT, json=chat_body(relayed), headers=bearer(ALICE)) as response,
         ):
-            assert told.status_code == (200 if cut else 400)
-            await told.aread()
+            assert response.status_code == (200 if cut else 400)
+            await response.aread()
 
     asyncio.run(run(cut=False))
     assert counts_of(usage_store)["alice"] == Counts(requests=1, errors=1)  # the upstream refused it: no tokens
@@ -119,19 +119,19 @@ def test_an_answer_that_breaks_off_is_counted_as_far_as_it_came(usage_store: str
 
 @RELAYED
 def test_a_client_that_leaves_is_counted_and_is_no_error(usage_store: str, relayed: bool):
-    left = asyncio.Event()
+    departure = asyncio.Event()
 
     async def answer(exchange: Exchange) -> None:
         await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([event(says("Four"))]))
         await exchange.reader.read()
-        left.set()
+        departure.set()
 
     async def run() -> None:
         async with serve(answer) as server, gateway(at(server), keys=KEYS, usage=UsageSettings(usage_store)) as served:
-            async with served.client.stream("POST", CHAT, json=sent(relayed), headers=bearer(ALICE)) as told:
-                said = told.aiter_bytes()
-                await anext(said)
-            await left.wait()
+            async with served.client.stream("POST", CHAT, json=chat_body(relayed), headers=bearer(ALICE)) as response:
+                chunks = response.aiter_bytes()
+                await anext(chunks)
+            await departure.wait()
 
     asyncio.run(run())
     counts = counts_of(usage_store)["alice"]
@@ -141,14 +141,14 @@ def test_a_client_that_leaves_is_counted_and_is_no_error(usage_store: str, relay
 
 def test_embeddings_and_completions_are_counted(usage_store: str):
     async def answer(exchange: Exchange) -> None:
-        told = json.dumps({"data": [], "model": "m", "usage": {"prompt_tokens": 7, "total_tokens": 7}}).encode()
+        content = json.dumps({"data": [], "model": "m", "usage": {"prompt_tokens": 7, "total_tokens": 7}}).encode()
         head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
-        await exchange.send(head % len(told) + told)
+        await exchange.send(head % len(content) + content)
 
     async def run() -> None:
         async with serve(answer) as server, gateway(at(server), keys=KEYS, usage=UsageSettings(usage_store)) as served:
-            asked = {"model": "m", "input": "Hi."}
-            assert (await served.client.post("/v1/embeddings", json=asked, headers=bearer(ALICE))).status_code == 200
+            request = {"model": "m", "input": "Hi."}
+            assert (await served.client.post("/v1/embeddings", json=request, headers=bearer(ALICE))).status_code == 200
 
     asyncio.run(run())
     counts = counts_of(usage_store)["alice"]
@@ -167,9 +167,9 @@ def test_names_and_numbers_of_strangers_do_not_break_the_store(usage_store: str)
             gateway(at(server), keys=KEYS, usage=UsageSettings(usage_store)) as served,
         ):
             for name in ("a\x00b", "\ud800", "\x1b[2J", *(f"m{i}" for i in range(100))):
-                sent = json.dumps(body(model=name)).encode()
+                content = json.dumps(body(model=name)).encode()
                 headers = {**bearer(ALICE), "content-type": "application/json"}
-                await served.client.post(CHAT, content=sent, headers=headers)
+                await served.client.post(CHAT, content=content, headers=headers)
 
     asyncio.run(run())
     rows = asyncio.run(rows_of(usage_store, "model"))
@@ -211,13 +211,13 @@ def test_several_workers_that_make_the_store_at_once_make_one(tmp_path: Path):
 
 def test_old_days_are_removed(usage_store: str):
     async def run() -> None:
-        opened = open_usage(usage_store)
-        await opened.settle(UsageBatch("w", 15, {("alice", "m"): Counts(requests=1)}, {}))
-        await opened.prune(1)
-        assert len(await opened.rows(COLUMNS, "")) == 1
-        await opened.prune(-1)
-        assert not await opened.rows(COLUMNS, "")
-        await opened.aclose()
+        usage = open_usage(usage_store)
+        await usage.settle(UsageBatch("w", 15, {("alice", "m"): Counts(requests=1)}, {}))
+        await usage.prune(1)
+        assert len(await usage.rows(COLUMNS, "")) == 1
+        await usage.prune(-1)
+        assert not await usage.rows(COLUMNS, "")
+        await usage.aclose()
 
     asyncio.run(run())
 
@@ -227,18 +227,18 @@ def test_old_days_are_removed(usage_store: str):
 
 def test_the_table_of_usage(usage_store: str, tmp_path: Path):
     async def fill() -> None:
-        opened = open_usage(usage_store)
+        usage = open_usage(usage_store)
         counts = {
             ("alice", "coder"): Counts(requests=2, refused=1, input=1_234_567, output=24, calls=1),
             ("bob", "coder"): Counts(requests=1, errors=1),
         }
-        await opened.settle(UsageBatch("w", 15, counts, {}))
-        await opened.aclose()
+        await usage.settle(UsageBatch("w", 15, counts, {}))
+        await usage.aclose()
 
     asyncio.run(fill())
-    told = CliRunner().invoke(usage_command, ["--store", usage_store])
-    assert told.exit_code == 0, told.output
-    lines = [re.split(r"\s+", line.strip()) for line in told.output.splitlines() if line.strip()]
+    result = CliRunner().invoke(usage_command, ["--store", usage_store])
+    assert result.exit_code == 0, result.output
+    lines = [re.split(r"\s+", line.strip()) for line in result.output.splitlines() if line.strip()]
     assert lines[0] == ["key", "requests", "refused", "errors", "input", "output", "cached", "calls", "malformed"]
     assert lines[1:] == [
         ["alice", "2", "1", "0", "1,234,567", "24", "0", "1", "0"],
@@ -249,13 +249,13 @@ def test_the_table_of_usage(usage_store: str, tmp_path: Path):
     config = tmp_path / "gateway.toml"
     config.write_text(f'[usage]\nstore = "{usage_store}"\n')
     by = ["--by", "model", "--by", "day", "--json", "--config", str(config)]
-    found = json.loads(CliRunner().invoke(usage_command, by).output)
-    assert [(row["model"], row["day"], row["requests"]) for row in found] == [("coder", day_of(time.time()), 3)]
+    rows = json.loads(CliRunner().invoke(usage_command, by).output)
+    assert [(row["model"], row["day"], row["requests"]) for row in rows] == [("coder", day_of(time.time()), 3)]
     assert json.loads(CliRunner().invoke(usage_command, [*by, "--since", "2999-01-01"]).output) == []
 
 
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path):
     store = tmp_path / "none.db"
-    told = CliRunner().invoke(usage_command, ["--store", str(store)])
-    assert "there is no usage store at" in str(told.exception)
+    result = CliRunner().invoke(usage_command, ["--store", str(store)])
+    assert "there is no usage store at" in str(result.exception)
     assert not store.exists()
