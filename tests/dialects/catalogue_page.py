@@ -94,9 +94,9 @@ _LEVELS = {
 
 def _trained() -> list[str]:
     """What of each chat template is written as it writes it."""
-    listed = [expected for expected in LEVELS.values() if expected.first != "none"]
-    whole = sum(expected.first == "whole" for expected in listed)
-    block = sum(expected.first == "block" for expected in listed)
+    templates = [expected for expected in LEVELS.values() if expected.first != "none"]
+    whole = sum(expected.first == "whole" for expected in templates)
+    block = sum(expected.first == "block" for expected in templates)
     lines = [
         "",
         "## Prompts as trained",
@@ -111,7 +111,7 @@ def _trained() -> list[str]:
         f"`make test-templates` renders {len(LEVELS)} chat templates. It compares the prompt that a template",
         "writes for a request with tools with the prompt that it writes for our messages. Both must be equal byte",
         "for byte, for a first request and for a request with a history, from an agent and through the gateway.",
-        f"{len(listed)} of the templates write tools. For {whole} of them the whole prompt is equal. For {block}",
+        f"{len(templates)} of the templates write tools. For {whole} of them the whole prompt is equal. For {block}",
         "more the text of the tools is equal, but no message can express its place or its frame. If the table",
         "names a role, a conversation with calls and results is equal too, provided that results are messages of",
         "this role. The exception is a result that holds a marker of the dialect: the marker is escaped.",

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from disagreements import CLASSES, ELSEWHERE, ELSEWHERE_SOFT, LISTED, SOFT
+from disagreements import CLASSES, DISAGREEMENTS, ELSEWHERE, ELSEWHERE_SOFT, SOFT
 from instructor_page import instructor_section
 from vectors import CUTS, agrees, rows, see
 
@@ -19,12 +19,12 @@ ELSEWHERE_ROWS, ELSEWHERE_SOFT_ROWS = 288, 39
 """Rows of SGLang's tests that were run: with each of the cuts, all agree but those in the lists."""
 
 
-def _kinds(listed: Mapping[str, tuple[str, str]]) -> Counter[str]:
-    return Counter(kind for kind, _ in listed.values())
+def _kinds(disagreements: Mapping[str, tuple[str, str]]) -> Counter[str]:
+    return Counter(kind for kind, _ in disagreements.values())
 
 
-def _line(source: str, found: int, agreeing: list[int]) -> str:
-    return f"| {source} | {found} | " + " | ".join(map(str, agreeing)) + " |"
+def _line(source: str, count: int, agreeing: list[int]) -> str:
+    return f"| {source} | {count} | " + " | ".join(map(str, agreeing)) + " |"
 
 
 MUTATIONS = Path(__file__).with_name("mutations.json")
@@ -68,10 +68,10 @@ def _mutations() -> list[str]:
             columns = (" / ".join(map(str, row[each])) if row.get(each) else "" for each in READERS)
             lines.append(f"| {name} ({family}) | {row['cases']} | {' | '.join(columns)} |")
     for engine, title in (("vllm", "vLLM"), ("sglang", "SGLang")):
-        found = [row for row in counted if row.get(engine)]
+        rows = [row for row in counted if row.get(engine)]
         theirs = ["", ""]
         theirs[READERS.index(engine) - 1] = f"**{_sums(counted, engine, engine)}**"
-        replies = sum(row["cases"] for row in found)
+        replies = sum(row["cases"] for row in rows)
         ours = _sums(counted, "toolspeak", engine)
         lines.append(f"| **all that {title} reads** | {replies} | **{ours}** | {' | '.join(theirs)} |")
     return [*lines, ""]
@@ -83,8 +83,8 @@ def page() -> str:
     scores, soft_scores = ([sum(agrees(see(row, cut), row) for row in group) for cut in CUTS] for group in (firm, soft))
     other = [ELSEWHERE_ROWS - len(ELSEWHERE)] * len(CUTS)
     soft_other = [ELSEWHERE_SOFT_ROWS - len(ELSEWHERE_SOFT)] * len(CUTS)
-    counts = [_kinds(each) for each in (LISTED, ELSEWHERE, {**SOFT, **ELSEWHERE_SOFT})]
-    every = sorted({**LISTED, **ELSEWHERE, **SOFT, **ELSEWHERE_SOFT}.items())
+    counts = [_kinds(each) for each in (DISAGREEMENTS, ELSEWHERE, {**SOFT, **ELSEWHERE_SOFT})]
+    every = sorted({**DISAGREEMENTS, **ELSEWHERE, **SOFT, **ELSEWHERE_SOFT}.items())
     lines = [
         "# Conformance",
         "",

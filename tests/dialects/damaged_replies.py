@@ -112,8 +112,8 @@ TAG = re.compile(r"(?:\]<\]minimax\[>\[)?<[^<>\n]{1,80}>|\[/?[A-Z_]+\]")
 
 
 def _damaged(dialect: Dialect, run: str) -> Iterator[Case]:
-    found = list(TAG.finditer(run))
-    for each in found:
+    tags = list(TAG.finditer(run))
+    for each in tags:
         start, stop, tag = each.start(), each.end(), each[0]
         for kind, put in (
             ("a tag is missing", ""),
@@ -122,8 +122,8 @@ def _damaged(dialect: Dialect, run: str) -> Iterator[Case]:
             ("a tag is damaged", tag.swapcase()),
         ):
             yield Case(kind, run[:start] + put + run[stop:], (RUN,), "runs or is reported")
-    if found:
-        end = found[0].end()
+    if tags:
+        end = tags[0].end()
         yield Case("text after a marker", f"{run[:end]}Sure!\n{run[end:]}", (RUN,), "runs or is reported")
     yield from _damaged_json(run)
 

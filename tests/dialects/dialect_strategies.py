@@ -175,8 +175,8 @@ def replies(draw: st.DrawFn, dialect: Dialect) -> tuple[str, list[ToolSpec]]:
     tools, calls = draw(tools_and_calls())
     if draw(st.booleans()):
         tools, calls = list(TOOLS), [ToolCall("c", "write", {"file": draw(STRINGS), "content": draw(STRINGS)})]
-    rendered = [entry.text for entry in dialect.render([Message("assistant", tuple(calls))], tools)]
-    text = draw(SOUP) + draw(st.sampled_from(["", "\n", "```xml\n"])) + "\n".join(rendered) + draw(SOUP)
+    texts = [entry.text for entry in dialect.render([Message("assistant", tuple(calls))], tools)]
+    text = draw(SOUP) + draw(st.sampled_from(["", "\n", "```xml\n"])) + "\n".join(texts) + draw(SOUP)
     for _ in range(draw(st.integers(0, 3))):
         at = draw(st.integers(0, len(text)))
         text = text[:at] + draw(st.one_of(st.just(""), PIECES)) + text[at + draw(st.integers(0, 5)) :]

@@ -29,7 +29,7 @@ _OFF = "the case was recorded with tool-call parsing switched off"
 _UNKNOWN = "the engine drops a call of an unknown tool or shows it as text"
 _TAIL = "the engine drops a possible half of a marker at the end of the turn"
 
-LISTED: dict[str, tuple[str, str]] = {
+DISAGREEMENTS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(
         [
             *("vllm-deepseek_v4-059", "vllm-deepseek_v4-062", "vllm-deepseek_v4-063", "vllm-deepseek_v41-017"),

@@ -70,7 +70,7 @@ def reads_alone(dialect: Dialect, text: str, calls: int) -> bool:
     return False
 
 
-def rendered(dialect: Dialect, calls: Sequence[ToolCall], tools: Sequence[ToolSpec] = TOOLS) -> str:
+def render_calls(dialect: Dialect, calls: Sequence[ToolCall], tools: Sequence[ToolSpec] = TOOLS) -> str:
     return "\n".join(entry.text for entry in dialect.render([Message("assistant", tuple(calls))], tools))
 
 
@@ -87,14 +87,14 @@ def unnoticed(
 ) -> list[str]:
     """Strings of a grammar with one character of their frame damaged that are accepted nevertheless, and are no other
     form of the dialect. `each_place`: how many replacements and insertions of each place (default: all there are)."""
-    found: list[str] = []
+    texts: list[str] = []
     sampler = Sampler(grammar.definition, 5)
     for seed in range(strings):
         text, framed = sampler.sample(12)
         assert list(accepts.damaged(text, [(0, 0, ""), (len(text), len(text), "")])) == [text, text]
         spoiled = list(_damages(text, framed, each_place, random.Random(seed)))
-        found += [each for each in accepts.damaged(text, spoiled) if not is_legal(dialect, each)]
-    return found
+        texts += [each for each in accepts.damaged(text, spoiled) if not is_legal(dialect, each)]
+    return texts
 
 
 def _damages(text: str, framed: Sequence[bool], each_place: int | None, rng: random.Random) -> Iterator[Damage]:

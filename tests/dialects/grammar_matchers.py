@@ -92,8 +92,8 @@ def spelled(gbnf: str) -> str:
     def unit(body: str) -> str:
         return units.setdefault(body, f"unit{len(units)}")
 
-    def spell(found: re.Match[str]) -> str:
-        text = found[0]
+    def spell(match: re.Match[str]) -> str:
+        text = match[0]
         if text[0] == "[":
             return unit(text)
         chars = re.findall(r"\\x..|\\.|[^\\]", text[1:-1])

@@ -100,7 +100,7 @@ def _calls(name: str, needed: dict[str, Any], others: dict[str, Any] | None = No
     """Arguments in the schema's order, as grammars have them."""
     made = st.fixed_dictionaries(needed, optional=others or {})
     order = next(list(tool.properties) for tool in TOOLS if tool.name == name)
-    return made.map(lambda found: ToolCall("id1", name, {key: found[key] for key in order if key in found}))
+    return made.map(lambda arguments: ToolCall("id1", name, {key: arguments[key] for key in order if key in arguments}))
 
 
 CALLS = st.one_of(

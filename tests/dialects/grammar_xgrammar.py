@@ -23,7 +23,7 @@ class _Absent(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return type(name, (), {"__init__": lambda *_args, **_named: None})
+        return type(name, (), {"__init__": lambda *_args, **_options: None})
 
 
 for _name in ("torch", "transformers"):

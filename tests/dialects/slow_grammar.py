@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
-from grammar_checks import Damage, Matcher, problem, rendered, unnoticed
+from grammar_checks import Damage, Matcher, problem, render_calls, unnoticed
 from grammar_matchers import matcher
 from grammar_sampler import Sampler
 from grammar_tools import CALLS, TOOLS
@@ -46,7 +46,7 @@ def test_rendered_calls_are_accepted_where_calls_may_be(dialect: Dialect, librar
     _, auto = compiled(dialect, library, AUTO)
     _, required = compiled(dialect, library, REQUIRED)
     _, none = compiled(dialect, library, NONE)
-    named = {tool.name: compiled(dialect, library, ToolChoice("specific", tool.name))[1] for tool in TOOLS}
+    acceptors = {tool.name: compiled(dialect, library, ToolChoice("specific", tool.name))[1] for tool in TOOLS}
 
     @given(st.lists(CALLS, min_size=1, max_size=dialect.batch.max_calls or 3))
     @settings(
@@ -58,10 +58,10 @@ def test_rendered_calls_are_accepted_where_calls_may_be(dialect: Dialect, librar
         phases=[Phase.generate],
     )
     def check(calls: list[ToolCall]):
-        text = rendered(dialect, calls)
+        text = render_calls(dialect, calls)
         assert (auto(text), required(text), none(text)) == (True, True, False), text
-        alone = rendered(dialect, calls[:1])
-        assert {name for name, accepts in named.items() if accepts(alone)} == {calls[0].name}, alone
+        alone = render_calls(dialect, calls[:1])
+        assert {name for name, accepts in acceptors.items() if accepts(alone)} == {calls[0].name}, alone
 
     check()
 
@@ -122,6 +122,6 @@ def test_llama_cpp_reads_the_grammars_alike(dialect: Dialect, tmp_path):
         accepts, sampler = LlamaMatcher(grammar, tmp_path), Sampler(grammar.definition, 3)
         texts = [sampler.sample(20)[0] for _ in range(5)]
         assert [text for text in texts if not accepts(text)] == []
-    assert not accepts(rendered(dialect, [ToolCall("a1", "ping", {})]))
+    assert not accepts(render_calls(dialect, [ToolCall("a1", "ping", {})]))
     grammar = dialect.grammar(TOOLS, REQUIRED, target="gbnf", reasoning=False)
     assert unnoticed(dialect, grammar, LlamaMatcher(grammar, tmp_path), each_place=0) == []

@@ -44,7 +44,7 @@ ENVELOPES = [
 ]
 
 
-def started(marker: Marker) -> str:
+def opening_of(marker: Marker) -> str:
     """The marker, or the whole tag that it begins."""
     rest = {"=": "read>", "[": "", ">": "", "]": ""}
     return marker.text + rest.get(marker.text[-1], ' name="read">')
@@ -68,7 +68,7 @@ BODIES = [
 def test_what_stands_between_the_markers_is_a_call_or_reported(dialect: Dialect, marker: Marker):
     for body in BODIES:
         for lead in ("", "I'll read it.\n", "I'll read it. "):
-            turn = read_turn(dialect, f"{lead}{started(marker)}{body}{marker.end}\n", TOOLS)
+            turn = read_turn(dialect, f"{lead}{opening_of(marker)}{body}{marker.end}\n", TOOLS)
             assert turn.calls, (lead, body)
             assert turn.text.strip() == lead.strip(), (lead, body)
 
@@ -77,7 +77,7 @@ def test_what_stands_between_the_markers_is_a_call_or_reported(dialect: Dialect,
 @parts(5)
 def test_what_is_reported_is_reported_however_it_is_cut(dialect: Dialect, marker: Marker, part: int):
     for body in BODIES[part::5]:
-        for text in (f"So.\n{started(marker)}{body}{marker.end}\nDone.", f"{marker.text}{body}"):
+        for text in (f"So.\n{opening_of(marker)}{body}{marker.end}\nDone.", f"{marker.text}{body}"):
             check_splits(dialect, text, TOOLS, splits=[list(text), list(chunks(text, 7))])
 
 
@@ -168,7 +168,7 @@ def test_no_call_in_an_attempt_runs_when_the_token_limit_cuts_off_the_end_of_the
 ):
     call = dialect.render([Message("assistant", (ToolCall("callid000", "read", {"file": "a"}),))], TOOLS)[0].text
     for body in {call, *(call.removeprefix(each.text) for each in call_markers(dialect))}:
-        text = f"{started(marker)}-{body}{marker.end}"
+        text = f"{opening_of(marker)}-{body}{marker.end}"
         whole = [each for each in read_turn(dialect, text, TOOLS).calls if isinstance(each, ToolCall)]
         for stop in range(len(text) - len(marker.end or "") - 9, len(text)):
             cut = read_turn(dialect, text[:stop], TOOLS, finish="length").calls

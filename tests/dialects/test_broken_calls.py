@@ -59,7 +59,7 @@ def cohere(name: str, arguments: str) -> str:
 
 def written(dialect: str, calls: Sequence[tuple[str, str]]) -> str:
     """The calls as the dialect writes them, their arguments as they are given."""
-    named = {
+    writers = {
         "kimi-k2": lambda name, value, i: (
             f"<|tool_call_begin|>functions.{name}:{i}<|tool_call_argument_begin|>{value}<|tool_call_end|>"
         ),
@@ -91,9 +91,9 @@ def written(dialect: str, calls: Sequence[tuple[str, str]]) -> str:
         "deepseek-v31": ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
         "plamo3": ("<|plamo:begin_tool_requests:plamo|>", "<|plamo:end_tool_requests:plamo|>"),
     }
-    if dialect in named:
+    if dialect in writers:
         start, end = around.get(dialect, ("", ""))
-        return start + "".join(named[dialect](name, value, i) for i, (name, value) in enumerate(calls)) + end
+        return start + "".join(writers[dialect](name, value, i) for i, (name, value) in enumerate(calls)) + end
     start, end, joint = JSON_BLOCKS[dialect]
     call = cohere if dialect.startswith("co") else as_json
     return start + joint.join(call(name, value) for name, value in calls) + end
@@ -186,12 +186,12 @@ def test_null_is_no_arguments_for_a_tool_that_needs_none():
 
 
 def test_types_instead_of_values_call_nothing_but_a_tool_that_takes_them():
-    listed = json.dumps({"type": "object", "properties": {"file": {"type": "string"}}})
+    schema = json.dumps({"type": "object", "properties": {"file": {"type": "string"}}})
     for dialect in (*ENDED, *JSON_BLOCKS):
-        calls = calls_of(turn_of(dialect, written(dialect, [("read", listed), ("read", '{"file": "b"}')])))
+        calls = calls_of(turn_of(dialect, written(dialect, [("read", schema), ("read", '{"file": "b"}')])))
         assert calls == ["arguments_not_values", LAST] or dialect in ("plamo3", "xlam"), dialect
-        wanted = ("define", json.loads(listed))
-        assert wanted in calls_of(turn_of(dialect, written(dialect, [("stop", "{}"), ("define", listed)]))), dialect
+        wanted = ("define", json.loads(schema))
+        assert wanted in calls_of(turn_of(dialect, written(dialect, [("stop", "{}"), ("define", schema)]))), dialect
 
 
 def test_an_argument_beside_the_arguments_is_said_and_not_lost():
@@ -258,5 +258,5 @@ def test_a_round_trip_keeps_what_was_malformed():
     for dialect in ("kimi-k2", "jamba", "mistral-args"):
         known = get_dialect(dialect)
         text = written(dialect, [("read", '{"file": "a"}'), ("write", '{"file": "x\n"}')])
-        (rendered,) = known.render([Message("assistant", read_turn(known, text, TOOLS).calls)], TOOLS)
-        assert calls_of(read_turn(known, rendered.text, TOOLS))[0] == FIRST, rendered.text
+        (message,) = known.render([Message("assistant", read_turn(known, text, TOOLS).calls)], TOOLS)
+        assert calls_of(read_turn(known, message.text, TOOLS))[0] == FIRST, message.text

@@ -34,7 +34,7 @@ def examples(count: int) -> settings:
 def soup(dialect: Dialect) -> st.SearchStrategy[str]:
     """The dialect's own pieces in any order."""
     pieces = st.one_of(st.sampled_from(vocabulary(dialect)), st.text(max_size=2))
-    return st.lists(pieces, max_size=24).map(lambda found: joined_surrogates("".join(found)))
+    return st.lists(pieces, max_size=24).map(lambda texts: joined_surrogates("".join(texts)))
 
 
 def reply(data: st.DataObject, dialect: Dialect) -> str:

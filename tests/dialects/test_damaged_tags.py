@@ -41,13 +41,13 @@ def written(dialect: Dialect, batch: list[dict[str, Any]]) -> str:
 
 def damaged(text: str) -> Iterator[str]:
     """The text without one of its characters, without one of its tags, and with one of them cut."""
-    words = [range(*found.span()) for found in WORDS.finditer(text)]
+    words = [range(*match.span()) for match in WORDS.finditer(text)]
     for at in range(len(text)):
         if not any(at in word for word in words):
             yield text[:at] + text[at + 1 :]
-    for found in TAG.finditer(text):
-        for stop in range(found.start(), found.end()):
-            yield text[:stop] + text[found.end() :]
+    for match in TAG.finditer(text):
+        for stop in range(match.start(), match.end()):
+            yield text[:stop] + text[match.end() :]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)

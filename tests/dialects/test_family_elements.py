@@ -90,14 +90,14 @@ def replies(draw: st.DrawFn, dialect: Dialect) -> str:
     text = draw(soup)
     if draw(st.booleans()):
         calls = [ToolCall("c", "write", {"file": draw(NASTY), "content": draw(NASTY)}), ToolCall("d", "ping", {})]
-        text += rendered(dialect, calls) + draw(soup)
+        text += render_calls(dialect, calls) + draw(soup)
     for _ in range(draw(st.integers(0, 2))):
         at = draw(st.integers(0, len(text)))
         text = text[:at] + draw(st.one_of(st.just(""), PIECES)) + text[at + draw(st.integers(0, 5)) :]
     return text
 
 
-def rendered(dialect: Dialect, calls: list[ToolCall], tools: Any = TOOLS) -> str:
+def render_calls(dialect: Dialect, calls: list[ToolCall], tools: Any = TOOLS) -> str:
     return "".join(entry.text for entry in dialect.render([Message("assistant", tuple(calls))], tools))
 
 
@@ -122,7 +122,7 @@ def test_text_leaves_as_it_comes(dialect: Dialect) -> None:
 
 @each_dialect
 def test_a_text_argument_leaves_as_it_comes(dialect: Dialect) -> None:
-    text = rendered(dialect, [ToolCall("c", "write", {"content": "0123456789" * 40})])
+    text = render_calls(dialect, [ToolCall("c", "write", {"content": "0123456789" * 40})])
     parser = dialect.parser(TOOLS)
     at = text.index("0123456789") + 200
     fragments = [delta for delta in parser.feed(text[:at]) if isinstance(delta, ArgumentsDelta)]
@@ -132,7 +132,7 @@ def test_a_text_argument_leaves_as_it_comes(dialect: Dialect) -> None:
 
 @each_dialect
 def test_a_marker_in_inline_code_is_a_mention(dialect: Dialect) -> None:
-    text = f"Write `{rendered(dialect, [ToolCall('c', 'ping', {})]).splitlines()[0]}` to call."
+    text = f"Write `{render_calls(dialect, [ToolCall('c', 'ping', {})]).splitlines()[0]}` to call."
     assert parse_pieces(dialect, [text], TOOLS) == [TextDelta(text)]
 
 
@@ -140,7 +140,7 @@ def test_a_marker_in_inline_code_is_a_mention(dialect: Dialect) -> None:
 def test_time_grows_linearly(dialect: Dialect) -> None:
     def prepare(size: int) -> Callable[[], object]:
         content = 'if a < b: print("</p>")\n' * (size // 24)
-        text = rendered(dialect, [ToolCall("c", "write", {"content": content})])
+        text = render_calls(dialect, [ToolCall("c", "write", {"content": content})])
         pieces = [text[i : i + 4] for i in range(0, len(text), 4)]
         return lambda: parse_pieces(dialect, pieces, TOOLS)
 
@@ -149,7 +149,7 @@ def test_time_grows_linearly(dialect: Dialect) -> None:
 
 @each_dialect
 def test_every_error_reaches_the_model_with_a_reason(dialect: Dialect) -> None:
-    text = rendered(dialect, [ToolCall("c", "write", {"content": "zz"})])
+    text = render_calls(dialect, [ToolCall("c", "write", {"content": "zz"})])
     turn = read_turn(dialect, text[: text.rindex("z")], TOOLS)
     assert [type(call) for call in turn.calls] == [MalformedCall]
     malformed = turn.calls[0]
@@ -315,6 +315,8 @@ def test_a_name_that_runs_into_other_text_is_no_name(name: str, damage: str) -> 
 
 def test_a_tool_may_be_called_by_its_name_in_a_name_space_of_that_name() -> None:
     dialect = get_dialect("muse")
-    text = rendered(dialect, [ToolCall("1", "write", {"content": "a"})]).replace('name="write"', 'name="write.write"')
+    text = render_calls(dialect, [ToolCall("1", "write", {"content": "a"})]).replace(
+        'name="write"', 'name="write.write"'
+    )
     check_splits(dialect, text, TOOLS)
     assert [call.name for call in read_turn(dialect, text, TOOLS).calls] == ["write"]

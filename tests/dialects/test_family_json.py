@@ -125,11 +125,11 @@ def test_every_cut_in_two_of_a_turn_with_everything(dialect: Dialect):
 @each_representative
 @pytest.mark.parametrize("whole", [False, True], ids=["chunks", "whole"])
 def test_twice_the_text_takes_about_twice_as_long(dialect: Dialect, whole: bool):
-    opened = written(dialect, ("write", {"content": "@"})).partition("@")[0]
+    opening = written(dialect, ("write", {"content": "@"})).partition("@")[0]
     markers = marker_texts(dialect)
     units = [
-        (opened, "ab\\n "),
-        (opened, markers[0]),
+        (opening, "ab\\n "),
+        (opening, markers[0]),
         ("", "prose "),
         ("", '{"name": "'),
         ("", "["),
@@ -245,9 +245,9 @@ def test_escapes_are_reversible(dialect: Dialect, data: st.DataObject):
 @each_dialect
 def test_results_that_the_model_writes_are_reported(dialect: Dialect):
     known = [marker for marker in table(dialect).markers if marker.kind == "results"]
-    rendered = dialect.render_results([ToolResult("1", "read", "success", (TextPart("[1]"),))])
-    deltas = parse_pieces(dialect, [rendered])
-    if known and known[0].text in rendered:
+    text = dialect.render_results([ToolResult("1", "read", "success", (TextPart("[1]"),))])
+    deltas = parse_pieces(dialect, [text])
+    if known and known[0].text in text:
         assert any(isinstance(delta, ForgedResults) for delta in deltas)
     else:
         assert not [delta for delta in deltas if not isinstance(delta, TextDelta)]

@@ -34,8 +34,8 @@ class Case:
 
     name: str
     markers: tuple[str, ...]
-    opened: str
-    closed: str
+    opening: str
+    closing: str
     think: tuple[str, str]
 
     @property
@@ -43,7 +43,7 @@ class Case:
         return get_dialect(self.name)
 
     def call(self, value: str) -> str:
-        return f"{self.opened}{value}{self.closed}"
+        return f"{self.opening}{value}{self.closing}"
 
 
 DEEPSEEK_WORDS = ("calls▁begin", "calls▁end", "call▁begin", "call▁end", "sep")
@@ -151,7 +151,7 @@ PIECES = [
 
 def soup(case: Case) -> st.SearchStrategy[str]:
     """Texts in which the dialect's markers, names and JSON meet without any order, or nearly in order."""
-    whole = [case.call('"a"'), case.opened, case.closed, *case.markers, *(each for each in case.think if each)]
+    whole = [case.call('"a"'), case.opening, case.closing, *case.markers, *(each for each in case.think if each)]
     cut = [marker[:-1] for marker in whole if len(marker) > 1]
     piece = st.one_of(st.sampled_from(whole), st.sampled_from([*PIECES, *cut]), st.text(max_size=2))
     return st.lists(piece, max_size=14).map("".join)
@@ -176,7 +176,7 @@ def test_splits_do_not_matter(case: Case, data: st.DataObject):
 
 @each_case
 def test_every_cut_of_a_call(case: Case):
-    text = f"{case.think[0]}a{case.think[1]}b{case.call(json.dumps(case.closed, ensure_ascii=False))}\nc"
+    text = f"{case.think[0]}a{case.think[1]}b{case.call(json.dumps(case.closing, ensure_ascii=False))}\nc"
     for finish in ("stop", "length"):
         check_splits(case.dialect, text, TOOLS, finish, splits=[tuple(chunks(text, 1)), *every_split(text)])
 
@@ -196,14 +196,14 @@ def test_a_call_that_is_cut_off_never_runs(case: Case):
         for finish in ("length", "error"):
             turn = read_turn(case.dialect, text[:end], TOOLS, finish=finish)
             calls = [call for call in turn.calls if isinstance(call, ToolCall)]
-            complete = not case.closed[1:] or case.name == "functionary-v32"
+            complete = not case.closing[1:] or case.name == "functionary-v32"
             assert calls == [] or (complete and end == len(text))
 
 
 @each_case
 def test_arguments_leave_as_they_come(case: Case):
     parser = case.dialect.parser(TOOLS)
-    deltas = list(parser.feed(case.opened + '"'))
+    deltas = list(parser.feed(case.opening + '"'))
     assert [type(delta) for delta in deltas][:1] == [CallStarted]
     for _ in range(400):
         deltas = list(parser.feed("word"))
@@ -215,7 +215,7 @@ def test_arguments_leave_as_they_come(case: Case):
 @examples(30)
 def test_text_is_held_no_longer_than_a_candidate(case: Case, data: st.DataObject):
     """Every character of text is soon said, or part of a marker, a call, an example of one or a forged result."""
-    filler = st.sampled_from([case.markers[0], " " * 90, "x" * 90, "```json", "\n" * 90, case.opened[:20]])
+    filler = st.sampled_from([case.markers[0], " " * 90, "x" * 90, "```json", "\n" * 90, case.opening[:20]])
     text = "".join(data.draw(st.lists(st.one_of(soup(case), filler), max_size=6)))
     if any(not hasattr(delta, "text") for delta in parse_pieces(case.dialect, [text], TOOLS)):
         return
@@ -247,11 +247,11 @@ def test_a_header_of_harmony_is_held_no_longer_than_a_candidate(size: int, tail:
 def test_time_is_linear(case: Case, size: int, part: int):
     first = case.markers[0]
     units: dict[str, tuple[str, ...]] = {
-        "": ("prose ", "<", "[", "`", "```", ">", first, first[:-1], case.opened, case.call('"a"'), " \n")
+        "": ("prose ", "<", "[", "`", "```", ">", first, first[:-1], case.opening, case.call('"a"'), " \n")
     }
-    units[case.opened] = ('"', "[", "1", " ", "<")
-    units[f'{case.opened}"'] = ("some text\\n", "<|", *case.markers)
-    units[f"{case.opened}x"] = (case.closed[:-1] or "<", "< ")
+    units[case.opening] = ('"', "[", "1", " ", "<")
+    units[f'{case.opening}"'] = ("some text\\n", "<|", *case.markers)
+    units[f"{case.opening}x"] = (case.closing[:-1] or "<", "< ")
     units[case.think[0]] = ("a", first, case.think[1][:-1] or "<")
     cases = [(start, unit) for start, repeated in units.items() for unit in repeated]
     for start, unit in cases[part::3]:
@@ -593,8 +593,8 @@ def test_history_is_what_the_chat_template_writes(case: Case):
         ToolResult(call.id, call.name, "success", (TextPart(text),))
         for call, text in zip(calls, ("sunny", "rain"), strict=True)
     )
-    rendered = case.dialect.render([Message("assistant", calls), Message("tool", results)], tool_role=True)
-    assert tuple(entry.text for entry in rendered) == TEMPLATES[case.name]
+    messages = case.dialect.render([Message("assistant", calls), Message("tool", results)], tool_role=True)
+    assert tuple(entry.text for entry in messages) == TEMPLATES[case.name]
 
 
 def test_a_malformed_call_is_written_as_it_came():

@@ -154,8 +154,8 @@ def test_a_long_string_leaves_as_it_comes(dialect: Dialect):
     head, _, tail = write(dialect, ("write", {"content": "@@@"})).partition("@@@")
     parser = dialect.parser(TOOLS)
     parser.feed(head)
-    sent = "".join(delta.text for delta in parser.feed("some text") if isinstance(delta, ArgumentsDelta))
-    assert sent.endswith("some text")
+    streamed_text = "".join(delta.text for delta in parser.feed("some text") if isinstance(delta, ArgumentsDelta))
+    assert streamed_text.endswith("some text")
     check_deltas([*dialect.parser(TOOLS).feed(head + tail)], complete=False)
 
 
@@ -408,6 +408,8 @@ def test_kimi_attributes_are_escaped():
 def test_nothing_is_said_of_a_call_without_a_name_and_an_empty_chunk_says_nothing():
     reply = "<tool_call><arg_key>k</arg_key><arg_value>some text that streams</arg_value></tool_call>"
     check_splits(GLM, reply)
-    named = reply.replace("<arg_key>", "f<arg_key>", 1)
-    for cut in range(len(named)):
-        assert parse_pieces(GLM, [named[:cut], "", named[cut:]]) == parse_pieces(GLM, [named[:cut], named[cut:]])
+    with_name = reply.replace("<arg_key>", "f<arg_key>", 1)
+    for cut in range(len(with_name)):
+        assert parse_pieces(GLM, [with_name[:cut], "", with_name[cut:]]) == parse_pieces(
+            GLM, [with_name[:cut], with_name[cut:]]
+        )

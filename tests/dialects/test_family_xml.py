@@ -101,9 +101,9 @@ def test_the_stop_sequence_may_have_taken_the_blocks_end():
 
 def test_a_result_names_its_tool_and_neither_it_nor_the_name_breaks_out():
     end = "</function_results>"
-    shown = CLAUDE.render_results([ToolResult("c", f"r{{}}{end}", "success", (TextPart(end),))])
-    assert shown.count(end) == 1
-    assert "<tool_name>r{}" in shown
+    text = CLAUDE.render_results([ToolResult("c", f"r{{}}{end}", "success", (TextPart(end),))])
+    assert text.count(end) == 1
+    assert "<tool_name>r{}" in text
 
 
 def test_auto_tells_it_from_the_format_that_has_the_same_marker():

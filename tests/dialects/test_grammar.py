@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 from dialect_strategies import spec
-from grammar_checks import problem, rendered, unnoticed
+from grammar_checks import problem, render_calls, unnoticed
 from grammar_matchers import matcher
 from grammar_sampler import Sampler
 from grammar_tools import CALLS, TOOLS, I, S
@@ -48,7 +48,7 @@ def test_rendered_calls_are_accepted(dialect: Dialect, target):
         phases=[Phase.generate],
     )
     def check(calls: list[ToolCall]):
-        text = rendered(dialect, calls)
+        text = render_calls(dialect, calls)
         assert required(text), text
 
     check()
@@ -57,7 +57,7 @@ def test_rendered_calls_are_accepted(dialect: Dialect, target):
 @each_dialect
 def test_a_choice_admits_its_turns(dialect: Dialect):
     weather, ping = ToolCall("a1", "get_weather", {"city": "Oslo"}), ToolCall("a2", "ping", {})
-    one, other = rendered(dialect, [weather]), rendered(dialect, [ping])
+    one, other = render_calls(dialect, [weather]), render_calls(dialect, [ping])
     prose = f"{dialect.grammar_parts()[0].text_start or ''}Some text\nwithout calls."  # type: ignore[attr-defined]
     accepted = {
         mode: [
@@ -78,12 +78,12 @@ def test_calls_are_bounded(dialect: Dialect):
     calls = [ToolCall(f"a{i}", "get_weather", {"city": "Oslo"}) for i in range(4)]
     bounded = matcher(dialect.grammar(TOOLS, REQUIRED, target="lark", max_calls=2))
     most = min(dialect.batch.max_calls or 2, 2)
-    assert [bounded(rendered(dialect, calls[:count])) for count in (1, 2, 3)] == [True, most == 2, False]
+    assert [bounded(render_calls(dialect, calls[:count])) for count in (1, 2, 3)] == [True, most == 2, False]
 
 
 def test_text_may_stand_before_calls_and_thoughts_before_text():
     hermes = get_dialect("hermes")
-    call = rendered(hermes, [ToolCall("a", "ping", {})])
+    call = render_calls(hermes, [ToolCall("a", "ping", {})])
     auto = matcher(hermes.grammar(TOOLS, target="lark"))
     assert auto(f"<think>Which?</think>\nI ask.\n{call}")
     assert not auto(f"I ask <tool_call> what?\n{call}")
@@ -135,8 +135,8 @@ PLAIN = (spec("ping", {}), spec("get_weather", {"city": S, "days": I}, ["city"])
 def test_plain_json_has_a_schema():
     calls = [ToolCall("a", "get_weather", {"city": "Oslo"}), ToolCall("b", "ping", {})]
     for name, texts in (
-        ("xlam", [rendered(get_dialect("xlam"), calls)]),
-        ("llama3-json", [rendered(get_dialect("llama3-json"), calls[:1])]),
+        ("xlam", [render_calls(get_dialect("xlam"), calls)]),
+        ("llama3-json", [render_calls(get_dialect("llama3-json"), calls[:1])]),
     ):
         most = 1 if name == "llama3-json" else None
         schema = json.loads(get_dialect(name).grammar(TOOLS, REQUIRED, target="json_schema", max_calls=most).source)
@@ -153,7 +153,9 @@ def test_plain_json_has_a_schema():
 def test_regular_calls_have_an_expression(name: str):
     dialect = get_dialect(name)
     grammar = dialect.grammar(PLAIN, REQUIRED, target="regex", max_calls=2)
-    text = rendered(dialect, [ToolCall("a", "get_weather", {"city": 'O"slo', "days": 2}), ToolCall("b", "ping", {})])
+    text = render_calls(
+        dialect, [ToolCall("a", "get_weather", {"city": 'O"slo', "days": 2}), ToolCall("b", "ping", {})]
+    )
     assert re.fullmatch(grammar.source, text)
     assert not re.fullmatch(grammar.source, text.replace("city", "town"))
 
@@ -193,7 +195,7 @@ def test_undeclared_arguments_are_left_out_unless_the_schema_names_them():
     for target in ("lark", "gbnf"):
         for tool, admitted in ((open_, True), (closed, False)):
             accepts = matcher(hermes.grammar([tool], REQUIRED, target=target))
-            text = rendered(hermes, [ToolCall("x", "f", {"a": 1, "b": "c"})], [tool])
+            text = render_calls(hermes, [ToolCall("x", "f", {"a": 1, "b": "c"})], [tool])
             assert accepts(text) is admitted
             assert read_turn(hermes, text, [tool]).calls
 
@@ -218,7 +220,7 @@ def test_minimax_m3_writes_free_keys_as_json_alone_and_reads_elements_too(
     dialect, mark = get_dialect("minimax-m3"), "]<]minimax[>["
     tool = ToolSpec("f", "", {"type": "object", "properties": {"x": schema}, "required": ["x"]})
     accepts = matcher(dialect.grammar([tool], REQUIRED, target=target))
-    as_json = rendered(dialect, [ToolCall("1", "f", {"x": value})], [tool])
+    as_json = render_calls(dialect, [ToolCall("1", "f", {"x": value})], [tool])
     assert f'<x type="json">{json.dumps(value)}{mark}</x>' in as_json
     written = "v"
     for name in reversed(inner.split()):
@@ -241,4 +243,4 @@ def test_objects_put_together_keep_each_others_properties():
     for target in ("lark", "gbnf"):
         accepts = matcher(hermes.grammar([tool], REQUIRED, target=target))
         for value, admitted in (({"x": 1, "z": 2}, True), ({"x": 1}, False), ({"x": 1, "z": 2, "q": 3}, False)):
-            assert accepts(rendered(hermes, [ToolCall("a", "f", {"at": value})], [tool])) is admitted
+            assert accepts(render_calls(hermes, [ToolCall("a", "f", {"at": value})], [tool])) is admitted

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from dialect_strategies import spec
-from grammar_checks import rendered
+from grammar_checks import render_calls
 from grammar_matchers import matcher
 from grammar_tools import I, S
 from hypothesis import HealthCheck, Phase, given, settings
@@ -72,7 +72,7 @@ def test_arguments_in_any_order_are_rendered_in_the_one_that_the_grammar_takes(d
         suppress_health_check=list(HealthCheck),
     )
     def check(arguments: dict[str, Any]):
-        text = rendered(dialect, [ToolCall("id1", "draw", arguments)], [ORDERED])
+        text = render_calls(dialect, [ToolCall("id1", "draw", arguments)], [ORDERED])
         assert accepts(text), text
         (call,) = read_turn(dialect, text, [ORDERED]).calls
         assert isinstance(call, ToolCall), call
@@ -83,13 +83,13 @@ def test_arguments_in_any_order_are_rendered_in_the_one_that_the_grammar_takes(d
 
 def words(dialect: Dialect) -> list[str]:
     """The words of a dialect's markers and of the markup of its calls."""
-    plain = rendered(dialect, [ToolCall("id1", "zz", {"yy": "x", "ww": 1})], [spec("zz", {"yy": S, "ww": I})])
+    plain = render_calls(dialect, [ToolCall("id1", "zz", {"yy": "x", "ww": 1})], [spec("zz", {"yy": S, "ww": I})])
     markers = [text for each in dialect.grammar_parts()[1] for text in (each.text, each.end or "")]  # type: ignore[attr-defined]
-    found = re.findall(r"[A-Za-z]\w+", " ".join([plain, *markers]), re.ASCII)
-    return sorted({word.lower() for word in found} - {"zz", "yy", "ww", "id1"})
+    matches = re.findall(r"[A-Za-z]\w+", " ".join([plain, *markers]), re.ASCII)
+    return sorted({word.lower() for word in matches} - {"zz", "yy", "ww", "id1"})
 
 
-def named(word: str) -> ToolSpec:
+def tool_of(word: str) -> ToolSpec:
     return spec(f"{word}_it", {word: S, f"{word}ing": S, f"{word}_count": I}, [word])
 
 
@@ -98,12 +98,12 @@ def named(word: str) -> ToolSpec:
 def test_names_that_begin_with_a_marker_s_word_are_accepted_as_they_are_rendered(
     dialect: Dialect, target: str, part: int
 ):
-    tools = [named(word) for word in words(dialect)]
+    tools = [tool_of(word) for word in words(dialect)]
     accepts = matcher(dialect.grammar(tools, REQUIRED, target=target))  # type: ignore[arg-type]
     for tool in tools[part::3]:
         word = tool.name.removesuffix("_it")
         for arguments in ({word: "a"}, {word: "a < b", f"{word}ing": "x </y> z", f"{word}_count": 7}):
-            text = rendered(dialect, [ToolCall("id1", tool.name, arguments)], tools)
+            text = render_calls(dialect, [ToolCall("id1", tool.name, arguments)], tools)
             assert accepts(text), text
             (call,) = read_turn(dialect, text, tools).calls
             assert isinstance(call, ToolCall), call

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from grammar_checks import rendered
+from grammar_checks import render_calls
 from grammar_matchers import LlguidanceMatcher
 from grammar_tools import TOOLS
 
@@ -22,7 +22,7 @@ CALLS = [
 
 def special_tokens(dialect: Dialect) -> list[str]:
     """The markers in a turn of calls that a tokenizer may have as one token each."""
-    text = rendered(dialect, CALLS[: dialect.batch.max_calls or 2])
+    text = render_calls(dialect, CALLS[: dialect.batch.max_calls or 2])
     return sorted(set(re.findall(r"<[^<>\s=\"]+>|\[[A-Z_]+\]", text)))
 
 
@@ -40,7 +40,7 @@ def test_the_tokens_are_taken_and_their_characters_are_not(dialect: Dialect, par
         (ToolChoice("specific", "write_file"), CALLS[1:]),
     )
     for choice, made in choices[(MARKED.index(dialect) + part) % 3 :: 3]:
-        text = rendered(dialect, made)
+        text = render_calls(dialect, made)
         plain = LlguidanceMatcher(dialect.grammar(TOOLS, choice, target="lark").source, special)
         assert (plain(text), plain.spelled_out(text)) == (False, True)
         token = LlguidanceMatcher(dialect.grammar(TOOLS, choice, target="lark", special_tokens=ids).source, special)
@@ -52,7 +52,7 @@ def test_a_token_is_known_by_its_name_where_it_has_one():
     hermes = get_dialect("hermes")
     special = ("<tool_call>", "</tool_call>", "<think>", "</think>")
     accepts = LlguidanceMatcher(hermes.grammar(TOOLS, target="lark", special_tokens=special).source, special)
-    call = rendered(hermes, CALLS[:1])
+    call = render_calls(hermes, CALLS[:1])
     assert accepts("I say <tool> and nothing more.")
     assert accepts(f"<think>Which?</think>\nI ask.\n{call}")
     assert not accepts("I say <tool_call> and nothing more.")

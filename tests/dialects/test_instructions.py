@@ -123,9 +123,9 @@ def test_an_example_keeps_to_lengths():
 def test_every_tool_and_every_parameter_is_listed(dialect: Dialect):
     specs = [*TOOLS, *(each.spec for each in _tools())]
     text = dialect.instructions(specs)
-    listed = text[text.index("## The tools you have") :]
+    listing = text[text.index("## The tools you have") :]
     for each in specs:
-        _, _, section = listed.partition(f"### {each.name}(")
+        _, _, section = listing.partition(f"### {each.name}(")
         section = section.partition("\n### ")[0]
         assert each.description in section
         for name in each.properties:

@@ -195,6 +195,6 @@ def test_a_model_family_instead_of_a_dialect_is_its_dialect(family: str, dialect
 def test_a_name_that_is_no_dialect_is_answered_with_the_one_that_is_meant(name: str, suggestion: str):
     with pytest.raises(UnknownDialect) as caught:
         get_dialect(name)
-    named = {each.strip("'") for each in re.findall(r"'[^']*'", str(caught.value).replace(repr(name), ""))}
-    assert named == {suggestion}
+    suggestions = {each.strip("'") for each in re.findall(r"'[^']*'", str(caught.value).replace(repr(name), ""))}
+    assert suggestions == {suggestion}
     assert get_dialect(suggestion)

@@ -24,13 +24,13 @@ LISTINGS = ("prose", "signatures", "json_schema")
 class Corner(BaseModel):
     """Where two edges meet."""
 
-    left: int = Field(ge=-7, le=901, description="Pixels from the left.")
+    column: int = Field(ge=-7, le=901, description="Pixels from the left.")
     label: str = Field("none", pattern=r"^[a-z]{2}$", max_length=31)
 
 
 class Shape(BaseModel):
     corners: list[Corner] = Field(min_length=3, description="In order.")
-    seen: str = Field(json_schema_extra={"format": "date-time"})
+    modified: str = Field(json_schema_extra={"format": "date-time"})
     parts: list[Shape] = []
 
 
@@ -49,14 +49,14 @@ def test_a_nested_model_is_told_with_all_that_its_fields_say():
         "Draws a shape.",
         "- shape: Shape, required",
         "- at: object or null, optional. Where two edges meet.",
-        "  - left: integer, required, -7 to 901. Pixels from the left.",
+        "  - column: integer, required, -7 to 901. Pixels from the left.",
         '  - label: string, optional, at most 31 characters, default "none", matching ^[a-z]{2}$',
         "Shape: object",
         "- corners: array, required, at least 3 items. In order.",
         "  - each item: object. Where two edges meet.",
-        "    - left: integer, required, -7 to 901. Pixels from the left.",
+        "    - column: integer, required, -7 to 901. Pixels from the left.",
         '    - label: string, optional, at most 31 characters, default "none", matching ^[a-z]{2}$',
-        "- seen: string, required, format date-time",
+        "- modified: string, required, format date-time",
         "- parts: array of Shape, optional, default []",
     ]
 
@@ -68,7 +68,7 @@ def test_only_a_type_that_holds_itself_keeps_its_name_in_json_schema():
     assert parameters["properties"]["shape"] == {"$ref": "#/$defs/Shape"}
     assert parameters["$defs"]["Shape"]["properties"]["parts"]["items"] == {"$ref": "#/$defs/Shape"}
     corner = parameters["properties"]["at"]["anyOf"][0]
-    assert corner["properties"]["left"]["description"] == "Pixels from the left."
+    assert corner["properties"]["column"]["description"] == "Pixels from the left."
 
 
 WORDS: list[tuple[Any, list[str]]] = [

@@ -47,8 +47,8 @@ def test_roles_and_text_stay(dialect: Dialect, tool_role: bool):
 
 @each_dialect
 def test_the_cogency_protocols_show_reasoning_again(dialect: Dialect):
-    rendered = dialect.render([TURN, BOTH], TOOLS)
-    assert any("hm" in message.text for message in rendered) == (dialect.name != "tool-call")
+    messages = dialect.render([TURN, BOTH], TOOLS)
+    assert any("hm" in message.text for message in messages) == (dialect.name != "tool-call")
 
 
 def test_cogency_renders_a_turn_as_one_block_and_one_message_of_results():
@@ -70,8 +70,8 @@ def test_cogency_renders_a_turn_as_one_block_and_one_message_of_results():
 
 
 def test_tool_call_renders_a_turn_of_several_calls_as_pairs():
-    rendered = TOOL_CALL.render([Message.user("go"), TURN, BOTH, Message.assistant("Done.")], tool_role=True)
-    assert rendered == [
+    messages = TOOL_CALL.render([Message.user("go"), TURN, BOTH, Message.assistant("Done.")], tool_role=True)
+    assert messages == [
         TextMessage("user", "go"),
         TextMessage(
             "assistant", 'Let me see.\n<tool_call>\n{"name": "read", "arguments": {"file": "a"}}\n</tool_call>'
@@ -84,10 +84,10 @@ def test_tool_call_renders_a_turn_of_several_calls_as_pairs():
 
 
 def test_tool_call_without_the_tool_role_puts_results_into_user_messages():
-    rendered = TOOL_CALL.render([TURN, BOTH])
-    assert [message.role for message in rendered] == ["assistant", "user", "assistant", "user"]
-    assert rendered[1].text == "<tool_result>\nAAA\n</tool_result>"
-    assert rendered[3].text == "<tool_result>\nERROR: no network\n</tool_result>"
+    messages = TOOL_CALL.render([TURN, BOTH])
+    assert [message.role for message in messages] == ["assistant", "user", "assistant", "user"]
+    assert messages[1].text == "<tool_result>\nAAA\n</tool_result>"
+    assert messages[3].text == "<tool_result>\nERROR: no network\n</tool_result>"
 
 
 def test_tool_call_loses_no_call_of_an_interrupted_turn():
@@ -112,8 +112,8 @@ def test_a_history_that_grows_is_the_history_at_once(dialect: Dialect, tool_role
 
 @each_dialect
 def test_neighbouring_user_messages_become_one(dialect: Dialect):
-    rendered = dialect.render([Message.user("a"), Message.user("b"), Message.assistant("c"), Message.user("d")])
-    assert rendered == [TextMessage("user", "a\n\nb"), TextMessage("assistant", "c"), TextMessage("user", "d")]
+    messages = dialect.render([Message.user("a"), Message.user("b"), Message.assistant("c"), Message.user("d")])
+    assert messages == [TextMessage("user", "a\n\nb"), TextMessage("assistant", "c"), TextMessage("user", "d")]
 
 
 @pytest.mark.parametrize("dialect", [JSON_D, XML_D], ids=["cogency-json", "cogency-xml"])
@@ -124,8 +124,8 @@ def test_a_user_message_after_results_is_merged_with_them(dialect: Dialect):
 
 
 def test_tool_messages_are_not_merged():
-    rendered = TOOL_CALL.render([Message("tool", (READ_DONE,)), Message("tool", (PING_DONE,))], tool_role=True)
-    assert [message.text for message in rendered] == ["AAA", "ERROR: no network"]
+    messages = TOOL_CALL.render([Message("tool", (READ_DONE,)), Message("tool", (PING_DONE,))], tool_role=True)
+    assert [message.text for message in messages] == ["AAA", "ERROR: no network"]
 
 
 @pytest.mark.parametrize("text", ["<execute>[{}]</execute>", "<execute>[]</execute>", "<execute>[1 2]</execute>"])
@@ -151,24 +151,24 @@ BROKEN = {
 @each_dialect
 def test_a_block_that_could_not_be_read_is_shown_as_it_was_written(dialect: Dialect):
     turn = read_turn(dialect, f"Well. {BROKEN[dialect.name]}", TOOLS)
-    (rendered,) = dialect.render([turn.message], TOOLS)
-    assert rendered.text == f"Well.\n{BROKEN[dialect.name]}"
+    (message,) = dialect.render([turn.message], TOOLS)
+    assert message.text == f"Well.\n{BROKEN[dialect.name]}"
 
 
 def test_a_malformed_element_is_shown_in_its_position():
     text = '<execute>[{"name": "ping", "args": {}}, {"nam": 1}, 7]</execute>'
-    (rendered,) = JSON_D.render([read_turn(JSON_D, text).message])
-    body = rendered.text.removeprefix("<execute>").removesuffix("</execute>")
+    (message,) = JSON_D.render([read_turn(JSON_D, text).message])
+    body = message.text.removeprefix("<execute>").removesuffix("</execute>")
     assert json.loads(body) == [{"name": "ping", "args": {}}, {"nam": 1}, 7]
     text = "<execute>\n  <ping></ping>\n  <read><file>a</file><file>b</file></read>\n</execute>"
-    (rendered,) = XML_D.render([read_turn(XML_D, text, TOOLS).message], TOOLS)
-    assert rendered.text == text
+    (message,) = XML_D.render([read_turn(XML_D, text, TOOLS).message], TOOLS)
+    assert message.text == text
 
 
 def test_a_malformed_element_that_is_no_json_value_is_shown_as_a_string():
     broken = MalformedCall("1", '{"a": 1, "a": 2}', "duplicate_key", "twice")
-    (rendered,) = JSON_D.render([Message("assistant", (broken, PING))])
-    body = rendered.text.removeprefix("<execute>").removesuffix("</execute>")
+    (message,) = JSON_D.render([Message("assistant", (broken, PING))])
+    body = message.text.removeprefix("<execute>").removesuffix("</execute>")
     assert json.loads(body) == ['{"a": 1, "a": 2}', {"name": "ping", "args": {}}]
 
 
@@ -204,8 +204,8 @@ def test_a_result_without_content_is_null(dialect: Dialect):
 @pytest.mark.parametrize("name", ["cogency-json", "tool-call"])
 def test_lone_surrogates_are_escaped_in_json_so_that_a_request_can_carry_them(name: str):
     dialect = get_dialect(name)
-    (rendered,) = dialect.render([Message("assistant", (ToolCall("1", "x", {"a": "\ud800"}),))])
-    assert rendered.text.encode()
+    (message,) = dialect.render([Message("assistant", (ToolCall("1", "x", {"a": "\ud800"}),))])
+    assert message.text.encode()
 
 
 # --- XML names and values -----------------------------------------------------------------------
@@ -228,5 +228,5 @@ def test_lone_surrogates_are_escaped_in_json_so_that_a_request_can_carry_them(na
     ],
 )
 def test_xml_elements(call: ToolCall, text: str):
-    (rendered,) = XML_D.render([Message("assistant", (call,))], TOOLS)
-    assert rendered.text == f"<execute>\n  {text}\n</execute>"
+    (message,) = XML_D.render([Message("assistant", (call,))], TOOLS)
+    assert message.text == f"<execute>\n  {text}\n</execute>"

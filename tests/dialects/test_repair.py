@@ -91,8 +91,8 @@ def test_what_the_end_of_the_turn_cut_off_stays_malformed(written: str, _expecte
 @pytest.mark.parametrize("dialect", JSON_DIALECTS, ids=lambda dialect: dialect.name)
 def test_every_json_dialect_is_repaired(dialect: Dialect):
     calls = tuple(ToolCall(f"{i}", "write", {"content": "abc"}) for i in range(dialect.batch.max_calls or 2))
-    (rendered,) = dialect.render([Message("assistant", calls)], TOOLS)
-    text = rendered.text.replace('"abc"', "'abc',")
+    (message,) = dialect.render([Message("assistant", calls)], TOOLS)
+    text = message.text.replace('"abc"', "'abc',")
     assert all(isinstance(call, MalformedCall) for call in read_turn(dialect, text, TOOLS).calls)
     turn = read_turn(repaired(dialect), text, TOOLS)
     assert [(call.name, call.arguments) for call in turn.calls if isinstance(call, ToolCall)] == [
@@ -198,8 +198,8 @@ VALUES = st.recursive(
 @given(dialect=st.sampled_from(JSON_DIALECTS), arguments=st.dictionaries(st.text(max_size=4), VALUES, max_size=3))
 @settings(deadline=None, max_examples=fewer(100), suppress_health_check=SLOW)
 def test_what_is_read_without_repair_is_read_the_same_with_it(dialect: Dialect, arguments: dict[str, Any]):
-    (rendered,) = dialect.render([Message("assistant", (ToolCall("0", "f", arguments),))])
-    assert parse_pieces(repaired(dialect), [rendered.text]) == parse_pieces(dialect, [rendered.text])
+    (message,) = dialect.render([Message("assistant", (ToolCall("0", "f", arguments),))])
+    assert parse_pieces(repaired(dialect), [message.text]) == parse_pieces(dialect, [message.text])
 
 
 @given(data=st.data(), value=st.dictionaries(st.sampled_from(["a", "b c", "d"]), VALUES, min_size=1, max_size=3))
@@ -223,9 +223,9 @@ def test_without_the_library_the_error_says_how_to_get_it(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("name", ["solar-open", "kimi-k2", "deepseek-v3", "deepseek-v31"])
 def test_a_call_outside_of_its_section_is_repaired_too(name: str):
     dialect = get_dialect(name)
-    (rendered,) = dialect.render([Message("assistant", (ToolCall("c", "write", {"content": "abc"}),))], TOOLS)
-    section = rendered.text.index("<", 1)
-    text = rendered.text[section : rendered.text.rindex("<")].replace('"abc"', "'abc',")
+    (message,) = dialect.render([Message("assistant", (ToolCall("c", "write", {"content": "abc"}),))], TOOLS)
+    section = message.text.index("<", 1)
+    text = message.text[section : message.text.rindex("<")].replace('"abc"', "'abc',")
     (call,) = read_turn(repaired(dialect), text, TOOLS).calls
     assert isinstance(call, ToolCall)
     assert (call.name, call.arguments) == ("write", {"content": "abc"})

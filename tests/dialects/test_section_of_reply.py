@@ -40,8 +40,8 @@ def test_an_end_without_a_start_says_that_it_began_inside_reasoning(dialect: Dia
 def test_a_mention_and_what_stands_in_or_after_a_call_or_reasoning_say_nothing(dialect: Dialect, end: str):
     call, parser = written(dialect, f"a{end}b"), dialect.parser(TOOLS)
     assert isinstance(parser, BlockParser)
-    opened = next(marker.text for marker in parser.format.table.markers if end in (marker.end, *marker.also_ends))
-    for reply in ("", "plan", f"`{end}` ends it", call, f"{call}\nplan{end}answer", f"{opened}plan{end}and{end}on"):
+    opening = next(marker.text for marker in parser.format.table.markers if end in (marker.end, *marker.also_ends))
+    for reply in ("", "plan", f"`{end}` ends it", call, f"{call}\nplan{end}answer", f"{opening}plan{end}and{end}on"):
         assert section_of_reply(dialect, reply, TOOLS) == "text", reply
 
 
@@ -64,9 +64,9 @@ def test_a_stream_says_so_once_the_end_comes(dialect: Dialect, end: str):
 
 @CASES
 def test_a_stream_leaves_mentions_and_what_follows_reasoning_or_calls(dialect: Dialect, end: str):
-    opened, call = opener(dialect, end), written(dialect, "x")
+    opening, call = opener(dialect, end), written(dialect, "x")
     fenced = f"So:\n```\n{end}\n```\nis it."
-    for reply in (f"`{end}` ends it", fenced, f"{opened}plan{end}So it ends.", f"{call}\nplan"):
+    for reply in (f"`{end}` ends it", fenced, f"{opening}plan{end}So it ends.", f"{call}\nplan"):
         deltas = check_splits(dialect, reply, TOOLS, "stop")
         assert TextWasReasoning() not in deltas, reply
     parser = dialect.parser(TOOLS)

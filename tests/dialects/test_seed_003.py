@@ -67,8 +67,8 @@ def test_the_abbreviated_call_of_the_example_flow_is_no_call():
 
 def test_the_result_is_added_to_the_history_as_a_tool_message():
     """The tool result is added to conversation history as a `role: "tool"` message"""
-    listed = result("list", "success", ["notes/daily.md", "notes/weekly.md"])
-    messages = DIALECT.render([Message("tool", (listed,))], tool_role=True)
+    listing = result("list", "success", ["notes/daily.md", "notes/weekly.md"])
+    messages = DIALECT.render([Message("tool", (listing,))], tool_role=True)
     assert messages == [TextMessage("tool", seed.S003_FLOW_RESULT)]
 
 
@@ -81,10 +81,10 @@ def test_the_example_flow():
         Message("tool", (result("list", "success", json.loads(seed.S003_FLOW_RESULT)),)),
         Message.assistant(answer),
     ]
-    rendered = DIALECT.render(history, tool_role=True)
-    assert [message.role for message in rendered] == ["user", "assistant", "tool", "assistant"]
-    assert rendered[1].text.replace("\n", "") == seed.S003_FLOW
-    assert rendered[2].text == seed.S003_FLOW_RESULT
+    messages = DIALECT.render(history, tool_role=True)
+    assert [message.role for message in messages] == ["user", "assistant", "tool", "assistant"]
+    assert messages[1].text.replace("\n", "") == seed.S003_FLOW
+    assert messages[2].text == seed.S003_FLOW_RESULT
     assert read_checked(DIALECT, answer).calls == ()
 
 

@@ -92,10 +92,10 @@ def test_history_reads_as_the_models_own_template_writes_it(row: dict[str, Any])
         if message["role"] == "tool":
             results.append(ToolResult(f"c{len(results)}", spec.name, "success", (TextPart(message["content"]),)))
     messages = [Message("assistant", tuple(calls)), Message("tool", tuple(results))]
-    rendered = [entry.text for entry in get_dialect(row["dialect"]).render(messages, [spec])]
-    assert len(rendered) == 2
-    at = row["history"].index(rendered[0])
-    assert rendered[1] in row["history"][at + len(rendered[0]) :]
+    texts = [entry.text for entry in get_dialect(row["dialect"]).render(messages, [spec])]
+    assert len(texts) == 2
+    at = row["history"].index(texts[0])
+    assert texts[1] in row["history"][at + len(texts[0]) :]
 
 
 TOOL = ToolSpec(
@@ -147,8 +147,8 @@ def test_calls_and_results_stand_as_the_chat_template_writes_them(name: str):
         ToolResult(f"c{i}", "get_weather", "success", (TextPart(text),)) for i, text in enumerate(("sunny", "rain"))
     ]
     messages = [Message("assistant", tuple(calls)), Message("tool", tuple(results))]
-    rendered = get_dialect(name).render(messages, [TOOL])
-    assert tuple(message.text for message in rendered) == HISTORIES[name]
+    history = get_dialect(name).render(messages, [TOOL])
+    assert tuple(message.text for message in history) == HISTORIES[name]
 
 
 COHERE_CALLS = """\

@@ -51,12 +51,12 @@ NEW_MESSAGE = ("harmony", "inkling", "apertus")
 """A call is a message of its own: one that begins ends the reasoning before it, whatever comes. Apertus's inner part
 holds calls beside thoughts."""
 
-CASES = [(dialect, opened, closed) for dialect in DIALECTS for opened, closed in thoughts_of(dialect)]
-IDS = [f"{dialect.name} {opened}" for dialect, opened, _ in CASES]
-each_thought = pytest.mark.parametrize(("dialect", "opened", "closed"), CASES, ids=IDS)
+CASES = [(dialect, opening, closing) for dialect in DIALECTS for opening, closing in thoughts_of(dialect)]
+IDS = [f"{dialect.name} {opening}" for dialect, opening, _ in CASES]
+each_thought = pytest.mark.parametrize(("dialect", "opening", "closing"), CASES, ids=IDS)
 ENCLOSING = [case for case in CASES if case[0].name not in NEW_MESSAGE]
 each_enclosing = pytest.mark.parametrize(
-    ("dialect", "opened", "closed"), ENCLOSING, ids=[f"{dialect.name} {opened}" for dialect, opened, _ in ENCLOSING]
+    ("dialect", "opening", "closing"), ENCLOSING, ids=[f"{dialect.name} {opening}" for dialect, opening, _ in ENCLOSING]
 )
 PUBLISHED = [dialect.name for dialect in PROTOCOLS]
 
@@ -85,8 +85,8 @@ def test_every_dialect_that_has_reasoning_is_looked_at():
 
 
 @each_thought
-def test_a_call_that_ends_a_turn_in_open_thoughts_runs(dialect: Dialect, opened: str, closed: str):
-    text = f"{opened}I look.\n{written(dialect, 'read')}"
+def test_a_call_that_ends_a_turn_in_open_thoughts_runs(dialect: Dialect, opening: str, closing: str):
+    text = f"{opening}I look.\n{written(dialect, 'read')}"
     for reply in (text, f"{text}\n"):
         turn = read_turn(dialect, reply, TOOLS)
         if dialect.name in PUBLISHED:
@@ -101,14 +101,14 @@ def test_a_call_that_ends_a_turn_in_open_thoughts_runs(dialect: Dialect, opened:
 
 
 @each_enclosing
-def test_closed_thoughts_hide_their_calls(dialect: Dialect, opened: str, closed: str):
+def test_closed_thoughts_hide_their_calls(dialect: Dialect, opening: str, closing: str):
     call = written(dialect, "read")
-    text = f"{opened}Maybe {call} no.{closed}Answer"
+    text = f"{opening}Maybe {call} no.{closing}Answer"
     turn = read_turn(dialect, text, TOOLS)
     assert (turn.calls, turn.text.strip()) == ((), "Answer")
     assert turn.reasoning == f"Maybe {call} no."
     assert turn.message.text == "Answer"
-    draft_then_call = f"{opened}Maybe {call}{closed}{'' if dialect.name == 'muse' else call}"
+    draft_then_call = f"{opening}Maybe {call}{closing}{'' if dialect.name == 'muse' else call}"
     if dialect.name != "muse":
         assert (
             len(runnable(read_turn(dialect, draft_then_call, TOOLS))),
@@ -118,9 +118,9 @@ def test_closed_thoughts_hide_their_calls(dialect: Dialect, opened: str, closed:
 
 
 @each_enclosing
-def test_one_with_something_after_it_does_not_run_and_is_reported(dialect: Dialect, opened: str, closed: str):
+def test_one_with_something_after_it_does_not_run_and_is_reported(dialect: Dialect, opening: str, closing: str):
     call = written(dialect, "read")
-    for text in (f"{opened}Maybe {call} or not", f"{opened}Maybe {call}{closed}"):
+    for text in (f"{opening}Maybe {call} or not", f"{opening}Maybe {call}{closing}"):
         turn = read_turn(dialect, text, TOOLS)
         ((code, reason),) = reports(turn)
         assert (runnable(turn), code, turn.text.strip()) == ([], "in_thoughts", "")
@@ -129,23 +129,23 @@ def test_one_with_something_after_it_does_not_run_and_is_reported(dialect: Diale
 
 
 @each_enclosing
-def test_an_unknown_tool_in_reasoning_does_not_run_and_is_reported(dialect: Dialect, opened: str, closed: str):
-    text = f"{opened}Maybe {written(dialect, 'fetch')}"
+def test_an_unknown_tool_in_reasoning_does_not_run_and_is_reported(dialect: Dialect, opening: str, closing: str):
+    text = f"{opening}Maybe {written(dialect, 'fetch')}"
     turn = read_turn(dialect, text, TOOLS)
     assert (runnable(turn), [code for code, _ in reports(turn)]) == ([], ["in_thoughts"])
     check_splits(dialect, text, TOOLS, "stop")
 
 
 @each_enclosing
-def test_without_tools_every_name_is_known(dialect: Dialect, opened: str, closed: str):
+def test_without_tools_every_name_is_known(dialect: Dialect, opening: str, closing: str):
     if dialect.name in PUBLISHED or dialect.name == "xlam":
         pytest.skip("does not run it, or knows bare calls by the tools alone")
-    assert len(runnable(read_turn(dialect, f"{opened}Maybe {written(dialect, 'fetch')}"))) == 1
+    assert len(runnable(read_turn(dialect, f"{opening}Maybe {written(dialect, 'fetch')}"))) == 1
 
 
 @each_enclosing
-def test_nor_does_one_of_a_turn_that_was_cut_off(dialect: Dialect, opened: str, closed: str):
-    text = f"{opened}Maybe {written(dialect, 'read')}"
+def test_nor_does_one_of_a_turn_that_was_cut_off(dialect: Dialect, opening: str, closing: str):
+    text = f"{opening}Maybe {written(dialect, 'read')}"
     for finish in cast("list[FinishReason]", ["length", "content_filter", "error"]):
         turn = read_turn(dialect, text, TOOLS, finish=finish)
         assert (runnable(turn), [code for code, _ in reports(turn)]) == ([], ["in_thoughts"])
@@ -153,8 +153,8 @@ def test_nor_does_one_of_a_turn_that_was_cut_off(dialect: Dialect, opened: str, 
 
 
 @each_enclosing
-def test_every_cut_of_the_turn_off_runs_nothing_that_is_not_whole(dialect: Dialect, opened: str, closed: str):
-    text = f"{opened}Maybe {written(dialect, 'read', file='some text')}"
+def test_every_cut_of_the_turn_off_runs_nothing_that_is_not_whole(dialect: Dialect, opening: str, closing: str):
+    text = f"{opening}Maybe {written(dialect, 'read', file='some text')}"
     for stop in range(len(text)):
         turn = read_turn(dialect, text[:stop], TOOLS)
         assert all(arguments in ({"file": "some text"}, {}) for _, arguments in runnable(turn)), text[:stop]
@@ -172,7 +172,7 @@ def test_every_cut_of_the_turn_off_runs_nothing_that_is_not_whole(dialect: Diale
     ),
 )
 def test_every_reader_agrees(enclosing: tuple[Dialect, str, str], reads: str):
-    dialect, opened, closed = enclosing
+    dialect, opening, closing = enclosing
     if reads == "a dialect":
         reader: Dialect = dialect
     elif reads == "auto":
@@ -184,35 +184,35 @@ def test_every_reader_agrees(enclosing: tuple[Dialect, str, str], reads: str):
             reader = StrictDialect(dialect) if reads == "strict" else repaired(dialect)
         except Exception as error:  # noqa: BLE001 - a dialect without such a reader says why
             pytest.skip(str(error))
-    if reads == "auto" and (opened[0] not in "<[" or dialect.name in ("muse", *PUBLISHED)):
+    if reads == "auto" and (opening[0] not in "<[" or dialect.name in ("muse", *PUBLISHED)):
         pytest.skip("words that begin reasoning are prose while the dialect is not known")
     call = written(dialect, "read")
     runs = dialect.name not in PUBLISHED
     if reads == "strict" and not runs:
         pytest.skip("a published protocol")
-    for text, count in ((f"{opened}I look.\n{call}", 1 * runs), (f"{opened}Maybe {call} no.{closed}Answer", 0)):
+    for text, count in ((f"{opening}I look.\n{call}", 1 * runs), (f"{opening}Maybe {call} no.{closing}Answer", 0)):
         turn = read_turn(reader, text, TOOLS)
         assert len(runnable(turn)) == count, text
         check_splits(reader, text, TOOLS, "stop", splits=[tuple(chunks(text, size)) for size in (1, 3, 7)])
 
 
 @each_enclosing
-def test_where_the_prompt_opened_them(dialect: Dialect, opened: str, closed: str):
+def test_where_the_prompt_opened_them(dialect: Dialect, opening: str, closing: str):
     call = written(dialect, "read")
     turn = read_turn(dialect, f"I look.\n{call}", TOOLS, starts_in="reasoning")
     assert len(runnable(turn)) == (dialect.name not in PUBLISHED)
     after = "" if dialect.name == "muse" else call
-    turn = read_turn(dialect, f"Maybe {call}.{closed}{after}", TOOLS, starts_in="reasoning")
+    turn = read_turn(dialect, f"Maybe {call}.{closing}{after}", TOOLS, starts_in="reasoning")
     assert len(runnable(turn)) == (dialect.name != "muse")
 
 
 @each_enclosing
-def test_where_reasoning_stays_in_the_text(dialect: Dialect, opened: str, closed: str):
+def test_where_reasoning_stays_in_the_text(dialect: Dialect, opening: str, closing: str):
     if dialect.name in PUBLISHED:
         pytest.skip("does not run it")
     for text, count in (
-        (f"{opened}I look.\n{written(dialect, 'read')}", 1),
-        (f"{opened}Maybe {written(dialect, 'read')} no.{closed}Answer", 0),
+        (f"{opening}I look.\n{written(dialect, 'read')}", 1),
+        (f"{opening}Maybe {written(dialect, 'read')} no.{closing}Answer", 0),
     ):
         parser = open_parser(dialect, TOOLS, keep_reasoning=True)
         deltas = [*parser.feed(text), *parser.close("stop")]
@@ -222,11 +222,11 @@ def test_where_reasoning_stays_in_the_text(dialect: Dialect, opened: str, closed
 
 @each_enclosing
 def test_thoughts_after_calls_that_stay_text_are_all_of_one_kind_in_every_cut(
-    dialect: Dialect, opened: str, closed: str
+    dialect: Dialect, opening: str, closing: str
 ):
     """What was held back until it was no call left as text, where the text beside it is set aside."""
     call = written(dialect, "read")
-    text = f"{call}{opened}{call[: len(call) // 2]}no"
+    text = f"{call}{opening}{call[: len(call) // 2]}no"
     read: list[object] = []
     for pieces in ([text], list(chunks(text, 1)), list(chunks(text, 4)), *every_split(text)):
         parser = open_parser(dialect, TOOLS, keep_reasoning=True)
@@ -336,18 +336,18 @@ def test_any_text_in_any_cut(pieces: list[str], finish: FinishReason, starts_in:
 def test_time_is_linear(name: str, piece: str):
     dialect = get_dialect(name)
     call = written(HERMES if name == "auto" else dialect, "read")
-    opened = " to=self<|message|>" if name == "muse" else "<think>"
+    opening = " to=self<|message|>" if name == "muse" else "<think>"
     repeated = {"call": f"{call} ", "start": call[: len(call) // 3], "half": call[: len(call) // 2]}[piece]
-    assert parse_growth(dialect, opened, repeated, 16) < LINEAR
+    assert parse_growth(dialect, opening, repeated, 16) < LINEAR
 
 
 @pytest.mark.parametrize("head", ['{"name": "p\x01z', '[{"name": "p\x01z', "p\x01z(", '{"p\x01z'])
 @each_thought
 def test_what_follows_text_is_looked_at_as_after_text_in_every_cut(
-    dialect: Dialect, opened: str, closed: str, head: str
+    dialect: Dialect, opening: str, closing: str, head: str
 ):
     """Where a call without a marker may begin a turn, one chunk held its text beside what cannot begin there."""
-    text = f"Well.\nno{head}{opened}\n"
+    text = f"Well.\nno{head}{opening}\n"
     check_splits(dialect, text, TOOLS)
 
 

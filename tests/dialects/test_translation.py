@@ -121,10 +121,10 @@ def test_a_prompt_as_trained_is_written_as_the_other_model_was_trained():
     """Where the template of the one has the tools in the system text, and that of the other before the user's."""
     qwen, llama, mistral = get_dialect("hermes"), get_dialect("llama3-json"), get_dialect("mistral-v3")
     chat = [TextMessage("user", "go"), TextMessage("assistant", "Done."), TextMessage("user", "And now?")]
-    sent = {each.name: each.prompt("Be nice.", TOOLS).before(chat) for each in (qwen, llama, mistral)}
+    prompts = {each.name: each.prompt("Be nice.", TOOLS).before(chat) for each in (qwen, llama, mistral)}
     for source, target in itertools.permutations((qwen, llama, mistral), 2):
-        translation = translate(sent[source.name], source, target, TOOLS)
-        assert translation == Translation(tuple(sent[target.name]), ()), (source.name, target.name)
+        translation = translate(prompts[source.name], source, target, TOOLS)
+        assert translation == Translation(tuple(prompts[target.name]), ()), (source.name, target.name)
 
 
 def test_a_user_who_writes_after_results_is_kept_apart():

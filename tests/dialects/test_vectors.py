@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from conformance_page import PAGE, page
-from disagreements import CLASSES, ELSEWHERE, ELSEWHERE_SOFT, LISTED, SOFT
+from disagreements import CLASSES, DISAGREEMENTS, ELSEWHERE, ELSEWHERE_SOFT, SOFT
 from vectors import CUTS, agrees, rows, see
 
 DIALECTS = sorted({row["dialect"] for row in rows()})
@@ -14,8 +14,8 @@ DIALECTS = sorted({row["dialect"] for row in rows()})
 def test_a_case_reads_as_in_its_engine_or_is_listed_however_it_is_cut(dialect: str):
     for row in rows():
         if row["dialect"] == dialect:
-            whole, listed = see(row, "uncut"), SOFT if row.get("soft") else LISTED
-            assert agrees(whole, row) != (row["id"] in listed), f"{row['id']}: {whole.turn}"
+            whole, table = see(row, "uncut"), SOFT if row.get("soft") else DISAGREEMENTS
+            assert agrees(whole, row) != (row["id"] in table), f"{row['id']}: {whole.turn}"
             for cut in CUTS[1:]:
                 assert see(row, cut) == whole, f"{row['id']}: {cut}"
 
@@ -23,16 +23,16 @@ def test_a_case_reads_as_in_its_engine_or_is_listed_however_it_is_cut(dialect: s
 def test_every_listed_case_has_a_class_and_is_a_case():
     soft = {row["id"] for row in rows() if row.get("soft")}
     firm = {row["id"] for row in rows()} - soft
-    assert firm >= set(LISTED)
+    assert firm >= set(DISAGREEMENTS)
     assert soft >= set(SOFT)
     assert not (firm | soft) & {*ELSEWHERE, *ELSEWHERE_SOFT}
-    listed = [LISTED, SOFT, ELSEWHERE, ELSEWHERE_SOFT]
-    assert {kind for each in listed for kind, _ in each.values()} == set(CLASSES)
+    tables = [DISAGREEMENTS, SOFT, ELSEWHERE, ELSEWHERE_SOFT]
+    assert {kind for each in tables for kind, _ in each.values()} == set(CLASSES)
 
 
 def test_a_mock_token_is_in_every_case_that_is_listed_for_one():
     for row in rows():
-        if LISTED.get(row["id"], ("", ""))[0] == "mock":
+        if DISAGREEMENTS.get(row["id"], ("", ""))[0] == "mock":
             assert "<eos>" in row["input"] or "\u0120" in row["input"], row["id"]
 
 
