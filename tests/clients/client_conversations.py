@@ -18,26 +18,26 @@ Telling = Callable[[Talk], dict[str, Any]]
 
 
 @pytest.mark.parametrize("talk", REGULAR, ids=str)
-def test_the_tools_run_and_the_answer_comes(told: Telling, talk: Talk):
-    seen, client = told(talk), CLIENTS[talk.client]
-    assert "error" not in seen, seen["error"]
+def test_the_tools_run_and_the_answer_comes(outcome_of: Telling, talk: Talk):
+    outcome, client = outcome_of(talk), CLIENTS[talk.client]
+    assert "error" not in outcome, outcome["error"]
     # Some clients run the calls of a turn at once, in any order; `calls`, below, are in the model's.
-    assert sorted(seen["ran"], key=str) == sorted(map(list, CALLS[talk.topic]), key=str)
-    assert seen["answer"].strip() == ANSWER
+    assert sorted(outcome["ran"], key=str) == sorted(map(list, CALLS[talk.topic]), key=str)
+    assert outcome["answer"].strip() == ANSWER
     # White space alone, as it stands between calls, would be a message of its own: an empty bubble on a screen.
-    said = [text.rstrip() for text in seen["text"] if text]
-    assert said == ([LOOK, ANSWER] if talk.topic == "#one" else [ANSWER])
-    names, ids = [name for _, name in seen["calls"]], [each for each, _ in seen["calls"]]
+    texts = [text.rstrip() for text in outcome["text"] if text]
+    assert texts == ([LOOK, ANSWER] if talk.topic == "#one" else [ANSWER])
+    names, ids = [name for _, name in outcome["calls"]], [each for each, _ in outcome["calls"]]
     assert names == [name for name, _ in CALLS[talk.topic]]
     assert all(ids)
     assert len(set(ids)) == len(ids)
-    assert seen["repeated"] == []
+    assert outcome["repeated"] == []
     if client.finishes is not None:
-        assert tuple(seen["finishes"]) == client.finishes
+        assert tuple(outcome["finishes"]) == client.finishes
     if client.usage:
-        assert seen["usage"] == [USAGE["prompt_tokens"], USAGE["completion_tokens"]]
+        assert outcome["usage"] == [USAGE["prompt_tokens"], USAGE["completion_tokens"]]
     if talk.stream:
-        assert seen["parts"] > len(ANSWER) / 5, "the answer came in few pieces: it was held back"
+        assert outcome["parts"] > len(ANSWER) / 5, "the answer came in few pieces: it was held back"
 
 
 def written(content: Any) -> str:
@@ -45,9 +45,9 @@ def written(content: Any) -> str:
 
 
 @pytest.mark.parametrize("talk", REGULAR, ids=str)
-def test_the_model_reads_the_results(told: Telling, upstream: tuple[Upstream, str], talk: Talk):
-    told(talk)
-    first, second = upstream[0].asked[talk.task]
+def test_the_model_reads_the_results(outcome_of: Telling, upstream: tuple[Upstream, str], talk: Talk):
+    outcome_of(talk)
+    first, second = upstream[0].requests[talk.task]
     assert second["messages"][: len(first["messages"])] == first["messages"], "the server's cache would not hold"
     if talk.gateway == NATIVE:
         assert [tool["function"]["name"] for tool in first["tools"]] == ["get_weather", "get_time"]
@@ -67,36 +67,36 @@ def test_the_model_reads_the_results(told: Telling, upstream: tuple[Upstream, st
 
 
 @pytest.mark.parametrize("talk", MALFORMED, ids=str)
-def test_a_call_that_cannot_be_read_never_runs(told: Telling, talk: Talk):
+def test_a_call_that_cannot_be_read_never_runs(outcome_of: Telling, talk: Talk):
     """Whatever the client makes of it: it may ask again by itself, and then runs what the model writes next."""
-    seen = told(talk)
-    assert seen.get("ran", []) in ([], [list(REPAIRED)]), seen
+    outcome = outcome_of(talk)
+    assert outcome.get("ran", []) in ([], [list(REPAIRED)]), outcome
 
 
 @pytest.mark.parametrize("talk", [talk for talk in MALFORMED if talk.gateway == "holding" or not talk.stream], ids=str)
-def test_a_call_that_cannot_be_read_is_text(told: Telling, talk: Talk):
-    seen = told(talk)
-    assert "error" not in seen, seen["error"]
+def test_a_call_that_cannot_be_read_is_text(outcome_of: Telling, talk: Talk):
+    outcome = outcome_of(talk)
+    assert "error" not in outcome, outcome["error"]
     if talk.gateway in ("sure", "repairing"):
-        assert (seen["ran"], seen["answer"]) == ([list(REPAIRED)], ANSWER)
+        assert (outcome["ran"], outcome["answer"]) == ([list(REPAIRED)], ANSWER)
     else:
-        assert seen["ran"] == []
-        assert '{"city": "Rome", "days": }' in seen["answer"]
+        assert outcome["ran"] == []
+        assert '{"city": "Rome", "days": }' in outcome["answer"]
 
 
 @pytest.mark.parametrize("talk", [talk for talk in MALFORMED if talk.gateway == "sure"], ids=str)
-def test_a_call_that_cannot_be_read_is_asked_for_again(told: Telling, upstream: tuple[Upstream, str], talk: Talk):
-    seen = told(talk)
-    assert "error" not in seen, seen["error"]
-    assert (seen["ran"], seen["answer"]) == ([list(REPAIRED)], ANSWER)
-    assert len(upstream[0].asked[talk.task]) == 3
-    assert "<tool_call>" not in "".join(seen["text"])
+def test_a_call_that_cannot_be_read_is_asked_for_again(outcome_of: Telling, upstream: tuple[Upstream, str], talk: Talk):
+    outcome = outcome_of(talk)
+    assert "error" not in outcome, outcome["error"]
+    assert (outcome["ran"], outcome["answer"]) == ([list(REPAIRED)], ANSWER)
+    assert len(upstream[0].requests[talk.task]) == 3
+    assert "<tool_call>" not in "".join(outcome["text"])
 
 
 @pytest.mark.parametrize("talk", FAILING, ids=str)
-def test_a_failure_is_an_error_of_the_client(told: Telling, talk: Talk):
+def test_a_failure_is_an_error_of_the_client(outcome_of: Telling, talk: Talk):
     """No half answer is taken for a whole one."""
-    seen = told(talk)
-    assert "error" in seen, seen
+    outcome = outcome_of(talk)
+    assert "error" in outcome, outcome
     if talk.gateway == LOCKED:
-        assert "401" in seen["error"] or "auth" in seen["error"].lower()
+        assert "401" in outcome["error"] or "auth" in outcome["error"].lower()

@@ -25,11 +25,11 @@ def run_program(command: list[str], folder: Path, **environ: str) -> str:
     home = folder.with_name("home")
     home.mkdir()
     node = str(Path(os.environ["CLIENTS_NODE"]).parent)
-    seen = {"PATH": f"{node}:{os.environ['PATH']}", "HOME": str(home), "NO_PROXY": "127.0.0.1", "TERM": "dumb"}
+    variables = {"PATH": f"{node}:{os.environ['PATH']}", "HOME": str(home), "NO_PROXY": "127.0.0.1", "TERM": "dumb"}
     done = subprocess.run(
         command,
         cwd=folder,
-        env={**seen, **environ},
+        env={**variables, **environ},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -40,7 +40,7 @@ def run_program(command: list[str], folder: Path, **environ: str) -> str:
     return done.stdout
 
 
-def said(request: Mapping[str, Any]) -> str:
+def conversation_text(request: Mapping[str, Any]) -> str:
     """All that the model reads in a request, but for the tools' definitions."""
     return json.dumps(request["messages"], ensure_ascii=False)
 
@@ -64,11 +64,11 @@ def test_codex_runs_a_command_and_applies_a_patch(
     assert [item["exit_code"] for item in items if item["type"] == "command_execution"] == [0]
     assert [item["status"] for item in items if item["type"] == "file_change"] == ["completed"]
     assert {path.name: path.read_text("utf-8") for path in folder.iterdir()} == {"notes.txt": PATCHED}
-    first, second, third = upstream[0].asked[f"#codex {dialect}"]
+    first, second, third = upstream[0].requests[f"#codex {dialect}"]
     assert second["messages"][: len(first["messages"])] == first["messages"], "the server's cache would not hold"
     assert third["messages"][: len(second["messages"])] == second["messages"], "the server's cache would not hold"
-    assert "one\\ntwo" in said({"messages": second["messages"][-1:]})
-    assert "Success. Updated the following files" in said({"messages": third["messages"][-1:]})
+    assert "one\\ntwo" in conversation_text({"messages": second["messages"][-1:]})
+    assert "Success. Updated the following files" in conversation_text({"messages": third["messages"][-1:]})
 
 
 @each_dialect
@@ -88,9 +88,9 @@ def test_claude_code_runs_commands_at_once_and_writes_a_file(
         "notes.txt": NOTES,
         "more.txt": WRITTEN,
     }
-    first, second, third = upstream[0].asked[f"#claude {dialect}"]
+    first, second, third = upstream[0].requests[f"#claude {dialect}"]
     assert second["messages"][: len(first["messages"])] == first["messages"], "the server's cache would not hold"
     assert third["messages"][: len(second["messages"])] == second["messages"], "the server's cache would not hold"
-    assert "one\\ntwo" in said(second)
-    assert "ä <b>" in said(second)
-    assert "more.txt" in said(third)
+    assert "one\\ntwo" in conversation_text(second)
+    assert "ä <b>" in conversation_text(second)
+    assert "more.txt" in conversation_text(third)

@@ -64,7 +64,7 @@ def gateways(upstream: tuple[Upstream, str], tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="session")
-def told(gateways: dict[str, str]) -> Callable[[Talk], dict[str, Any]]:
+def outcome_of(gateways: dict[str, str]) -> Callable[[Talk], dict[str, Any]]:
     """What a client saw of a conversation. It has all of its conversations when it is first asked for one."""
 
     @functools.cache

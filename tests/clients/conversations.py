@@ -117,4 +117,4 @@ def have(client: Client, cases: Sequence[Mapping[str, Any]]) -> dict[str, dict[s
         timeout=SECONDS,
     )
     assert done.returncode == 0, f"{client.program} ended with {done.returncode}\n{done.stderr[-3000:]}"
-    return {told["task"]: told for told in map(json.loads, done.stdout.splitlines())}
+    return {outcome["task"]: outcome for outcome in map(json.loads, done.stdout.splitlines())}

@@ -22,7 +22,7 @@ def gateway(*arguments: str, **environ: str) -> Iterator[str]:
     root = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "toolspeak", "serve", "--port", str(port), *arguments]
     # Keys of whoever runs the tests would be asked of the clients.
-    seen = {name: value for name, value in os.environ.items() if name != "TOOLSPEAK_API_KEYS"}
+    variables = {name: value for name, value in os.environ.items() if name != "TOOLSPEAK_API_KEYS"}
     with server_process(
         "the gateway",
         command,
@@ -31,7 +31,7 @@ def gateway(*arguments: str, **environ: str) -> Iterator[str]:
         log_lines=LOG_LINES,
         start_seconds=START_SECONDS,
         append=True,
-        env={**seen, **environ},
+        env={**variables, **environ},
     ) as process:
         yield root
     # uvicorn ends as the signal would have ended it, once everything is closed.

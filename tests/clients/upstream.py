@@ -110,15 +110,15 @@ def native_deltas(topic: str, said_before: int) -> Iterator[dict[str, Any]]:
             yield {"content": piece}
     for at, call in enumerate(native_calls(topic, said_before)):
         for piece in pieces(call["function"]["arguments"], (1, 5, 2)):
-            told = {**call, "index": at, "function": {"name": call["function"]["name"], "arguments": piece}}
-            yield {"role": None, "content": None, "tool_calls": [told]}
+            native_call = {**call, "index": at, "function": {"name": call["function"]["name"], "arguments": piece}}
+            yield {"role": None, "content": None, "tool_calls": [native_call]}
 
 
 class Upstream:
     """An answer of the loopback server. `asked` are the bodies of each task's requests, in order."""
 
     def __init__(self) -> None:
-        self.asked: dict[str, list[dict[str, Any]]] = {}
+        self.requests: dict[str, list[dict[str, Any]]] = {}
 
     async def __call__(self, exchange: Exchange) -> None:
         _, path, _ = exchange.request_line.split(" ")
@@ -131,7 +131,7 @@ class Upstream:
         # The task may come as a text or as parts; who says none gets one call.
         users = [message["content"] for message in body["messages"] if message["role"] == "user"]
         task, topic = next(iter(re.findall(rf"((#(?:{TOPICS})) [\w-]+)", json.dumps(users))), ("#one", "#one"))
-        self.asked.setdefault(task, []).append(body)
+        self.requests.setdefault(task, []).append(body)
         said_before = sum(message["role"] == "assistant" for message in body["messages"])
         if topic in FAULTS and "days of rain" in json.dumps(body["messages"][-1]):
             said_before = (

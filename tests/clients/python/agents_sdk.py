@@ -38,8 +38,8 @@ async def converse(case: Case) -> None:
     case.answer = result.final_output
     calls = [item.raw_item for item in result.new_items if isinstance(item, ToolCallItem)]
     case.calls = [(call.call_id, call.name) for call in calls]
-    said = [item.raw_item for item in result.new_items if isinstance(item, MessageOutputItem)]
-    case.text = ["".join(part.text for part in item.content) for item in said]
+    messages = [item.raw_item for item in result.new_items if isinstance(item, MessageOutputItem)]
+    case.text = ["".join(part.text for part in item.content) for item in messages]
     last = result.raw_responses[-1].usage
     case.usage = (last.input_tokens, last.output_tokens)
 

@@ -17,20 +17,20 @@ async def converse(case: Case) -> None:
     case.calls, case.finishes, case.text = [], [], []
     async with AsyncAnthropic(base_url=case.url, api_key=KEY, max_retries=0) as client:
         while True:
-            asked: dict[str, Any] = {"model": "m", "max_tokens": 1000, "messages": messages, "tools": TOOLS}
+            request: dict[str, Any] = {"model": "m", "max_tokens": 1000, "messages": messages, "tools": TOOLS}
             if case.stream:
-                async with client.messages.stream(**asked) as stream:
+                async with client.messages.stream(**request) as stream:
                     async for _ in stream:
                         case.parts += 1
                     message = await stream.get_final_message()
             else:
-                message = await client.messages.create(**asked)
-            said = "".join(block.text for block in message.content if block.type == "text")
+                message = await client.messages.create(**request)
+            text = "".join(block.text for block in message.content if block.type == "text")
             case.finishes.append(str(message.stop_reason))
-            case.text.append(said)
+            case.text.append(text)
             case.usage = (message.usage.input_tokens, message.usage.output_tokens)
             if message.stop_reason != "tool_use":
-                case.answer = said
+                case.answer = text
                 return
             results: list[Any] = []
             for block in message.content:

@@ -33,10 +33,10 @@ async def converse(case: Case) -> None:
                 message = await turn.get_final_message()
             else:
                 message = turn
-            said = "".join(block.text for block in message.content if block.type == "text")
-            case.answer = said
+            text = "".join(block.text for block in message.content if block.type == "text")
+            case.answer = text
             case.finishes.append(str(message.stop_reason))
-            case.text.append(said)
+            case.text.append(text)
             case.calls += [(block.id, block.name) for block in message.content if block.type == "tool_use"]
             case.usage = (message.usage.input_tokens, message.usage.output_tokens)
 

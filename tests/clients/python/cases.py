@@ -82,10 +82,10 @@ async def _answer(converse: Callable[[Case], Awaitable[None]]) -> None:
         try:
             async with asyncio.timeout(60):
                 await converse(case)
-            told: dict[str, Any] = vars(case)
+            report: dict[str, Any] = vars(case)
         except Exception:  # noqa: BLE001 (the test says which conversation it was)
-            told = {"task": case.task, "error": traceback.format_exc()}
-        print(json.dumps(told), flush=True)
+            report = {"task": case.task, "error": traceback.format_exc()}
+        print(json.dumps(report), flush=True)
 
 
 def main(converse: Callable[[Case], Awaitable[None]]) -> None:

@@ -18,15 +18,15 @@ async def converse(case: Case) -> None:
     case.calls, case.finishes, case.text = [], [], []
     base = f"{case.url}/v1" if API == "openai" else case.url
     while True:
-        asked: dict[str, Any] = {"model": f"{API}/m", "messages": messages, "tools": chat_tools()}
-        asked |= {"api_base": base, "api_key": KEY, "max_retries": 0}
+        request: dict[str, Any] = {"model": f"{API}/m", "messages": messages, "tools": chat_tools()}
+        request |= {"api_base": base, "api_key": KEY, "max_retries": 0}
         if case.stream:
-            stream = await litellm.acompletion(**asked, stream=True, stream_options={"include_usage": True})
+            stream = await litellm.acompletion(**request, stream=True, stream_options={"include_usage": True})
             chunks = [chunk async for chunk in stream]
             case.parts += len(chunks)
             completion: Any = litellm.stream_chunk_builder(chunks, messages=messages)
         else:
-            completion = await litellm.acompletion(**asked)
+            completion = await litellm.acompletion(**request)
         choice = completion.choices[0]
         case.finishes.append(choice.finish_reason)
         case.text.append(choice.message.content or "")

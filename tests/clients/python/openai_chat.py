@@ -9,10 +9,10 @@ from cases import KEY, Case, chat_tools, main
 from openai import AsyncOpenAI
 
 
-async def streamed(client: AsyncOpenAI, case: Case, asked: dict[str, Any]) -> Any:
+async def streamed(client: AsyncOpenAI, case: Case, request: dict[str, Any]) -> Any:
     """The helper puts the calls together; what it makes them of is looked at too."""
-    seen: set[tuple[int, str]] = set()
-    async with client.chat.completions.stream(**asked, stream_options={"include_usage": True}) as stream:
+    earlier: set[tuple[int, str]] = set()
+    async with client.chat.completions.stream(**request, stream_options={"include_usage": True}) as stream:
         async for event in stream:
             if event.type != "chunk":
                 continue
@@ -20,12 +20,12 @@ async def streamed(client: AsyncOpenAI, case: Case, asked: dict[str, Any]) -> An
             for choice in event.chunk.choices:
                 for call in choice.delta.tool_calls or ():
                     assert call.function is not None
-                    told = {"id": call.id, "type": call.type, "name": call.function.name}
-                    for what, value in told.items():
-                        if value is not None and (call.index, what) in seen:
+                    fields = {"id": call.id, "type": call.type, "name": call.function.name}
+                    for what, value in fields.items():
+                        if value is not None and (call.index, what) in earlier:
                             case.repeated.append(f"{what} {value}")
                         elif value is not None:
-                            seen.add((call.index, what))
+                            earlier.add((call.index, what))
         return await stream.get_final_completion()
 
 
@@ -34,11 +34,11 @@ async def converse(case: Case) -> None:
     case.calls, case.finishes, case.text = [], [], []
     async with AsyncOpenAI(base_url=f"{case.url}/v1", api_key=KEY, max_retries=0) as client:
         while True:
-            asked: dict[str, Any] = {"model": "m", "messages": messages, "tools": chat_tools()}
+            request: dict[str, Any] = {"model": "m", "messages": messages, "tools": chat_tools()}
             if case.stream:
-                completion = await streamed(client, case, asked)
+                completion = await streamed(client, case, request)
             else:
-                completion = await client.chat.completions.create(**asked)
+                completion = await client.chat.completions.create(**request)
             choice = completion.choices[0]
             case.finishes.append(choice.finish_reason)
             case.text.append(choice.message.content or "")

@@ -14,9 +14,9 @@ TOOLS: list[Any] = [
 ]
 
 
-async def streamed(client: AsyncOpenAI, case: Case, asked: dict[str, Any]) -> Any:
+async def streamed(client: AsyncOpenAI, case: Case, request: dict[str, Any]) -> Any:
     numbers: list[int] = []
-    async with client.responses.stream(**asked) as stream:
+    async with client.responses.stream(**request) as stream:
         async for event in stream:
             case.parts += 1
             numbers.append(event.sequence_number)
@@ -25,19 +25,19 @@ async def streamed(client: AsyncOpenAI, case: Case, asked: dict[str, Any]) -> An
 
 
 async def converse(case: Case) -> None:
-    said: list[Any] = [{"role": "user", "content": case.task}]
+    history: list[Any] = [{"role": "user", "content": case.task}]
     case.calls, case.finishes, case.text = [], [], []
     async with AsyncOpenAI(base_url=f"{case.url}/v1", api_key=KEY, max_retries=0) as client:
         while True:
-            asked: dict[str, Any] = {"model": "m", "input": said, "tools": TOOLS, "store": False}
+            request: dict[str, Any] = {"model": "m", "input": history, "tools": TOOLS, "store": False}
             if case.stream:
-                response = await streamed(client, case, asked)
+                response = await streamed(client, case, request)
             else:
-                response = await client.responses.create(**asked)
+                response = await client.responses.create(**request)
             case.finishes.append(response.status)
             case.text.append(response.output_text)
             case.usage = response.usage and (response.usage.input_tokens, response.usage.output_tokens)
-            said += response.output
+            history += response.output
             calls = [item for item in response.output if item.type == "function_call"]
             if not calls:
                 case.answer = response.output_text
@@ -45,7 +45,7 @@ async def converse(case: Case) -> None:
             for call in calls:
                 case.calls.append((call.call_id, call.name))
                 result = case.run(call.name, json.loads(call.arguments))
-                said.append({"type": "function_call_output", "call_id": call.call_id, "output": result})
+                history.append({"type": "function_call_output", "call_id": call.call_id, "output": result})
 
 
 main(converse)
