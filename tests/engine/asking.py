@@ -88,16 +88,16 @@ def provider(
 
 
 def ask(
-    engine: Engine, said: str | Sequence[Message | TextMessage], *, stream: bool = True, **request: Any
+    engine: Engine, prompt: str | Sequence[Message | TextMessage], *, stream: bool = True, **request: Any
 ) -> list[Delta]:
     """One turn. `tools` are the two above unless the request says otherwise."""
-    messages = [Message.user(said)] if isinstance(said, str) else said
-    asked = ModelRequest(messages, **{"tools": SPECS, **request})
+    messages = [Message.user(prompt)] if isinstance(prompt, str) else prompt
+    model_request = ModelRequest(messages, **{"tools": SPECS, **request})
 
     async def run() -> list[Delta]:
         model = provider(engine, stream=stream)
         try:
-            return [delta async for delta in model.stream(asked)]
+            return [delta async for delta in model.stream(model_request)]
         finally:
             await model.aclose()
 

@@ -51,8 +51,8 @@ def source(requirements: Path, folder: Path) -> Path:
     (archive,) = folder.glob("*.tar.gz")
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
-    (found,) = folder.glob("*/vendor/llama.cpp")
-    return found
+    (source_path,) = folder.glob("*/vendor/llama.cpp")
+    return source_path
 
 
 def build(requirements: Path, target: Path) -> None:

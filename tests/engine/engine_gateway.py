@@ -28,7 +28,7 @@ DIALECTS = (
 )  # fmt: skip
 REQUESTS = 200
 AT_ONCE = 8
-SAID = ("Go.", "#done", "#broken", "#unknown", "#cut", "#endless")
+PROMPTS = ("Go.", "#done", "#broken", "#unknown", "#cut", "#endless")
 """Nonsense, and what the model would rather say."""
 
 TOOLS: list[dict[str, Any]] = [
@@ -54,16 +54,16 @@ capabilities = {{ reasoning = false }}
         yield address
 
 
-def asked(number: int) -> dict[str, Any]:
+def request_of(number: int) -> dict[str, Any]:
     """Each dialect meets everything that is said, plain and streamed, with any tool required and with a named one."""
     block, dialect = divmod(number, len(DIALECTS))
-    again, said = divmod(block, len(SAID))
-    named = {"type": "function", "function": {"name": "wait"}}
+    again, prompt = divmod(block, len(PROMPTS))
+    wait_choice = {"type": "function", "function": {"name": "wait"}}
     return {
         "model": DIALECTS[dialect],
-        "messages": [{"role": "user", "content": SAID[said]}],
+        "messages": [{"role": "user", "content": PROMPTS[prompt]}],
         "tools": TOOLS,
-        "tool_choice": named if (block + again) % 3 == 0 else "required",
+        "tool_choice": wait_choice if (block + again) % 3 == 0 else "required",
         "parallel_tool_calls": False,  # without a bound nonsense may call for ever
         "stream": again % 2 == 1,
         "seed": number,
@@ -107,61 +107,61 @@ async def ask(client: httpx2.AsyncClient, body: dict[str, Any]) -> dict[str, Any
 
 
 def problems(body: dict[str, Any], choice: dict[str, Any]) -> list[str]:
-    found: list[str] = []
+    faults: list[str] = []
     calls = choice["message"].get("tool_calls") or []
     if choice["finish_reason"] != "tool_calls":
-        found.append(f"finish {choice['finish_reason']}")
+        faults.append(f"finish {choice['finish_reason']}")
     if choice["message"].get("content"):
-        found.append(f"text {choice['message']['content']!r}")
+        faults.append(f"text {choice['message']['content']!r}")
     if len(calls) != 1:
-        found.append(f"{len(calls)} calls")
+        faults.append(f"{len(calls)} calls")
     for call in calls:
         name, arguments = call["function"]["name"], call["function"]["arguments"]
         if name not in VALID or not VALID[name](json.loads(arguments)):
-            found.append(f"{name} {arguments}")
+            faults.append(f"{name} {arguments}")
         elif isinstance(body["tool_choice"], dict) and name != "wait":
-            found.append(f"{name} for wait")
-    return found
+            faults.append(f"{name} for wait")
+    return faults
 
 
 def test_every_answer_to_a_required_call_is_a_valid_call(root: str):
     async def run() -> dict[int, list[str]]:
         places = asyncio.Semaphore(AT_ONCE)
-        found: dict[int, list[str]] = {}
+        faults: dict[int, list[str]] = {}
         async with httpx2.AsyncClient(base_url=root, timeout=120, trust_env=False) as client:
 
             async def one(number: int) -> None:
-                body = asked(number)
+                body = request_of(number)
                 async with places:
-                    found[number] = problems(body, await ask(client, body))
+                    faults[number] = problems(body, await ask(client, body))
 
             async with asyncio.TaskGroup() as group:
                 for number in range(REQUESTS):
                     group.create_task(one(number))
-        return found
+        return faults
 
-    found = asyncio.run(run())
-    assert len(found) == REQUESTS
-    assert {f"{number} {asked(number)['model']}": wrong for number, wrong in found.items() if wrong} == {}
+    faults = asyncio.run(run())
+    assert len(faults) == REQUESTS
+    assert {f"{number} {request_of(number)['model']}": wrong for number, wrong in faults.items() if wrong} == {}
 
 
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("make", [AnthropicProvider, OpenAIResponsesProvider], ids=["anthropic", "openai-responses"])
 def test_the_other_endpoints_hold_to_it_too(root: str, make: type[Any], choice: str):
-    async def turn(model: Provider, said: str) -> Sequence[Delta]:
-        request = ModelRequest([Message.user(said)], SMALL, CHOICES[choice], parallel=False)
+    async def turn(model: Provider, prompt: str) -> Sequence[Delta]:
+        request = ModelRequest([Message.user(prompt)], SMALL, CHOICES[choice], parallel=False)
         return [delta async for delta in model.stream(request)]
 
     async def run() -> list[Sequence[Delta]]:
-        found: list[Sequence[Delta]] = []
+        turns: list[Sequence[Delta]] = []
         for dialect in DIALECTS[:3]:
             base = root if make is AnthropicProvider else f"{root}/v1"
             model = make(dialect, base_url=base, options={"temperature": 1.0})
             try:
-                found += [await turn(model, said) for said in SAID[:3]]
+                turns += [await turn(model, prompt) for prompt in PROMPTS[:3]]
             finally:
                 await model.aclose()
-        return found
+        return turns
 
     for deltas in asyncio.run(run()):
         calls = [delta for delta in deltas if isinstance(delta, CallCompleted)]

@@ -32,7 +32,7 @@ from toolspeak.providers.openai_responses import OpenAIResponsesProvider
 from toolspeak.wire.base import OutputSchema
 
 PARIS = ("get_weather", {"city": "Paris", "days": 3})
-SAID: dict[str, tuple[str, list[Any]]] = {
+SCRIPTS: dict[str, tuple[str, list[Any]]] = {
     "done": ("It is 21 degrees in Paris.", []),
     "one": ("", [PARIS]),
     "two": ("", [("get_weather", {"city": "Rome", "days": 1}), ("get_time", {"city": "Rome"})]),
@@ -43,7 +43,7 @@ VALID = {spec.name: jsonschema_rs.validator_for(dict(spec.parameters)).is_valid 
 
 
 def check_said(deltas: list[Delta], script: str) -> None:
-    text, calls = SAID[script]
+    text, calls = SCRIPTS[script]
     assert (text_of(deltas).rstrip(), calls_of(deltas), malformed_of(deltas)) == (text, calls, [])
     end = end_of(deltas)
     assert (end.finish, end.model) == ("tool_calls" if calls else "stop", "tiny")
@@ -54,7 +54,7 @@ def check_said(deltas: list[Delta], script: str) -> None:
 
 
 @plain_and_streamed
-@pytest.mark.parametrize("script", SAID)
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_what_the_model_says_is_what_is_read(engine: Engine, script: str, stream: bool):
     check_said(ask(engine, f"#{script}", stream=stream), script)
 
@@ -66,7 +66,7 @@ APIS: dict[str, Callable[[Engine], Provider]] = {
 
 
 @pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("script", SAID)
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_the_servers_other_apis_say_the_same(engine: Engine, script: str, api: str):
     async def run() -> list[Delta]:
         model = APIS[api](engine)
@@ -80,13 +80,13 @@ def test_the_servers_other_apis_say_the_same(engine: Engine, script: str, api: s
 
 def test_each_call_has_one_start_and_an_id_of_its_own(engine: Engine):
     deltas = ask(engine, "#two")
-    started = [delta for delta in deltas if isinstance(delta, CallStarted)]
-    assert [(delta.index, delta.name) for delta in started] == [(0, "get_weather"), (1, "get_time")]
+    starts = [delta for delta in deltas if isinstance(delta, CallStarted)]
+    assert [(delta.index, delta.name) for delta in starts] == [(0, "get_weather"), (1, "get_time")]
     ids = {delta.id for delta in deltas if isinstance(delta, CallCompleted)}
     assert len(ids - {None, ""}) == 2
 
 
-@pytest.mark.parametrize("script", SAID)
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_an_agent_runs_the_calls_and_gets_its_answer(engine: Engine, script: str):
     async def run() -> tuple[Any, list[str]]:
         async with Agent(provider(engine), TOOLS, instructions="Be brief.") as agent:
@@ -96,7 +96,7 @@ def test_an_agent_runs_the_calls_and_gets_its_answer(engine: Engine, script: str
     result, results = asyncio.run(run())
     assert (result.status, result.answer) == ("answered", "It is 21 degrees in Paris.")
     tools = {"get_weather": "{days} days of rain in {city}", "get_time": "noon in {city}"}
-    assert results == [tools[name].format(**arguments) for name, arguments in SAID[script][1]]
+    assert results == [tools[name].format(**arguments) for name, arguments in SCRIPTS[script][1]]
 
 
 def test_turns_at_the_same_time_do_not_mix(engine: Engine):
@@ -109,11 +109,11 @@ def test_turns_at_the_same_time_do_not_mix(engine: Engine):
             async def turn(script: str) -> list[Delta]:
                 return [delta async for delta in model.stream(ModelRequest([Message.user(f"#{script}")], SPECS))]
 
-            return await asyncio.gather(*map(turn, [*SAID] * 4))
+            return await asyncio.gather(*map(turn, [*SCRIPTS] * 4))
         finally:
             await model.aclose()
 
-    for script, deltas in zip([*SAID] * 4, asyncio.run(run()), strict=True):
+    for script, deltas in zip([*SCRIPTS] * 4, asyncio.run(run()), strict=True):
         check_said(deltas, script)
 
 
@@ -168,8 +168,8 @@ def test_an_agent_tells_the_model_about_a_cut_call(engine: Engine, stream: bool)
 
     messages = asyncio.run(run()).messages
     assert not [message for message in messages if message.role == "tool" and message.results[0].status == "success"]
-    told = [message.text for message in messages] + [each.text for message in messages for each in message.results]
-    assert any("write one JSON object" in text for text in told)
+    texts = [message.text for message in messages] + [each.text for message in messages for each in message.results]
+    assert any("write one JSON object" in text for text in texts)
 
 
 # --- what is asked of the server, and what it makes of it --------------------------------------------------------
@@ -203,25 +203,25 @@ SCHEMA: dict[str, Any] = {
 
 
 @plain_and_streamed
-@pytest.mark.parametrize("said", ["#answer", "#done", "#one", "Which town?"])
-def test_an_answer_has_the_schema_whatever_the_model_wants_to_say(engine: Engine, said: str, stream: bool):
-    deltas = ask(engine, said, stream=stream, output=OutputSchema("trip", SCHEMA), tools=())
+@pytest.mark.parametrize("prompt", ["#answer", "#done", "#one", "Which town?"])
+def test_an_answer_has_the_schema_whatever_the_model_wants_to_say(engine: Engine, prompt: str, stream: bool):
+    deltas = ask(engine, prompt, stream=stream, output=OutputSchema("trip", SCHEMA), tools=())
     assert end_of(deltas).finish == "stop"
     jsonschema_rs.validator_for(SCHEMA).validate(json.loads(text_of(deltas)))
 
 
 @plain_and_streamed
 @pytest.mark.parametrize(
-    ("said", "options", "told"),
+    ("prompt", "options", "problem"),
     [
         ("#one", {"grammar": 'root ::= "a"'}, "Cannot use custom grammar constraints with tools"),
         ("x" * 40_000, {}, "The conversation is longer than the model's context"),
     ],
     ids=["a grammar beside tools", "a prompt that is too long"],
 )
-def test_what_the_server_refuses_is_told(engine: Engine, said: str, options: Any, told: str, stream: bool):
-    with pytest.raises(ProviderError, match=told) as caught:
-        ask(engine, said, stream=stream, options=options)
+def test_what_the_server_refuses_is_told(engine: Engine, prompt: str, options: Any, problem: str, stream: bool):
+    with pytest.raises(ProviderError, match=problem) as caught:
+        ask(engine, prompt, stream=stream, options=options)
     assert (caught.value.status, caught.value.retryable) == (400, False)
 
 
@@ -236,8 +236,8 @@ def test_kept_connections_that_the_server_closes_lose_nothing(engine: Engine, st
     async def run() -> list[list[Delta]]:
         model = provider(engine, stream=stream)
         try:
-            asked = ModelRequest([Message.user("#done")])
-            return [[delta async for delta in model.stream(asked)] for _ in range(220)]
+            request = ModelRequest([Message.user("#done")])
+            return [[delta async for delta in model.stream(request)] for _ in range(220)]
         finally:
             await model.aclose()
 

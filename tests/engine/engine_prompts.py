@@ -25,10 +25,10 @@ RESULT = "3 days of rain in Paris"
 class Sending(OpenAIProvider):
     """The engine's provider, which keeps the body of each request."""
 
-    sent: list[dict[str, JSON]]
+    bodies: list[dict[str, JSON]]
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
-        self.sent.append(OPENAI_CHAT.encode_request(request, model="tiny", stream=True))
+        self.bodies.append(OPENAI_CHAT.encode_request(request, model="tiny", stream=True))
         stream = super().stream(request)
         try:
             async for delta in stream:
@@ -49,19 +49,21 @@ def run(
 ) -> tuple[Any, list[Any]]:
     """A run, and the bodies of its requests."""
     model = provider(engine, stream=stream, capabilities=LLAMACPP)
-    model.__class__, model.sent = Sending, []  # pyright: ignore - the same object, listened to
+    model.__class__, model.bodies = Sending, []  # pyright: ignore - the same object, listened to
 
     async def go() -> Any:
         async with Agent(model, TOOLS, dialect=DialectSettings(dialect, listing), **settings) as agent:
             return await agent.run(task, tool_choice=tool_choice)
 
-    return asyncio.run(go()), model.sent
+    return asyncio.run(go()), model.bodies
 
 
 def prompt(engine: Engine, body: Any) -> str:
     """What the server's chat template makes of a request."""
-    kept = {name: body[name] for name in ("messages", "tools", "tool_choice") if name in body}
-    return httpx2.post(f"{engine.root}/apply-template", json=kept, trust_env=False).raise_for_status().json()["prompt"]
+    fields = {name: body[name] for name in ("messages", "tools", "tool_choice") if name in body}
+    return (
+        httpx2.post(f"{engine.root}/apply-template", json=fields, trust_env=False).raise_for_status().json()["prompt"]
+    )
 
 
 @plain_and_streamed
@@ -81,8 +83,8 @@ def test_two_results_of_a_family_whose_template_frames_them(engine: Engine):
     """Each is a turn of its own, as natively."""
     result, (_, second) = run(engine, "hermes", "#two", listing="trained")
     assert result.answer == ANSWER
-    told = [message for message in second["messages"] if message["role"] == "tool"]
-    assert [message["content"] for message in told] == ["1 days of rain in Rome", "noon in Rome"]
+    results = [message for message in second["messages"] if message["role"] == "tool"]
+    assert [message["content"] for message in results] == ["1 days of rain in Rome", "noon in Rome"]
     _, (_, native) = run(engine, "native", "#two")
     written, trained = (
         prompt(engine, body).partition("<|im_start|>user\n<tool_response>") for body in (second, native)
@@ -111,20 +113,20 @@ def test_the_server_writes_the_prompt_and_we_read_the_reply(
     engine: Engine, script: str, results: list[str], stream: bool
 ):
     """What the server makes of our requests is what it makes of native ones, and its parser takes no part."""
-    result, sent = run(engine, "hermes", f"#{script}", stream=stream, listing="server", instructions="Be brief.")
+    result, bodies = run(engine, "hermes", f"#{script}", stream=stream, listing="server", instructions="Be brief.")
     assert (result.status, result.answer) == ("answered", ANSWER)
     assert [each.text for message in result.messages for each in message.results] == results
-    native, asked = run(engine, "native", f"#{script}", stream=stream, instructions="Be brief.")
+    native, native_bodies = run(engine, "native", f"#{script}", stream=stream, instructions="Be brief.")
     assert native.answer == ANSWER
-    assert [body["tool_choice"] for body in sent] == ["none", "none"]
-    assert [prompt(engine, body) for body in sent] == [prompt(engine, body) for body in asked]
-    assert prompt(engine, sent[0]).startswith("<|im_start|>system\nBe brief.\n\nAnswer with <tool_call>")
+    assert [body["tool_choice"] for body in bodies] == ["none", "none"]
+    assert [prompt(engine, body) for body in bodies] == [prompt(engine, body) for body in native_bodies]
+    assert prompt(engine, bodies[0]).startswith("<|im_start|>system\nBe brief.\n\nAnswer with <tool_call>")
 
 
 def test_it_is_asked_without_a_turn_whether_it_does(engine: Engine):
     """By its endpoint that counts: only turns are sent as requests."""
-    _, sent = run(engine, "hermes", "#one", listing="server")
-    assert len(sent) == 2
+    _, bodies = run(engine, "hermes", "#one", listing="server")
+    assert len(bodies) == 2
 
 
 @pytest.mark.parametrize("choice", ["required", "get_time"])

@@ -52,16 +52,16 @@ def run(engine: Engine, dialect: str, task: str, **options: Any) -> tuple[Any, l
 @plain_and_streamed
 @pytest.mark.parametrize(("dialect", "script", "results"), RUNS)
 def test_an_agent_runs_calls_that_are_text(engine: Engine, dialect: str, script: str, results: list[str], stream: bool):
-    result, found = run(engine, dialect, f"#{script}", stream=stream)
-    assert (result.status, result.answer, found) == ("answered", "It is 21 degrees in Paris.", results)
+    result, calls = run(engine, dialect, f"#{script}", stream=stream)
+    assert (result.status, result.answer, calls) == ("answered", "It is 21 degrees in Paris.", results)
 
 
 @plain_and_streamed
 def test_json_that_cannot_be_read_is_told_to_the_model(engine: Engine, stream: bool):
     """As text nobody mends it: the server's grammar guards native calls alone."""
-    result, (told,) = run(engine, "hermes", "#broken", stream=stream)
+    result, (feedback,) = run(engine, "hermes", "#broken", stream=stream)
     assert result.answer == "It is 21 degrees in Paris."
-    assert "expected a value, found '}'" in told
+    assert "expected a value, found '}'" in feedback
 
 
 def is_busy(engine: Engine) -> bool:
@@ -71,8 +71,8 @@ def is_busy(engine: Engine) -> bool:
 
 def test_the_server_stops_once_the_calls_are_known(engine: Engine):
     """The model goes on with made-up results; to the end of its context it would take minutes."""
-    result, found = run(engine, "cogency-json", "#endless", max_tokens=None)
-    assert (result.answer, found) == ("It is 21 degrees in Paris.", [PARIS])
+    result, calls = run(engine, "cogency-json", "#endless", max_tokens=None)
+    assert (result.answer, calls) == ("It is 21 degrees in Paris.", [PARIS])
     assert "I guess" not in str(result.messages)
     deadline = time.monotonic() + 30
     while is_busy(engine) and time.monotonic() < deadline:
@@ -83,10 +83,10 @@ def test_the_server_stops_once_the_calls_are_known(engine: Engine):
 # --- grammars ----------------------------------------------------------------------------------------------------
 
 
-def check_calls(engine: Engine, dialect: Dialect, choice: ToolChoice, said: str, stream: bool, seed: int) -> None:
+def check_calls(engine: Engine, dialect: Dialect, choice: ToolChoice, prompt: str, stream: bool, seed: int) -> None:
     grammar = dialect.grammar(SMALL, choice, target="gbnf", max_calls=2, reasoning=False)
     options = {"grammar": grammar.source, "seed": seed, "max_tokens": 1500}
-    deltas = ask(engine, said, stream=stream, tools=(), options=options)
+    deltas = ask(engine, prompt, stream=stream, tools=(), options=options)
     turn = read_turn(dialect, text_of(deltas), SMALL)
     assert end_of(deltas).finish == "stop", text_of(deltas)
     assert turn.calls
@@ -105,19 +105,19 @@ def test_under_a_grammar_every_turn_is_a_valid_call(engine: Engine, dialect: Dia
 
 @plain_and_streamed
 @pytest.mark.parametrize("choice", CHOICES)
-@pytest.mark.parametrize("said", ["#done", "#broken", "#unknown", "#cut", "#endless"])
+@pytest.mark.parametrize("prompt", ["#done", "#broken", "#unknown", "#cut", "#endless"])
 @pytest.mark.parametrize("dialect", ["hermes", "cogency-json"])
 def test_a_grammar_holds_against_what_the_model_wants_to_say(
-    engine: Engine, dialect: str, said: str, choice: str, stream: bool
+    engine: Engine, dialect: str, prompt: str, choice: str, stream: bool
 ):
-    check_calls(engine, get_dialect(dialect), CHOICES[choice], said, stream, 7)
+    check_calls(engine, get_dialect(dialect), CHOICES[choice], prompt, stream, 7)
 
 
 def test_what_a_grammar_admits_is_not_changed(engine: Engine):
     grammar = get_dialect("hermes").grammar(SPECS, ToolChoice("required"), target="gbnf")
     deltas = ask(engine, [Message.user("#two")], tools=(), options={"grammar": grammar.source})
-    found = [(call.name, call.arguments) for call in read_turn(get_dialect("hermes"), text_of(deltas)).calls]
-    assert found == [("get_weather", {"city": "Rome", "days": 1}), ("get_time", {"city": "Rome"})]
+    calls = [(call.name, call.arguments) for call in read_turn(get_dialect("hermes"), text_of(deltas)).calls]
+    assert calls == [("get_weather", {"city": "Rome", "days": 1}), ("get_time", {"city": "Rome"})]
 
 
 @pytest.mark.parametrize("dialect", ["hermes", "deepseek-v31", "cogency-json"])

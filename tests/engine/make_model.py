@@ -84,44 +84,48 @@ def spelled(data: bytes) -> str:
     return "".join(chr(byte) if byte in printable else chr(256 + others.index(byte)) for byte in data)
 
 
-def pieces_of(data: bytes, taken: set[str], chance: random.Random) -> list[str]:
+def pieces_of(data: bytes, used_tokens: set[str], chance: random.Random) -> list[str]:
     """The bytes cut into pieces that nobody has taken yet; characters of several bytes may be cut too."""
     for _ in range(10_000):
         pieces: list[str] = []
         at = 0
         while at < len(data):
             sizes = [size for size in range(2, 11) if at + size <= len(data)]
-            free = [each for each in (spelled(data[at : at + size]) for size in sizes) if each not in {*taken, *pieces}]
+            free = [
+                each
+                for each in (spelled(data[at : at + size]) for size in sizes)
+                if each not in {*used_tokens, *pieces}
+            ]
             if not free:
                 break
             pieces.append(chance.choice(free))
             at += len(pieces[-1])
         if at == len(data):
-            taken.update(pieces)
+            used_tokens.update(pieces)
             return pieces
     raise SystemExit(f"{data!r} cannot be cut into pieces of its own: say it otherwise")
 
 
-def chains(taken: set[str]) -> tuple[list[list[str]], list[tuple[str, str]]]:
+def chains(used_tokens: set[str]) -> tuple[list[list[str]], list[tuple[str, str]]]:
     """The tokens of each script, and the links of all: which token follows which."""
     chance = random.Random(0)
-    found: list[list[str]] = []
+    token_chains: list[list[str]] = []
     links: list[tuple[str, str]] = []
     for name, text in SCRIPTS.items():
-        said = text.encode()
+        text_bytes = text.encode()
         if name == "one":  # markers that are tokens, as many models have them; in the other scripts they are text
             begin, end = (len(marker) for marker in MARKERS)
-            tokens = [MARKERS[0], *pieces_of(said[begin:-end], taken, chance), MARKERS[1]]
+            tokens = [MARKERS[0], *pieces_of(text_bytes[begin:-end], used_tokens, chance), MARKERS[1]]
         else:
             again = ENDLESS.get(name, 0)
-            tail = pieces_of(said[len(said) - again :], taken, chance) if again else []
-            tokens = [*pieces_of(said[: len(said) - again], taken, chance), *tail]
+            tail = pieces_of(text_bytes[len(text_bytes) - again :], used_tokens, chance) if again else []
+            tokens = [*pieces_of(text_bytes[: len(text_bytes) - again], used_tokens, chance), *tail]
             if again:
                 links.append((tail[-1], tail[0]))
         chain = [f"<|{name}|>", *tokens] if name in ENDLESS else [f"<|{name}|>", *tokens, END]
         links += itertools.pairwise(chain)
-        found.append(chain)
-    return found, links
+        token_chains.append(chain)
+    return token_chains, links
 
 
 def vocabulary() -> tuple[list[str], list[TokenType], list[str], list[tuple[str, str]]]:
@@ -130,9 +134,9 @@ def vocabulary() -> tuple[list[str], list[TokenType], list[str], list[tuple[str,
     merges = ["t h", "i n", "e r", "o n", "a n", "r e", "Ġ t", "Ġ a"]
     control = [PAD, START, END]
     plain = [*letters, *(merge.replace(" ", "") for merge in merges)]
-    found, links = chains({*plain, *MARKERS})
-    plain += [token for chain in found for token in chain[1:] if token not in {*MARKERS, END}]
-    control += [chain[0] for chain in found]
+    token_chains, links = chains({*plain, *MARKERS})
+    plain += [token for chain in token_chains for token in chain[1:] if token not in {*MARKERS, END}]
+    control += [chain[0] for chain in token_chains]
     tokens = [*control, *MARKERS, *plain]
     kinds = [TokenType.CONTROL] * len(control) + [TokenType.USER_DEFINED] * 2 + [TokenType.NORMAL] * len(plain)
     return tokens, kinds, merges, links

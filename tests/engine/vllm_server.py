@@ -29,13 +29,13 @@ def run(
     """A run, and the bodies of its requests, without those that ask what the server does with tools."""
     choice = settings.pop("tool_choice", "auto")
     model = provider(engine, stream=stream, capabilities=VLLM)
-    model.__class__, model.sent = Sending, []  # pyright: ignore - the same object, listened to
+    model.__class__, model.bodies = Sending, []  # pyright: ignore - the same object, listened to
 
     async def go() -> Any:
         async with Agent(model, TOOLS, dialect=DialectSettings(dialect, listing), **settings) as agent:
             return await agent.run(task, tool_choice=choice)
 
-    return asyncio.run(go()), [body for body in model.sent if body.get("max_tokens") != 1]
+    return asyncio.run(go()), [body for body in model.bodies if body.get("max_tokens") != 1]
 
 
 def post(engine: Engine, path: str, body: Any) -> Any:
@@ -45,10 +45,10 @@ def post(engine: Engine, path: str, body: Any) -> Any:
 
 def prompt(engine: Engine, body: Any) -> str:
     """What the model reads of a request, as the server itself says beside its reply."""
-    asked = {**body, "stream": False, "max_tokens": 1, "return_token_ids": True}
-    asked.pop("stream_options", None)
-    said = post(engine, "v1/chat/completions", asked)
-    return post(engine, "detokenize", {"model": "tiny", "tokens": said["prompt_token_ids"]})["prompt"]
+    request = {**body, "stream": False, "max_tokens": 1, "return_token_ids": True}
+    request.pop("stream_options", None)
+    answer = post(engine, "v1/chat/completions", request)
+    return post(engine, "detokenize", {"model": "tiny", "tokens": answer["prompt_token_ids"]})["prompt"]
 
 
 @plain_and_streamed
@@ -56,14 +56,14 @@ def prompt(engine: Engine, body: Any) -> str:
 def test_the_server_writes_the_prompt_and_we_read_the_reply(
     vllm: Engine, script: str, results: list[str], stream: bool
 ):
-    result, sent = run(vllm, "hermes", f"#{script}", stream=stream, listing="server", instructions="Be brief.")
+    result, bodies = run(vllm, "hermes", f"#{script}", stream=stream, listing="server", instructions="Be brief.")
     assert (result.status, result.answer) == ("answered", ANSWER)
     assert [each.text for message in result.messages for each in message.results] == results
-    native, asked = run(vllm, "native", f"#{script}", stream=stream, instructions="Be brief.")
+    native, native_bodies = run(vllm, "native", f"#{script}", stream=stream, instructions="Be brief.")
     assert native.answer == ANSWER
-    assert [body["tool_choice"] for body in sent] == ["none", "none"]
-    assert [prompt(vllm, body) for body in sent] == [prompt(vllm, body) for body in asked]
-    assert prompt(vllm, sent[0]).startswith("<|im_start|>system\nBe brief.\n\nAnswer with <tool_call>")
+    assert [body["tool_choice"] for body in bodies] == ["none", "none"]
+    assert [prompt(vllm, body) for body in bodies] == [prompt(vllm, body) for body in native_bodies]
+    assert prompt(vllm, bodies[0]).startswith("<|im_start|>system\nBe brief.\n\nAnswer with <tool_call>")
 
 
 def test_a_server_that_leaves_the_tools_out_gets_our_prompt(vllm_without_tools: Engine):
@@ -86,15 +86,15 @@ def test_a_required_call_is_held_to_our_grammar_beside_the_servers_tools(vllm: E
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 def test_under_a_grammar_every_turn_is_a_valid_call(vllm: Engine, dialect: Dialect, choice: str):
-    asked = CHOICES[choice]
-    grammar = dialect.grammar(SMALL, asked, target="xgrammar", max_calls=2, reasoning=False)
+    tool_choice = CHOICES[choice]
+    grammar = dialect.grammar(SMALL, tool_choice, target="xgrammar", max_calls=2, reasoning=False)
     options = {"response_format": json.loads(grammar.source), "max_tokens": 1500}
     turn = read_turn(dialect, text_of(ask(vllm, "Go.", tools=(), options=options)), SMALL)
     assert turn.calls
     for call in turn.calls:
         assert isinstance(call, ToolCall), call
         assert VALID[call.name](dict(call.arguments)), call
-        assert asked.name in (None, call.name)
+        assert tool_choice.name in (None, call.name)
 
 
 @plain_and_streamed
