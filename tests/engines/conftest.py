@@ -33,14 +33,14 @@ def postgres_url(server_url):
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def open_store(request, tmp_path):
     """A function that opens the same store again and again."""
-    opened, shared = [], MemoryJournal()
+    journals, shared = [], MemoryJournal()
     place = tmp_path / "runs.db"
     if request.param == "postgres":
         place = request.getfixturevalue("postgres_url")
 
     def store():
-        opened.append(shared if request.param == "memory" else open_journal(place))
-        return opened[-1]
+        journals.append(shared if request.param == "memory" else open_journal(place))
+        return journals[-1]
 
     def run(main):
         """Runs a coroutine, and closes in its event loop what was opened there."""
@@ -49,7 +49,7 @@ def open_store(request, tmp_path):
             try:
                 return await main()
             finally:
-                for journal in opened:
+                for journal in journals:
                     await journal.aclose()
 
         return asyncio.run(whole())

@@ -80,14 +80,14 @@ async def followed(journal, run_id):
 
 
 def test_progress_of_tools_is_followed_and_secrets_are_hidden(open_store):
-    reported, seen = asyncio.Event(), asyncio.Event()
+    reported, receipt = asyncio.Event(), asyncio.Event()
 
     @tool(read_only=True)
     async def report(ctx: RunContext) -> str:
         "Reports."
         ctx.progress("half of pw-123")
         reported.set()
-        await seen.wait()
+        await receipt.wait()
         return "all"
 
     async def main():
@@ -104,7 +104,7 @@ def test_progress_of_tools_is_followed_and_secrets_are_hidden(open_store):
                     item = await reading
                     if isinstance(item, ToolProgress):
                         lines.append(item.message)
-                        seen.set()
+                        receipt.set()
                     if isinstance(item, Record) and isinstance(item.event, RunFinished):
                         break
                     reading = asyncio.ensure_future(anext(events))

@@ -73,10 +73,10 @@ def test_every_way_to_start_takes_the_id(open_store):
         assert [each async for each in shop.stream(LOOK, run_id=ids[2])]
         assert shop.start(LOOK, run_id=ids[3]).run_id == ids[3]
         assert [(await journal.run(each)) is not None for each in ids] == [True, True, True, False]
-        left = new_id()
-        async with aclosing(shop.iterate(LOOK, run_id=left)) as states:
+        run_id = new_id()
+        async with aclosing(shop.iterate(LOOK, run_id=run_id)) as states:
             await anext(states)
-        assert (await shop.run(LOOK, run_id=left)).answer == "saw a", "an unfinished run goes on"
+        assert (await shop.run(LOOK, run_id=run_id)).answer == "saw a", "an unfinished run goes on"
 
     open_store.run(main)
 

@@ -246,12 +246,12 @@ def test_the_time_of_a_wait_counts_for_no_limit(open_store):
     async def main():
         journal, run_id = open_store(), new_id()
         shop = agent(journal, [pay])
-        started = time.time()
+        start = time.time()
         result = await shop.run(task([("pay", {"order": "7", "timeout": 0.6})]), run_id=run_id)
-        assert result.state.until >= started + 0.6
+        assert result.state.until >= start + 0.6
         await asyncio.sleep(max(0.0, result.state.until - time.time()))
         ended = await shop.resume(run_id)
         assert ended.answer == "7 is not paid"
-        assert ended.state.time - ended.state.started_at < time.time() - started - 0.5
+        assert ended.state.time - ended.state.started_at < time.time() - start - 0.5
 
     open_store.run(main)

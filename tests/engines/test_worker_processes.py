@@ -180,9 +180,9 @@ def test_the_command_line_submits_decides_delivers_and_lists(shop):
     words = task([("pay", {"order": "7"})])
     assert shop.run("submit", "shop", words, "--run-id", run_id).stdout.strip() == run_id
     assert shop.run("submit", "shop", words, "--run-id", run_id).stdout.strip() == run_id
-    listed = shop.run("sessions").stdout
-    assert run_id in listed
-    assert "queued" in listed
+    listing = shop.run("sessions").stdout
+    assert run_id in listing
+    assert "queued" in listing
     conflict = shop.run("submit", "shop", task(), "--run-id", run_id)
     assert (conflict.returncode, "another task" in conflict.stderr) == (1, True)
     early = shop.run("deliver", run_id, "payment:8", "1")
