@@ -13,5 +13,5 @@ ENGINES = ("embedded", "queue", "restate", "dbos")
 
 @pytest.fixture(scope="session", params=ENGINES)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineServer]:
-    with engine_server(request.param, tmp_path_factory.mktemp(request.param)) as started:
-        yield started
+    with engine_server(request.param, tmp_path_factory.mktemp(request.param)) as engine:
+        yield engine

@@ -77,15 +77,15 @@ def test_a_host_that_is_cut_off_is_replaced_and_does_no_harm(
             gaps: list[float] = []
             for _ in range(3):
                 count, run = 3, await a_call_of_a_new_run(caller, workers, 3)
-                while workers.said[-1].pid != first:  # also after it was cut off: it is of use again
+                while workers.reports[-1].pid != first:  # also after it was cut off: it is of use again
                     count += 3  # Restate asks for a new worker when all its connections are busy
                     run = await a_call_of_a_new_run(caller, workers, count)
                 driven = {run}
                 here.cut_off()
                 cut = time.time()
                 while await a_call(workers, second) not in driven:
-                    driven |= {each.run for each in workers.said if each.pid == first}
-                gaps.append(workers.said[-1].time - cut)
+                    driven |= {each.run for each in workers.reports if each.pid == first}
+                gaps.append(workers.reports[-1].time - cut)
                 await caller.answered()
                 here.reconnect()
             print(

@@ -105,10 +105,10 @@ def workers(server: EngineServer, tmp_path: Path) -> Iterator[Workers]:
 
 async def a_call(workers: Workers, *pids: int) -> str:
     """Waits for the next call of a run in one of these workers, or in any; returns the run's id."""
-    said = await asyncio.to_thread(
-        workers.wait_for, lambda said: said.event == "calls" and (not pids or said.pid in pids)
+    report = await asyncio.to_thread(
+        workers.wait_for, lambda report: report.event == "calls" and (not pids or report.pid in pids)
     )
-    return said.run
+    return report.run
 
 
 def takeovers(workers: Workers, deaths: dict[int, float], restarts: list[float]) -> list[float]:
@@ -116,11 +116,11 @@ def takeovers(workers: Workers, deaths: dict[int, float], restarts: list[float])
     in which a server was restarted are left out."""
     gaps: list[float] = []
     calls: dict[str, list[tuple[float, int]]] = {}
-    for said in sorted(workers.said, key=lambda said: said.time):
-        if said.event == "calls":
-            calls.setdefault(said.run, []).append((said.time, said.pid))
-    for begun in calls.values():
-        for (_, before), (start, after) in pairwise(begun):
+    for report in sorted(workers.reports, key=lambda report: report.time):
+        if report.event == "calls":
+            calls.setdefault(report.run, []).append((report.time, report.pid))
+    for starts in calls.values():
+        for (_, before), (start, after) in pairwise(starts):
             died = deaths.get(before, start)
             if before != after and died < start and not any(died - 5 < each < start for each in restarts):
                 gaps.append(start - died)

@@ -17,7 +17,7 @@ WAIT_SECONDS = 90.0  # a limit for what hangs; nothing is measured by it
 
 
 @dataclass(frozen=True)
-class Said:
+class Report:
     """One line of a worker."""
 
     event: str
@@ -33,8 +33,8 @@ class Workers:
     def __init__(self, program: str, *arguments: str) -> None:
         self.prefix: list[str] = []
         self.arguments = [sys.executable, str(HERE / program), *arguments]
-        self._lines: queue.Queue[Said] = queue.Queue()
-        self.said: list[Said] = []
+        self._lines: queue.Queue[Report] = queue.Queue()
+        self.reports: list[Report] = []
         self.processes: dict[int, subprocess.Popen[str]] = {}
 
     def start(self) -> int:
@@ -42,33 +42,33 @@ class Workers:
         process = subprocess.Popen([*self.prefix, *self.arguments], stdout=subprocess.PIPE, text=True)
         self.processes[process.pid] = process
         threading.Thread(target=self._read, args=(process,), daemon=True).start()
-        self.wait_for(lambda said: said.event == "started" and said.pid == process.pid)
+        self.wait_for(lambda report: report.event == "started" and report.pid == process.pid)
         return process.pid
 
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         with process.stdout as lines:
             for line in lines:
-                self._lines.put(Said(**json.loads(line)))
+                self._lines.put(Report(**json.loads(line)))
 
-    def wait_for(self, wanted: Callable[[Said], bool]) -> Said:
+    def wait_for(self, wanted: Callable[[Report], bool]) -> Report:
         """The next line that is wanted. Lines that come before it are kept in `said`."""
         while True:
             try:
-                said = self._lines.get(timeout=WAIT_SECONDS)
+                report = self._lines.get(timeout=WAIT_SECONDS)
             except queue.Empty:
-                raise AssertionError("the workers are silent; they said " + str(self.said[-10:])) from None
-            self.said.append(said)
-            if wanted(said):
-                return said
+                raise AssertionError("the workers are silent; they said " + str(self.reports[-10:])) from None
+            self.reports.append(report)
+            if wanted(report):
+                return report
 
     def read_all(self) -> None:
         """Reads what the workers have said until now into `said`."""
         while not self._lines.empty():
-            self.said.append(self._lines.get())
+            self.reports.append(self._lines.get())
 
-    def event(self, event: str, run: str) -> Said:
-        return self.wait_for(lambda said: (said.event, said.run) == (event, run))
+    def event(self, event: str, run: str) -> Report:
+        return self.wait_for(lambda report: (report.event, report.run) == (event, run))
 
     def kill(self, pid: int) -> None:
         process = self.processes.pop(pid)
@@ -77,7 +77,7 @@ class Workers:
 
     def drain(self, pid: int) -> None:
         """Waits until a worker that was told to end has ended."""
-        self.wait_for(lambda said: (said.event, said.pid) == ("ended", pid))
+        self.wait_for(lambda report: (report.event, report.pid) == ("ended", pid))
         assert self.processes.pop(pid).wait(timeout=WAIT_SECONDS) == 0
 
     def send(self, pid: int, number: signal.Signals) -> None:
