@@ -70,5 +70,5 @@ def prompt_of(
     name: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
 ) -> str:
     """The prompt for a reply. Without tools, the template is not given any. Raises whatever the template raises."""
-    given: dict[str, Any] = {} if tools is None else {"tools": list(tools)}
-    return _template(name).render(messages=list(messages), add_generation_prompt=True, **TOKENS, **given)
+    arguments: dict[str, Any] = {} if tools is None else {"tools": list(tools)}
+    return _template(name).render(messages=list(messages), add_generation_prompt=True, **TOKENS, **arguments)

@@ -25,7 +25,7 @@ another place or frame. `unwritten`: the template itself refuses the conversatio
 
 
 @dataclass(frozen=True)
-class Found:
+class Comparison:
     """`added` is what the template writes of the tools besides our text: the frame that no message can say."""
 
     case: str
@@ -40,40 +40,40 @@ def sent_for(model: str, case: Case, tool_role: bool = False) -> list[Any]:
     """The messages that an agent sends."""
     provider = ScriptedProvider([], name=model, capabilities=Capabilities(tool_role=tool_role))
     driver = TextDriver(provider, get_dialect("auto", model=model))
-    asked = driver.open().model_request(TurnRequest(case.messages, case.tools, case.system))
-    return encode_messages(asked.messages, model)
+    request = driver.open().model_request(TurnRequest(case.messages, case.tools, case.system))
+    return encode_messages(request.messages, model)
 
 
-def compared(name: str, model: str, label: str, case: Case, tool_role: bool = False) -> Found:
+def compared(name: str, model: str, label: str, case: Case, tool_role: bool = False) -> Comparison:
     try:
         theirs = _theirs(name, case)
     except Exception as error:  # noqa: BLE001 - whatever a template does
-        return Found(label, "unwritten", error=f"{type(error).__name__}: {error}")
-    sent = sent_for(model, case, tool_role)
+        return Comparison(label, "unwritten", error=f"{type(error).__name__}: {error}")
+    messages = sent_for(model, case, tool_role)
     try:
-        ours = prompt_of(name, sent)
+        ours = prompt_of(name, messages)
     except Exception as error:  # noqa: BLE001
-        return Found(
-            label, "error", theirs=theirs, ours=json.dumps(sent, indent=1), error=f"{type(error).__name__}: {error}"
+        return Comparison(
+            label, "error", theirs=theirs, ours=json.dumps(messages, indent=1), error=f"{type(error).__name__}: {error}"
         )
     if theirs == ours:
-        return Found(label, "whole", theirs, ours)
+        return Comparison(label, "whole", theirs, ours)
     block = _block(model, case.tools)
     if block and block in theirs and block in ours:
-        without = prompt_of(name, case.asked()) if len(case.messages) == 1 else ""
-        return Found(label, "block", theirs, ours, _besides(theirs.replace(block, "", 1), without))
-    return Found(label, "differs", theirs, ours)
+        without = prompt_of(name, case.chat_messages()) if len(case.messages) == 1 else ""
+        return Comparison(label, "block", theirs, ours, _besides(theirs.replace(block, "", 1), without))
+    return Comparison(label, "differs", theirs, ours)
 
 
 def _theirs(name: str, case: Case) -> str:
     """Templates take a call's arguments as an object, or as its text."""
     forms: Sequence[Callable[[Any], Any]] = (dict, lambda value: json.dumps(value, ensure_ascii=False))
     try:
-        return prompt_of(name, case.asked(forms[0]), case.declared)
+        return prompt_of(name, case.chat_messages(forms[0]), case.declared)
     except Exception:
         if all(not message.calls for message in case.messages):
             raise
-        return prompt_of(name, case.asked(forms[1]), case.declared)
+        return prompt_of(name, case.chat_messages(forms[1]), case.declared)
 
 
 def _block(model: str, tools: Sequence[ToolSpec]) -> str:

@@ -110,25 +110,25 @@ def _result(call: ToolCall, text: str) -> ToolResult:
     return ToolResult(call.id, call.name, "success", (TextPart(text),))
 
 
-def _said(*parts: Part) -> Message:
+def _assistant(*parts: Part) -> Message:
     return Message("assistant", parts)
 
 
-def _told(*results: ToolResult) -> Message:
+def _tool_results(*results: ToolResult) -> Message:
     return Message("tool", results)
 
 
 HISTORIES: dict[str, list[Message]] = {
-    "a call and its result": [ASK, _said(CALL), _told(_result(CALL, "sunny, 21 °C"))],
-    "a call behind words": [ASK, _said(TextPart("I look it up."), CALL), _told(_result(CALL, "sunny"))],
-    "parallel calls": [ASK, _said(CALL, SECOND), _told(_result(CALL, "sunny"), _result(SECOND, "rain"))],
+    "a call and its result": [ASK, _assistant(CALL), _tool_results(_result(CALL, "sunny, 21 °C"))],
+    "a call behind words": [ASK, _assistant(TextPart("I look it up."), CALL), _tool_results(_result(CALL, "sunny"))],
+    "parallel calls": [ASK, _assistant(CALL, SECOND), _tool_results(_result(CALL, "sunny"), _result(SECOND, "rain"))],
     "two steps and an answer": [
         ASK,
-        _said(CALL),
-        _told(_result(CALL, "sunny")),
-        _said(SECOND),
-        _told(_result(SECOND, "rain")),
-        _said(TextPart("Sun in Paris, rain in Rome.")),
+        _assistant(CALL),
+        _tool_results(_result(CALL, "sunny")),
+        _assistant(SECOND),
+        _tool_results(_result(SECOND, "rain")),
+        _assistant(TextPart("Sun in Paris, rain in Rome.")),
         Message.user("And tomorrow?"),
     ],
 }
@@ -140,12 +140,12 @@ class Case:
     tools: Sequence[ToolSpec]
     messages: Sequence[Message]
 
-    def asked(self, arguments: Any = dict) -> list[dict[str, Any]]:
+    def chat_messages(self, arguments: Any = dict) -> list[dict[str, Any]]:
         """The messages as a client of OpenAI's API sends them; `arguments` makes what a call's are."""
-        told: list[dict[str, Any]] = [{"role": "system", "content": self.system}] if self.system else []
+        messages: list[dict[str, Any]] = [{"role": "system", "content": self.system}] if self.system else []
         for message in self.messages:
             if message.role == "tool":
-                told += [
+                messages += [
                     {"role": "tool", "tool_call_id": each.call_id, "name": each.name, "content": each.text}
                     for each in message.results
                 ]
@@ -161,8 +161,8 @@ class Case:
                     }
                     for call in calls
                 ]
-            told.append(entry)
-        return told
+            messages.append(entry)
+        return messages
 
     @property
     def declared(self) -> list[dict[str, Any]]:
@@ -172,15 +172,15 @@ class Case:
 
 def first_requests() -> dict[str, Case]:
     return {
-        f"{said}, {which}": Case(system, tools, [ASK])
-        for said, system in SYSTEMS.items()
+        f"{system_name}, {which}": Case(system, tools, [ASK])
+        for system_name, system in SYSTEMS.items()
         for which, tools in TOOLS.items()
     }
 
 
 def requests_with_history() -> dict[str, Case]:
     return {
-        f"{said}, {which}": Case(system, TOOLS["two"], messages)
-        for said, system in SYSTEMS.items()
+        f"{system_name}, {which}": Case(system, TOOLS["two"], messages)
+        for system_name, system in SYSTEMS.items()
         for which, messages in HISTORIES.items()
     }

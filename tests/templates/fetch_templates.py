@@ -29,15 +29,15 @@ def fetch(requirements: Path, target: Path) -> None:
         if done.returncode:
             raise SystemExit(f"the chat templates could not be fetched: pip ended with {done.returncode} (see above)")
         (archive,) = folder.glob("*.tar.gz")
-        found = folder / "templates"
-        found.mkdir()
+        templates = folder / "templates"
+        templates.mkdir()
         with tarfile.open(archive) as packed:
             for member in packed:
                 _, _, file = member.name.partition(FOLDER)
                 content = packed.extractfile(member) if file.endswith(".jinja") else None
                 if content is not None:
-                    (found / Path(file).name).write_bytes(content.read())
-        found.replace(target)  # whole or not there, also with two at once
+                    (templates / Path(file).name).write_bytes(content.read())
+        templates.replace(target)  # whole or not there, also with two at once
 
 
 def main() -> None:

@@ -9,18 +9,18 @@ import difflib
 import sys
 
 from chat_templates import folder
-from compared import Found, compared
+from compared import Comparison, compared
 from conversations import first_requests, requests_with_history
 from template_levels import LEVELS
 
 from toolspeak.dialects import known_dialect
 
 
-def _show(found: Found) -> None:
-    print(f"--- {found.case}: {found.level}  {found.error}")
-    if found.level == "error":
+def _show(comparison: Comparison) -> None:
+    print(f"--- {comparison.case}: {comparison.level}  {comparison.error}")
+    if comparison.level == "error":
         return
-    theirs, ours = found.theirs.splitlines(keepends=True), found.ours.splitlines(keepends=True)
+    theirs, ours = comparison.theirs.splitlines(keepends=True), comparison.ours.splitlines(keepends=True)
     sys.stdout.writelines(f"{line.rstrip()!r}\n" for line in difflib.unified_diff(theirs, ours, "theirs", "ours", n=1))
 
 
@@ -40,12 +40,15 @@ def main() -> None:
             ("history as tool", requests_with_history(), True),
         ):
             every = [compared(name, LEVELS[name].model, label, case, tool_role) for label, case in cases.items()]
-            counts = {level: sum(found.level == level for found in every) for level in sorted({e.level for e in every})}
+            counts = {
+                level: sum(comparison.level == level for comparison in every)
+                for level in sorted({e.level for e in every})
+            }
             row.append(f"{what}: {', '.join(f'{count} {level}' for level, count in counts.items())}")
-            wrong = [found for found in every if found.level not in ("whole", "unwritten")]
+            wrong = [comparison for comparison in every if comparison.level not in ("whole", "unwritten")]
             if names and wrong and (what != "history as tool" or tool_role):
-                for found in wrong[:2]:
-                    _show(found)
+                for comparison in wrong[:2]:
+                    _show(comparison)
         print(f"{name:48} {LEVELS[name].model:28} {'; '.join(row)}")
 
 

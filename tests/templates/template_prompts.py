@@ -7,7 +7,7 @@ import json
 
 import pytest
 from chat_templates import folder, prompt_of
-from compared import Found, compared, sent_for
+from compared import Comparison, compared, sent_for
 from conversations import ASK, SYSTEMS, TOOLS, Case, first_requests, requests_with_history
 from template_levels import LEVELS, Expected
 
@@ -19,12 +19,12 @@ from toolspeak.gateway.settings.upstream_settings import Upstream
 from toolspeak.gateway.upstreams.routing import Router
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 
-LISTED = [name for name, expected in LEVELS.items() if expected.first != "none"]
-WRITTEN = [name for name in LISTED if LEVELS[name].first != "to come"]
+TEMPLATES = [name for name, expected in LEVELS.items() if expected.first != "none"]
+WRITTEN = [name for name in TEMPLATES if LEVELS[name].first != "to come"]
 
 
-def levels_of(found: list[Found]) -> set[str]:
-    return {each.level for each in found} - {"unwritten"}
+def levels_of(comparisons: list[Comparison]) -> set[str]:
+    return {each.level for each in comparisons} - {"unwritten"}
 
 
 def test_every_template_has_its_row():
@@ -39,47 +39,47 @@ def test_the_model_is_known_by_its_name(name: str):
 @pytest.mark.parametrize("name", WRITTEN)
 def test_the_first_request_is_what_the_template_writes(name: str):
     expected = LEVELS[name]
-    found = [compared(name, expected.model, label, case) for label, case in first_requests().items()]
+    comparisons = [compared(name, expected.model, label, case) for label, case in first_requests().items()]
     allowed = {"whole": {"whole"}, "block": {"whole", "block"}, "other": {"whole", "differs"}}[expected.first]
-    assert levels_of(found) <= allowed, _told(found)
-    assert levels_of(found) != {"whole"} or expected.first == "whole", "it is whole by now: say so"
+    assert levels_of(comparisons) <= allowed, _report(comparisons)
+    assert levels_of(comparisons) != {"whole"} or expected.first == "whole", "it is whole by now: say so"
     assert bool(expected.why) == (expected.first != "whole")
 
 
 @pytest.mark.parametrize("name", [name for name in WRITTEN if LEVELS[name].history])
 def test_a_conversation_with_calls_and_results_is_what_the_template_writes(name: str):
     expected = LEVELS[name]
-    found = [
+    comparisons = [
         compared(name, expected.model, label, case, tool_role=expected.history == "tool")
         for label, case in requests_with_history().items()
     ]
-    assert levels_of(found) == {"whole"}, _told(found)
+    assert levels_of(comparisons) == {"whole"}, _report(comparisons)
 
 
-def _told(found: list[Found]) -> str:
-    return "\n".join(f"{each.case}: {each.level} {each.error}" for each in found)
+def _report(comparisons: list[Comparison]) -> str:
+    return "\n".join(f"{each.case}: {each.level} {each.error}" for each in comparisons)
 
 
 @pytest.mark.parametrize("name", [name for name, expected in LEVELS.items() if expected.first == "none"])
 def test_a_template_without_tools_says_nothing_of_them(name: str):
     case = Case("", TOOLS["one"], [ASK])
     try:
-        without = prompt_of(name, case.asked())
+        without = prompt_of(name, case.chat_messages())
     except Exception:  # noqa: BLE001 - it asks for what no API has
         return
-    assert prompt_of(name, case.asked(), case.declared) == without
+    assert prompt_of(name, case.chat_messages(), case.declared) == without
 
 
 def through_the_gateway(model: str, case: Case, tool_role: bool) -> list[dict[str, str]]:
     """What the upstream is sent for a client's request."""
     upstream = Upstream(url="http://127.0.0.1:9/v1", model=model, capabilities={"tools": False, "tool_role": tool_role})
-    body = {"model": "any", "messages": case.asked(json.dumps), "tools": case.declared, "stream": True}
+    body = {"model": "any", "messages": case.chat_messages(json.dumps), "tools": case.declared, "stream": True}
 
     async def ask() -> list[dict[str, str]]:
         router = Router(Settings((upstream,)), {})
         try:
-            with router.routes("any") as found:
-                driver, request, _ = turn_of(OPENAI_CHAT.decode_request(body), found.routes[0], "openai-chat")
+            with router.routes("any") as candidates:
+                driver, request, _ = turn_of(OPENAI_CHAT.decode_request(body), candidates.routes[0], "openai-chat")
                 assert isinstance(driver, TextDriver)
                 return OPENAI_CHAT.encode_request(driver.open().model_request(request), model=model, stream=True)[
                     "messages"
