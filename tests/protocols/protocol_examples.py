@@ -23,7 +23,7 @@ class Reply:
     """One model reply and the results the document shows for it (None where it shows none)."""
 
     text: str
-    shown: Any = None
+    output: Any = None
     deviation: str = ""
 
 
@@ -293,12 +293,12 @@ EXAMPLES: tuple[Example, ...] = (
 Completed = subprocess.CompletedProcess[bytes]
 
 
-def started(arguments: Sequence[str], reply: bytes) -> Completed:
+def run_command(arguments: Sequence[str], reply: bytes) -> Completed:
     command = [sys.executable, "-m", "toolspeak", *arguments]
     return subprocess.run(command, input=reply, capture_output=True, timeout=60, check=False)
 
 
-def run_example(example: Example, run: Callable[[Sequence[str], bytes], Completed] = started) -> list[str]:
+def run_example(example: Example, run: Callable[[Sequence[str], bytes], Completed] = run_command) -> list[str]:
     """What `toolspeak exec` prints for each reply, in a fresh workspace; one conversation."""
     with tempfile.TemporaryDirectory() as folder:
         workspace = Path(folder, "workspace")
@@ -333,9 +333,9 @@ def page(outputs: dict[Example, list[str]]) -> str:
     for example, printed in outputs.items():
         for number, (reply, output) in enumerate(zip(example.replies, printed, strict=True), 1):
             title = example.title if len(example.replies) == 1 else f"{example.title}, reply {number}"
-            shown = cell(output) if output else "(no calls: the reply is the answer)"
+            result = cell(output) if output else "(no calls: the reply is the answer)"
             deviation = reply.deviation or "none"
-            lines.append(f"| {example.document} | {title} | {example.dialect} | {shown} | {deviation} |")
+            lines.append(f"| {example.document} | {title} | {example.dialect} | {result} | {deviation} |")
     return "\n".join(lines) + "\n"
 
 

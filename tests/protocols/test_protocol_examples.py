@@ -26,12 +26,12 @@ def outputs(tmp_path_factory) -> dict[Example, list[str]]:
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: f"{example.dialect}: {example.title}")
 def test_the_results_have_the_shown_names_order_and_status(example, outputs):
     for reply, output in zip(example.replies, outputs[example], strict=True):
-        if reply.shown is None:
+        if reply.output is None:
             continue
         block = output.removeprefix("<results>\n").removesuffix("\n</results>\n")
-        assert shape(json.loads(block)) == shape(reply.shown)
+        assert shape(json.loads(block)) == shape(reply.output)
         if not reply.deviation:
-            assert json.loads(block) == reply.shown
+            assert json.loads(block) == reply.output
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: f"{example.dialect}: {example.title}")
