@@ -29,14 +29,14 @@ class Model(GenericFakeChatModel):
 
 def model(*calls):
     """A model that makes these calls in one turn, and then answers."""
-    listed = [{"name": name, "args": args, "id": str(number)} for number, (name, args) in enumerate(calls)]
-    return Model(messages=iter([AIMessage("", tool_calls=listed), AIMessage("done")]))
+    tool_calls = [{"name": name, "args": args, "id": str(number)} for number, (name, args) in enumerate(calls)]
+    return Model(messages=iter([AIMessage("", tool_calls=tool_calls), AIMessage("done")]))
 
 
-def invoke(graph, given, way, **options):
+def invoke(graph, graph_input, way, **options):
     if way == "sync":
-        return graph.invoke(given, **options)
-    return asyncio.run(graph.ainvoke(given, **options))
+        return graph.invoke(graph_input, **options)
+    return asyncio.run(graph.ainvoke(graph_input, **options))
 
 
 def answers(result):
@@ -175,13 +175,13 @@ def test_a_policy_interceptors_a_timeout_and_the_journal_apply():
 def test_a_tool_gets_the_context_and_gives_an_artifact_and_an_image():
     @tool(read_only=True)
     def shot(ctx: RunContext[str]) -> ImagePart:
-        seen.append(ctx.deps)
+        deps.append(ctx.deps)
         return ImagePart("image/png", b"PNG")
 
-    seen = []
+    deps = []
     graph = create_agent(model(("shot", {})), to_langchain([shot]), context_schema=str)
     (message,) = [m for m in graph.invoke(TASK, context="you")["messages"] if isinstance(m, ToolMessage)]
-    assert seen == ["you"]
+    assert deps == ["you"]
     assert message.content == [{"type": "image", "base64": "UE5H", "mime_type": "image/png"}]
     assert message.artifact is None
 

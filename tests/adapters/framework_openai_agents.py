@@ -34,12 +34,14 @@ QUIET = RunConfig(tracing_disabled=True)
 
 def agent(tools, *calls):
     """An agent whose model makes these calls in one turn, and then answers."""
-    listed = [function_call(name, json.dumps(args), call_id=str(number)) for number, (name, args) in enumerate(calls)]
-    return Agent(name="them", tools=tools, model=ScriptedModel([listed, [assistant_message("done")]]))
+    call_items = [
+        function_call(name, json.dumps(args), call_id=str(number)) for number, (name, args) in enumerate(calls)
+    ]
+    return Agent(name="them", tools=tools, model=ScriptedModel([call_items, [assistant_message("done")]]))
 
 
-def run_theirs(given, task="go", **options):
-    return asyncio.run(Runner.run(given, task, run_config=QUIET, **options))
+def run_theirs(agent, task="go", **options):
+    return asyncio.run(Runner.run(agent, task, run_config=QUIET, **options))
 
 
 def outputs(result):
@@ -175,16 +177,16 @@ def test_a_call_that_a_policy_escalates_does_not_run(tools, log):
 def test_a_tool_gets_the_context_and_gives_an_image_and_its_errors_are_texts():
     @tool(read_only=True)
     def shot(ctx: toolspeak.RunContext[str]) -> ImagePart:
-        seen.append(ctx.deps)
+        deps.append(ctx.deps)
         return ImagePart("image/png", b"PNG")
 
     @tool(read_only=True)
     def fail() -> str:
         raise ToolError("no such thing")
 
-    seen = []
+    deps = []
     result = run_theirs(agent(to_openai_agents([shot, fail]), ("shot", {}), ("fail", {})), context="you")
-    assert seen == ["you"]
+    assert deps == ["you"]
     (image,), failure = outputs(result)
     assert image.image_url == "data:image/png;base64,UE5H"
     assert failure == "no such thing"
@@ -226,8 +228,8 @@ def test_a_function_tool_is_a_tool():
         "Greets somebody.",
         "Whom.",
     )
-    named, wrong = run_ours(tools, ("greet", {"name": "Ada", "times": 2}), ("greet", {"times": 2}), deps="Bob")
-    assert named.text == "Bob greets Ada 2"
+    greeting, wrong = run_ours(tools, ("greet", {"name": "Ada", "times": 2}), ("greet", {"times": 2}), deps="Bob")
+    assert greeting.text == "Bob greets Ada 2"
     assert wrong.text == "the arguments of 'greet' do not fit:\n- \"name\" is a required property"
 
 

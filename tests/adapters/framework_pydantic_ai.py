@@ -122,9 +122,9 @@ def test_an_approver_that_refuses_and_the_journal(tools, log):
 
     journal = MemoryJournal()
     agent = Agent(model(*CALLS[1:3]), toolsets=[to_pydantic_ai(tools, approve=approve, journal=journal)])
-    (refused, outcome), read = answers(asyncio.run(agent.run("go")))
+    (refusal, outcome), read = answers(asyncio.run(agent.run("go")))
     assert (outcome, read, log) == ("failed", ({"path": "a"}, "success"), ["read a"])
-    assert "rejected" in refused
+    assert "rejected" in refusal
     (run,) = asyncio.run(journal.runs())
     records = asyncio.run(journal.read(run.run_id))
     assert sum(isinstance(record.event, ToolFinished) for record in records) == 2
@@ -255,10 +255,10 @@ def test_a_toolset_is_listed_for_its_deps():
         return replace(definition, description="For you.") if ctx.deps == "you" else None
 
     toolset = FunctionToolset([Tool(look, prepare=only_for_you)]).prefixed("map")
-    listed = asyncio.run(from_pydantic_ai_toolset(toolset, deps="you"))
-    assert [(spec.name, spec.description) for spec in listed.specs] == [("map_look", "For you.")]
+    tools = asyncio.run(from_pydantic_ai_toolset(toolset, deps="you"))
+    assert [(spec.name, spec.description) for spec in tools.specs] == [("map_look", "For you.")]
     assert len(asyncio.run(from_pydantic_ai_toolset(toolset, deps="me"))) == 0
-    (result,) = run(listed, ("map_look", {"place": {"name": "Rome"}}), deps="you")
+    (result,) = run(tools, ("map_look", {"place": {"name": "Rome"}}), deps="you")
     assert result.text == "you Rome 3 1 True"
     with pytest.raises(ToolDefinitionError, match="from_pydantic_ai_toolset"):
         from_pydantic_ai([Tool(look, prepare=only_for_you)])

@@ -39,6 +39,6 @@ def test_the_stub_names_what_the_package_gives():
     imports = {
         alias.name: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
-    (listed,) = [ast.literal_eval(node.value) for node in stub.body if isinstance(node, ast.Assign)]
-    assert sorted(imports) == sorted(listed) == sorted(adapters.__all__)
+    (exports,) = [ast.literal_eval(node.value) for node in stub.body if isinstance(node, ast.Assign)]
+    assert sorted(imports) == sorted(exports) == sorted(adapters.__all__)
     assert imports == adapters._PLACES

@@ -160,16 +160,16 @@ def test_a_refusal_of_the_framework_is_a_result():
 
 
 def test_the_approver_is_asked_once_and_the_framework_about_the_rest():
-    files, asked = Files(), []
+    files, paths = Files(), []
 
     async def approve(request):
-        asked.append(request.call.arguments["path"])
+        paths.append(request.call.arguments["path"])
         return True
 
     rules = Approval(approve, policy=lambda request: None)
     outcomes = asyncio.run(turn(TurnBatches("theirs", files.tools, approve=rules), [WRITE, READ_A]))
     assert texts(outcomes) == ["a", "a"]
-    assert asked == ["a"]
+    assert paths == ["a"]
 
 
 def test_a_stop_is_raised_to_every_call_of_the_batch():
@@ -188,7 +188,7 @@ def test_when_all_calls_are_cancelled_the_tools_have_ended():
 
     @tool(read_only=True)
     async def wait() -> str:
-        started.set()
+        start.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -196,12 +196,12 @@ def test_when_all_calls_are_cancelled_the_tools_have_ended():
 
     async def cancel():
         task = asyncio.create_task(batches.run(ToolCall("1", "wait", {}), "turn", ["1"], BatchContext("run")))
-        await started.wait()
+        await start.wait()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         return list(ended)
 
-    started, batches = asyncio.Event(), TurnBatches("theirs", [wait], journal=(journal := MemoryJournal()))
+    start, batches = asyncio.Event(), TurnBatches("theirs", [wait], journal=(journal := MemoryJournal()))
     assert asyncio.run(cancel()) == ["wait"]
     (run,) = asyncio.run(journal.runs())
     assert run.status == "no_answer"
