@@ -17,9 +17,9 @@ TASKS = {"What is 19 + 23?": "42", "What is 6 * 7?": "42", "How many letters has
 
 
 @tool(read_only=True)
-def calculate(left: float, operator: str, right: float) -> float:
+def calculate(first: float, operator: str, second: float) -> float:
     """Calculates; the operator is +, -, * or /."""
-    return {"+": left + right, "-": left - right, "*": left * right, "/": left / (right or 1)}[operator]
+    return {"+": first + second, "-": first - second, "*": first * second, "/": first / (second or 1)}[operator]
 
 
 @tool(read_only=True)
