@@ -29,12 +29,12 @@ importlib.import_module("toolspeak.gateway.config_check")
 def serve(requests: socket.socket) -> dict[str, Any] | None:
     """Returns in the fork that is to be the command, with its request; with None when the requests end."""
     while True:
-        data, received, _, _ = socket.recv_fds(requests, 1 << 20, 5)
+        data, descriptors, _, _ = socket.recv_fds(requests, 1 << 20, 5)
         if not data:
             return None
         if os.fork() == 0:
-            return watched(json.loads(data), received)
-        for each in received:
+            return watched(json.loads(data), descriptors)
+        for each in descriptors:
             os.close(each)
         reap()
 
@@ -48,9 +48,9 @@ def reap() -> None:
         pass
 
 
-def watched(request: dict[str, Any], received: list[int]) -> dict[str, Any]:
+def watched(request: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
     """Forks once more: somebody has to wait for the command, and the server must hear the next request meanwhile."""
-    streams, reports, terminal = received[:3], received[3], received[4:]
+    streams, reports, terminal = descriptors[:3], descriptors[3], descriptors[4:]
     pid = os.fork()
     if pid:
         for each in (*streams, *terminal):

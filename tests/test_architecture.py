@@ -175,44 +175,44 @@ def imported(tree: ast.Module, path: str) -> Iterator[tuple[int, str]]:
 def violations(path: str, text: str) -> list[str]:
     """What is wrong with one source file; `path` is relative to the package."""
     tree = ast.parse(text)
-    found: list[str] = []
+    problems: list[str] = []
     lines = text.count("\n")
     if lines > MAX_LINES:
-        found.append(f"{path}: {lines} lines, more than {MAX_LINES}")
+        problems.append(f"{path}: {lines} lines, more than {MAX_LINES}")
     on_top = {id(node) for node in tree.body}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom) and id(node) not in on_top:
-            found.append(f"{path}:{node.lineno}: an import below the top of the module")
+            problems.append(f"{path}:{node.lineno}: an import below the top of the module")
         if isinstance(node, ast.Name | ast.Attribute) and "TYPE_CHECKING" in ast.unparse(node).split("."):
-            found.append(f"{path}:{node.lineno}: a TYPE_CHECKING block")
+            problems.append(f"{path}:{node.lineno}: a TYPE_CHECKING block")
     room, *rest_of_path = Path(path).with_suffix("").parts
     if path == "__init__.py":
-        return found
+        return problems
     folder = rest_of_path[0] if len(rest_of_path) == 2 and room in FOLDERS else ""
     if len(rest_of_path) == 1 and rest_of_path[0] in FOLDERS.get(room, {}):
         folder = rest_of_path[0]
     if folder and folder not in FOLDERS[room]:
-        found.append(f"{path}: the folder {folder!r} is not in the table of folders")
+        problems.append(f"{path}: the folder {folder!r} is not in the table of folders")
     imported_by_folders = any(rest_of_path[0] in below for below in FOLDERS.get(room, {}).values())
     beneath = not folder and len(rest_of_path) == 1 and imported_by_folders
     if room not in ALLOWED:
-        return [*found, f"{path}: the room {room!r} is not in the table of rooms"]
+        return [*problems, f"{path}: the room {room!r} is not in the table of rooms"]
     for line, name in imported(tree, path):
         top, _, rest = name.partition(".")
         if top == "toolspeak":
             other = rest.partition(".")[0]
             if other != room and other not in ALLOWED[room]:
-                found.append(f"{path}:{line}: {room} must not import {name}")
+                problems.append(f"{path}:{line}: {room} must not import {name}")
             inner = rest.partition(".")[2].partition(".")[0]
             if other == room and beneath and inner in FOLDERS[room]:
-                found.append(f"{path}:{line}: folders of {room} import this file, so it must not import {name}")
+                problems.append(f"{path}:{line}: folders of {room} import this file, so it must not import {name}")
             if other == room and folder and inner != folder and inner not in FOLDERS[room].get(folder, set()):
-                found.append(f"{path}:{line}: {room}/{folder} must not import {name}")
+                problems.append(f"{path}:{line}: {room}/{folder} must not import {name}")
         elif room in LIBRARIES and top not in sys.stdlib_module_names and top not in LIBRARIES[room]:
-            found.append(f"{path}:{line}: {room} is standard library only, not {name}")
+            problems.append(f"{path}:{line}: {room} is standard library only, not {name}")
         elif room in SANS_IO and top in IMPURE:
-            found.append(f"{path}:{line}: {room} is sans-IO and must not import {name}")
-    return found
+            problems.append(f"{path}:{line}: {room} is sans-IO and must not import {name}")
+    return problems
 
 
 def sources() -> list[Path]:
@@ -284,7 +284,7 @@ PLANTED = [
 
 @pytest.mark.parametrize(("path", "text", "problem"), PLANTED, ids=[f"{path}-{text[:40]}" for path, text, _ in PLANTED])
 def test_a_planted_violation_is_found(path: str, text: str, problem: str):
-    assert any(problem in found for found in violations(path, text)), violations(path, text)
+    assert any(problem in line for line in violations(path, text)), violations(path, text)
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def places_of(names: Iterator[tuple[str, str]]) -> dict[str, list[str]]:
     places: dict[str, list[str]] = {}
     for name, place in names:
         places.setdefault(name, []).append(place)
-    return {name: found for name, found in places.items() if len(found) > 1}
+    return {name: where for name, where in places.items() if len(where) > 1}
 
 
 def types_named(text: str) -> Iterator[str]:
@@ -356,8 +356,8 @@ def test_a_file_name_means_one_thing():
 
 
 def test_the_name_of_a_type_means_one_thing():
-    named = ((name, path) for path in sources() for name in types_named(path.read_text(encoding="utf-8")))
-    assert places_of((name, str(path.relative_to(SOURCE))) for name, path in named) == {}
+    types = ((name, path) for path in sources() for name in types_named(path.read_text(encoding="utf-8")))
+    assert places_of((name, str(path.relative_to(SOURCE))) for name, path in types) == {}
 
 
 @pytest.mark.parametrize(
@@ -478,9 +478,9 @@ def test_the_design_names_no_file_that_is_gone():
 def test_the_design_names_every_folder_once():
     design = (SOURCE.parents[1] / "docs" / "design.md").read_text(encoding="utf-8")
     table = design[design.index("\n| room or folder |") : design.index("**Imports point down.**")]
-    named = re.findall(r"^\| `([\w/]+)/` \|", table, re.MULTILINE)
+    names = re.findall(r"^\| `([\w/]+)/` \|", table, re.MULTILINE)
     folders = {str(path.parent.relative_to(SOURCE)) for path in sources()} - {"."}
-    assert sorted(named) == sorted(folder for folder in folders if not re.match(r"wire/.", folder))
+    assert sorted(names) == sorted(folder for folder in folders if not re.match(r"wire/.", folder))
 
 
 def files_listed(page: str) -> Iterator[str]:
@@ -499,22 +499,22 @@ def files_listed(page: str) -> Iterator[str]:
 def test_every_source_file_has_a_line():
     """An `__init__.py` needs none: its room or folder has one in the design."""
     page = (SOURCE.parents[1] / "docs" / "reference" / "source-files.md").read_text(encoding="utf-8")
-    listed = [path for path in files_listed(page) if not path.endswith("/__init__.py")]
+    paths = [path for path in files_listed(page) if not path.endswith("/__init__.py")]
     there = [str(path.relative_to(SOURCE)) for path in sources()]
     expected = [
         path for path in there if not path.endswith("/__init__.py") and str(Path(path).parent) not in ONE_LINE_FOR_ALL
     ]
-    assert sorted(listed) == sorted(expected)
+    assert sorted(paths) == sorted(expected)
     assert all(f"\n### {folder}/\n" in page for folder in ONE_LINE_FOR_ALL)
 
 
 def test_the_design_names_no_function_that_is_gone():
     root = SOURCE.parents[1]
     design = (root / "docs" / "design.md").read_text(encoding="utf-8")
-    named = re.findall(r"`([\w/]+\.py)` `([\w.]+)`", design)
-    assert len(named) > 35
+    references = re.findall(r"`([\w/]+\.py)` `([\w.]+)`", design)
+    assert len(references) > 35
     gone: list[str] = []
-    for path, name in named:
+    for path, name in references:
         (file,) = [*SOURCE.glob(path), *(root / "tests").rglob(path)]
         tree: ast.AST = ast.parse(file.read_text(encoding="utf-8"))
         for part in name.split("."):
@@ -582,8 +582,8 @@ def loaded(tmp_path: Path, code: str) -> set[str]:
 
 
 def test_the_package_alone_loads_none_of_its_rooms(tmp_path: Path):
-    found = loaded(tmp_path, "import toolspeak")
-    assert {name for name in found if name.startswith(("toolspeak.", "pydantic"))} == {"toolspeak.lazy"}
+    modules = loaded(tmp_path, "import toolspeak")
+    assert {name for name in modules if name.startswith(("toolspeak.", "pydantic"))} == {"toolspeak.lazy"}
 
 
 def test_the_version_is_read_only_when_it_is_asked_for(tmp_path: Path):
@@ -604,17 +604,17 @@ HEAVY = {
 
 def test_an_agent_loads_nothing_that_its_run_does_not_need(tmp_path: Path):
     code = "from toolspeak import Agent, Toolset, tool; from toolspeak.testing import ScriptedProvider"
-    found = loaded(tmp_path, "from toolspeak import Agent, Toolset, tool, MemoryJournal, Limits")
-    assert found & HEAVY == set()
+    modules = loaded(tmp_path, "from toolspeak import Agent, Toolset, tool, MemoryJournal, Limits")
+    assert modules & HEAVY == set()
     assert loaded(tmp_path, code) & {"click", "rich", "httpx2"} == set()
 
 
 def test_a_dialect_that_is_named_loads_no_other(tmp_path: Path):
-    found = loaded(tmp_path, "from toolspeak.dialects import get_dialect; get_dialect('hermes')")
-    assert "toolspeak.dialects.models.hermes" in found
+    modules = loaded(tmp_path, "from toolspeak.dialects import get_dialect; get_dialect('hermes')")
+    assert "toolspeak.dialects.models.hermes" in modules
     others = {"catalogue", "detect", "cogency_json", "qwen3_coder", "harmony", "pythonic"}
-    assert found & {f"toolspeak.dialects.{name}" for name in others} == set()
-    assert found & {"asyncio", "pydantic", "pathlib"} == set()
+    assert modules & {f"toolspeak.dialects.{name}" for name in others} == set()
+    assert modules & {"asyncio", "pydantic", "pathlib"} == set()
 
 
 PACKAGES = ["toolspeak", *(f"toolspeak.{room}" for room in ("dialects", "journal", "mcp", "providers", "tools.typed"))]
@@ -625,11 +625,13 @@ def test_the_stub_of_a_package_names_what_the_package_gives(name: str):
     """Type checkers read the stub, programs the table of places."""
     package = importlib.import_module(name)
     stub = ast.parse(Path(str(package.__file__)).with_suffix(".pyi").read_text(encoding="utf-8"))
-    told = {alias.name: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    listed = next(ast.literal_eval(node.value) for node in stub.body if isinstance(node, ast.Assign))
-    assert sorted(told) == sorted(listed) == sorted(package.__all__)
-    assert set(told) <= set(dir(package))
-    for each, module in told.items():
+    modules = {
+        alias.name: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    exports = next(ast.literal_eval(node.value) for node in stub.body if isinstance(node, ast.Assign))
+    assert sorted(modules) == sorted(exports) == sorted(package.__all__)
+    assert set(modules) <= set(dir(package))
+    for each, module in modules.items():
         assert getattr(package, each) is getattr(importlib.import_module(str(module)), each)
     with pytest.raises(AttributeError, match="no attribute 'Agnt'"):
         _ = package.Agnt

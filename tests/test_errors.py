@@ -13,12 +13,12 @@ SOURCE = Path(errors.__file__).parent
 
 def bases() -> dict[str, set[str]]:
     """Each class of the package with the classes that it is made of."""
-    found: dict[str, set[str]] = {}
+    parents: dict[str, set[str]] = {}
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
-                found.setdefault(node.name, set()).update(ast.unparse(base) for base in node.bases)
-    return found
+                parents.setdefault(node.name, set()).update(ast.unparse(base) for base in node.bases)
+    return parents
 
 
 def test_the_tree_has_every_error_below_its_parent():

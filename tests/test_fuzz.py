@@ -24,8 +24,8 @@ def test_what_a_fuzzer_starts_from_is_sound(family: str):
 
 def test_bytes_say_what_a_case_is():
     dialects = [get_dialect("hermes"), get_dialect("glm45")]
-    said = encode("a\ud800é", 1, tools=0, starts_in="reasoning") + bytes((AGAIN, 2, WORD, FRAGMENT, 0))
-    case = decode(said, dialects)
+    case_bytes = encode("a\ud800é", 1, tools=0, starts_in="reasoning") + bytes((AGAIN, 2, WORD, FRAGMENT, 0))
+    case = decode(case_bytes, dialects)
     assert (case.dialect, case.tools, case.starts_in, case.finish) == (dialects[1], (), "reasoning", "stop")
     assert case.text.startswith("a\ud800é" * 4 + case.words[0] + "<tool_call>")
     assert "".join(case.pieces) == case.text
@@ -43,11 +43,11 @@ class Broken:
 
 class BrokenParser:
     def __init__(self, drop):
-        self.drop, self.kept = drop, []
+        self.drop, self.memory = drop, []
 
     def feed(self, chunk):
         if self.drop == "leak":
-            self.kept += [chunk * 500]
+            self.memory += [chunk * 500]
         if "!" in chunk:
             raise ValueError("a bang")
         text = chunk.partition(self.drop)[0]
@@ -68,9 +68,9 @@ class BrokenParser:
 def test_a_fault_is_kept_with_the_shortest_text(text, drop, fault, tmp_path):
     case = Case(Broken(drop), text, words=("Zq0zz",) if "Zq" in text else ())  # type: ignore[arg-type]
     assert Findings(tmp_path).run(case, check_case) == (fault is None)
-    kept = [json.loads(path.read_text()) for path in tmp_path.iterdir()]
-    assert len(kept) == (fault is not None)
-    for each in kept:
+    findings = [json.loads(path.read_text()) for path in tmp_path.iterdir()]
+    assert len(findings) == (fault is not None)
+    for each in findings:
         assert fault in each["fault"]
         assert len(each["text"]) <= 3
 

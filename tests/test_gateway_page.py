@@ -88,9 +88,9 @@ class Model:
             return
         ollama = "/api/chat" in exchange.request_line
         wire: WireFormat = OLLAMA if ollama else OPENAI_CHAT
-        asked = wire.decode_request(exchange.json)
-        encoder = wire.encoder(asked, response_id="r", created=1)
-        frames = [frame for delta in self.turn(bool(asked.request.tools)) for frame in encoder.feed(delta)]
+        request = wire.decode_request(exchange.json)
+        encoder = wire.encoder(request, response_id="r", created=1)
+        frames = [frame for delta in self.turn(bool(request.request.tools)) for frame in encoder.feed(delta)]
         if ollama:
             head = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\n"
             pieces = [json.dumps(data).encode() + b"\n" for _, data in frames]
@@ -102,15 +102,15 @@ class Model:
         name, arguments = CALL
         if native:
             return [CallCompleted(0, name, arguments, "c1"), BatchEnded((0,), True), TurnEnded("stop", Usage(3, 2))]
-        (said,) = self.dialect.render([Message("assistant", (ToolCall("c1", name, arguments),))])
+        (message,) = self.dialect.render([Message("assistant", (ToolCall("c1", name, arguments),))])
         return [
-            *(TextDelta(said.text[at : at + 5]) for at in range(0, len(said.text), 5)),
+            *(TextDelta(message.text[at : at + 5]) for at in range(0, len(message.text), 5)),
             TurnEnded("stop", Usage(3, 2)),
         ]
 
 
 @asynccontextmanager
-async def started(command: Sequence[str], environ: Mapping[str, str], cwd: Path) -> AsyncGenerator[str]:
+async def running_server(command: Sequence[str], environ: Mapping[str, str], cwd: Path) -> AsyncGenerator[str]:
     """The gateway as this command starts it, on a free port; its address."""
     plain = {name: value for name, value in os.environ.items() if not name.endswith(("_BASE_URL", "_API_KEY", "_HOST"))}
     process = await asyncio.create_subprocess_exec(
@@ -124,10 +124,10 @@ async def started(command: Sequence[str], environ: Mapping[str, str], cwd: Path)
     assert process.stderr is not None
     try:
         async with asyncio.timeout(SECONDS):
-            while (said := (await process.stderr.readline()).decode()).startswith("{"):
+            while (line := (await process.stderr.readline()).decode()).startswith("{"):
                 pass  # its log, before the address is printed
-        assert said.startswith("toolspeak serves at "), said
-        yield said.split()[-1]
+        assert line.startswith("toolspeak serves at "), line
+        yield line.split()[-1]
     finally:
         if process.returncode is None:
             process.terminate()
@@ -164,7 +164,7 @@ def test_each_command_serves_calls(command: str, tmp_path: Path):
             there = [model.base_url if word.startswith("http://") else word for word in words]
             if "--config" in there:
                 (tmp_path / "gateway.toml").write_text(configured(model), "utf-8")
-            async with started([*there, "--port", "0"], environment(model), tmp_path) as address:
+            async with running_server([*there, "--port", "0"], environment(model), tmp_path) as address:
                 return await calls(address, "m")
 
     assert asyncio.run(run()) == [CALL]
@@ -184,10 +184,10 @@ def test_its_configurations_are_read(text: str, tmp_path: Path):
 
 @pytest.mark.parametrize("command", re.findall(r"^\$ (toolspeak dialects .*)\n(\S+)$", PAGE, re.MULTILINE))
 def test_the_dialects_of_models_are_those_it_shows(command: tuple[str, str]):
-    shown = subprocess.run(
+    result = subprocess.run(
         [COMMANDS / "toolspeak", *shlex.split(command[0])[1:]], capture_output=True, text=True, check=True
     )
-    assert shown.stdout.strip() == command[1]
+    assert result.stdout.strip() == command[1]
 
 
 # --- the unit ----------------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def test_the_unit_starts_a_gateway(tmp_path: Path):
             key = f'[[key]]\nname = "alice"\nsha256 = "{hashlib.sha256(KEY.encode()).hexdigest()}"\n'
             (tmp_path / "gateway.toml").write_text(configured(model) + key, "utf-8")
             command = [Path(words[0]).name, *words[1:], "--port", "0"]
-            async with started(command, {}, tmp_path) as address:
+            async with running_server(command, {}, tmp_path) as address:
                 return await calls(address, "m", KEY)
 
     assert asyncio.run(run()) == [CALL]
@@ -243,7 +243,7 @@ def test_the_container_serves_whoever_has_a_key(tmp_path: Path):
     async def run() -> list[tuple[str, Any]]:
         async with serve(Model("hermes")) as model:
             (tmp_path / "gateway.toml").write_text(configured(model), "utf-8")
-            async with started(command, {"TOOLSPEAK_API_KEYS": KEY}, tmp_path) as address:
+            async with running_server(command, {"TOOLSPEAK_API_KEYS": KEY}, tmp_path) as address:
                 return await calls(address.replace("0.0.0.0", "127.0.0.1"), "m", KEY)
 
     assert asyncio.run(run()) == [CALL]

@@ -22,16 +22,16 @@ def test_its_program_runs_and_its_file_in_the_catalogue(tmp_path):
     table = copied / "dialects" / "registry.py"
     hermes, nebula = '"hermes": "hermes:HERMES",', '"nebula": "nebula:NEBULA",'
     table.write_text(table.read_text("utf-8").replace(hermes, f"{hermes} {nebula}", 1), "utf-8")
-    found = 'from toolspeak.dialects import known_dialect\nassert known_dialect("Nebula-2.1-7B").name == "nebula"'
-    command = [sys.executable, "-W", "error", "-c", "\n".join([*blocks, found])]
+    check = 'from toolspeak.dialects import known_dialect\nassert known_dialect("Nebula-2.1-7B").name == "nebula"'
+    command = [sys.executable, "-W", "error", "-c", "\n".join([*blocks, check])]
     subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=True, timeout=60)
 
 
 def test_the_files_it_names_are_there():
     table = re.findall(r"^\|.*\|$", (DOCS / "guides" / "adding-a-dialect.md").read_text("utf-8"), re.MULTILINE)
-    named = [name for row in table for name in re.findall(r"`([\w/]+\.py)`", row)]
-    assert named
-    assert [name for name in named if not (DIALECTS / name).exists()] == []
+    names = [name for row in table for name in re.findall(r"`([\w/]+\.py)`", row)]
+    assert names
+    assert [name for name in names if not (DIALECTS / name).exists()] == []
 
 
 def test_a_driver_of_ones_own_works_as_it_is_shown(capsys):

@@ -35,8 +35,8 @@ USUAL = Timeouts()
 
 def table(header: str) -> list[list[str]]:
     """The rows of the table whose first heading this is."""
-    (found,) = re.findall(rf"^\| {re.escape(header)} \|.*\n\|[-|]+\n((?:\|.*\n)+)", GUIDE, re.MULTILINE)
-    return [[cell.strip() for cell in row.strip("|").split("|")] for row in found.splitlines()]
+    (table_text,) = re.findall(rf"^\| {re.escape(header)} \|.*\n\|[-|]+\n((?:\|.*\n)+)", GUIDE, re.MULTILINE)
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in table_text.splitlines()]
 
 
 STRINGS = {row[0].strip("`").partition(":")[0]: row for row in table("string")}
@@ -62,20 +62,20 @@ def test_the_table_has_every_provider_and_no_other():
 @pytest.mark.parametrize("name", [name for name in STRINGS if name != "scripted"])
 def test_a_string_reaches_what_the_table_says(name: str):
     _, api, addresses, keys = STRINGS[name]
-    found = re.findall(r"`([^`]+)`", addresses)
-    assert found[0] == ADDRESSES[name]
+    words = re.findall(r"`([^`]+)`", addresses)
+    assert words[0] == ADDRESSES[name]
     assert (api == "OpenAI Chat Completions") == (name == "openai" or name in COMPATIBLE)
-    named = re.findall(r"`(\w+)`", keys)
-    for variable in named:
+    variables = re.findall(r"`(\w+)`", keys)
+    for variable in variables:
         assert get_provider(example(name), {variable: "sk-1234567890"}).name == example(name)
-    for variable in (each for each in found[1:] if each.endswith("_URL")):
+    for variable in (each for each in words[1:] if each.endswith("_URL")):
         assert get_provider(example(name), {variable: "http://127.0.0.1:9/v1"}).name == example(name)
     if "if the server has one" in keys or name == "ollama":
         assert get_provider(example(name), {}).name == example(name)
         return
     with pytest.raises(UnknownProvider) as caught:
         get_provider(example(name), {})
-    assert all(variable in str(caught.value) for variable in named)
+    assert all(variable in str(caught.value) for variable in variables)
 
 
 def test_a_bare_name_goes_to_openai():
@@ -88,7 +88,7 @@ def test_every_kind_of_error_has_its_row():
 
 
 @pytest.mark.parametrize(
-    "said",
+    "phrase",
     [
         f"is sent up to {RETRIES} more times (`retries=`)",
         f"from 0 to {BASE_SECONDS:g} · 2ⁿ⁻¹ seconds, at most {CAP_SECONDS:g}",
@@ -99,8 +99,8 @@ def test_every_kind_of_error_has_its_row():
         f"else `{DEFAULT_DIALECT}`",
     ],
 )
-def test_its_numbers_and_names_are_the_codes(said: str):
-    assert said in TEXT
+def test_its_numbers_and_names_are_the_codes(phrase: str):
+    assert phrase in TEXT
 
 
 CLASSES: dict[str, Any] = {
@@ -110,20 +110,20 @@ CLASSES: dict[str, Any] = {
         OpenAIProvider, OpenAIResponsesProvider, ReActDriver, ToolChoice, ToolSpec,
     )
 }  # fmt: skip
-CALLS = [found for found in re.findall(r"`([A-Z]\w+\([^`]*\))`", GUIDE) if "SomeType" not in found]
+CALLS = [call for call in re.findall(r"`([A-Z]\w+\([^`]*\))`", GUIDE) if "SomeType" not in call]
 
 
-@pytest.mark.parametrize("shown", CALLS)
-def test_what_it_shows_of_classes_can_be_called_so(shown: str):
-    call: Any = ast.parse(shown.replace("…", "_"), mode="eval").body
+@pytest.mark.parametrize("source", CALLS)
+def test_what_it_shows_of_classes_can_be_called_so(source: str):
+    call: Any = ast.parse(source.replace("…", "_"), mode="eval").body
     for each in (node for node in ast.walk(call) if isinstance(node, ast.Call)):
         name = ast.unparse(each.func)
         if name not in CLASSES:
             assert name == "Timeouts"
             continue
         known = inspect.signature(CLASSES[name]).parameters
-        taken = {*known, *(ConnectionOptions.__annotations__ if "connection" in known else ())}
-        assert [keyword.arg for keyword in each.keywords if keyword.arg not in taken] == []
+        parameters = {*known, *(ConnectionOptions.__annotations__ if "connection" in known else ())}
+        assert [keyword.arg for keyword in each.keywords if keyword.arg not in parameters] == []
 
 
 def test_what_is_known_of_a_model_is_changed_in_part(monkeypatch: pytest.MonkeyPatch):

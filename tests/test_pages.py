@@ -73,9 +73,9 @@ def test_the_comparison_says_what_a_kill_leaves_of_our_program():
 
 def test_the_page_of_what_a_run_yields_has_each_delta_and_event():
     page = (DOCS / "reference" / "stream.md").read_text("utf-8")
-    listed = [name for block in re.findall(r"value-fields::.*\n((?:   .*\n)+)", page) for name in block.split()]
+    names = [name for block in re.findall(r"value-fields::.*\n((?:   .*\n)+)", page) for name in block.split()]
     yielded = [*get_args(Delta), TurnRestarted, *get_args(Event), Record, MemoryChanged]
-    assert sorted(listed) == sorted(each.__name__ for each in yielded)
+    assert sorted(names) == sorted(each.__name__ for each in yielded)
 
 
 def test_the_reference_has_a_page_of_every_package_with_public_names():

@@ -56,8 +56,8 @@ def test_the_page_on_effects_runs_as_one_program(tmp_path):
         check=True,
         timeout=60,
     )
-    (shown,) = re.findall(r"# (mystery .*) …\n", source)
-    assert done.stdout.startswith(shown)
+    (line,) = re.findall(r"# (mystery .*) …\n", source)
+    assert done.stdout.startswith(line)
 
 
 @pytest.mark.parametrize("block", CONSOLE)

@@ -134,9 +134,9 @@ def test_attempts_are_recorded_with_one_idempotency_key_and_one_result():
     )
     result = agent.run_sync("go")
     events = [record.event for record in asyncio.run(journal.read(result.run_id))]
-    started = [event for event in events if isinstance(event, ToolStarted)]
-    assert len(started) == 2
-    assert started[0].idempotency_key == started[1].idempotency_key
+    starts = [event for event in events if isinstance(event, ToolStarted)]
+    assert len(starts) == 2
+    assert starts[0].idempotency_key == starts[1].idempotency_key
     assert [event.result.text for event in events if isinstance(event, ToolFinished)] == ["a 2"]
     assert result.steps[0].executions[0].exception is None
     assert result.failed == ()
@@ -246,21 +246,21 @@ def test_the_cache_is_bounded_and_the_least_used_goes_first():
 
 
 def test_calls_that_leave_the_machine_are_answered_where_one_says_so():
-    for external, asked in ((False, 2), (True, 1)):
+    for external, count in ((False, 2), (True, 1)):
         pages, cache = Pages(), Cache(external=external)
         for _ in range(2):
             run(pages.tools(), [cache], ("ask", {"question": "x"}))
-        assert len(pages.reads) == asked
+        assert len(pages.reads) == count
 
 
 def test_a_read_beside_a_write_is_not_kept():
     async def play():
-        cache, begun, go_on = Cache(), asyncio.Event(), asyncio.Event()
+        cache, start, go_on = Cache(), asyncio.Event(), asyncio.Event()
 
         @tool(effects=Effects(reads={"page:a"}))
         async def read() -> str:
             "Reads."
-            begun.set()
+            start.set()
             await go_on.wait()
             return "old"
 
@@ -271,13 +271,13 @@ def test_a_read_beside_a_write_is_not_kept():
 
         executor = Executor([read, write], approve="all", interceptors=(cache,))
         reading = asyncio.create_task(executor.run([ToolCall("1", "read", {})], context=BatchContext()))
-        await begun.wait()
+        await start.wait()
         await executor.run([ToolCall("2", "write", {})], context=BatchContext())
         go_on.set()
         await reading
-        begun.clear()
+        start.clear()
         await executor.run([ToolCall("3", "read", {})], context=BatchContext())
-        return begun.is_set()
+        return start.is_set()
 
     assert asyncio.run(play())
 
@@ -457,15 +457,15 @@ def test_a_time_that_is_over_while_a_call_is_recorded_ends_that_call_alone():
 
 
 def test_a_persons_answer_stands_in_place_of_the_result():
-    asked, pages = [], Pages()
+    questions, pages = [], Pages()
 
     async def ask(call, result):
-        asked.append((call.name, result))
+        questions.append((call.name, result))
         return "Say hello." if call.arguments["page"] == "a" else None
 
     first, second = run(pages.tools(), [HumanFeedback(ask, when="instead", tools=["read"])], READ_A, READ_B)
     assert (first.text, second.text, pages.reads) == ("Say hello.", "b 1", ["b"])
-    assert asked == [("read", None), ("read", None)]
+    assert questions == [("read", None), ("read", None)]
 
 
 def test_a_person_says_something_about_a_result():

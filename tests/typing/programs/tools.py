@@ -12,9 +12,9 @@ class Database:
 
 
 @tool
-def add(left: int, right: int) -> int:
+def add(first: int, second: int) -> int:
     """Adds two numbers."""
-    return left + right
+    return first + second
 
 
 @tool(effects=lambda path: Effects(writes={f"file:{path}"}), timeout=lambda path, text: len(text) / 1000)
