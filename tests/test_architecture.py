@@ -427,6 +427,21 @@ def test_identifiers_are_nouns(room: str):
     assert [each for path in of_room for each in participles(path, (SOURCE / path).read_text("utf-8"))] == []
 
 
+def programs_of(folder: Path) -> list[Path]:
+    """The Python files below a folder of the repository, without those that a package manager put there."""
+    return sorted(path for path in folder.rglob("*.py") if "node_modules" not in path.parts)
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "contrib", "docs", "examples", "fuzz", "tests"])
+def test_identifiers_outside_of_the_package_are_nouns_too(folder: str):
+    root = SOURCE.parents[1]
+    paths = programs_of(root / folder)
+    assert paths
+    assert [
+        each for path in paths for each in participles(str(path.relative_to(root)), path.read_text(encoding="utf-8"))
+    ] == []
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -23,7 +23,7 @@ class ScriptedRun:
     """A run that is over: what the process printed, and what the model was asked."""
 
     process: subprocess.CompletedProcess[str]
-    asked: list[dict[str, Any]]
+    requests: list[dict[str, Any]]
 
     @property
     def code(self) -> int:
@@ -36,22 +36,22 @@ class ScriptedRun:
     @property
     def system(self) -> str:
         """The system prompt of the first request."""
-        return "\n".join(_texts(message) for message in self.asked[0]["messages"] if message["role"] == "system")
+        return "\n".join(_texts(message) for message in self.requests[0]["messages"] if message["role"] == "system")
 
     @property
     def task(self) -> str:
         """The user's message of the first request."""
-        return _texts(self.asked[0]["messages"][-1])
+        return _texts(self.requests[0]["messages"][-1])
 
     @property
     def tools(self) -> list[str]:
         """The names of the tools that the model could call."""
-        return [each["name"] for each in self.asked[0]["tools"]]
+        return [each["name"] for each in self.requests[0]["tools"]]
 
     @property
     def results(self) -> list[str]:
         """The results of all calls but those of the last turn, as the model read them."""
-        messages = [message for request in self.asked for message in request["messages"]]
+        messages = [message for request in self.requests for message in request["messages"]]
         parts = [part for message in messages for part in message.get("parts", ()) if part["type"] == "ToolResult"]
         return [_texts(part) for part in parts]
 
@@ -103,8 +103,8 @@ class ScriptedProject:
         arguments = ("run", task, "--model", self.model(*turns), "--record", str(cassette), *options)
         process = self.command(*arguments, cwd=cwd)
         lines = cassette.read_text().splitlines() if cassette.exists() else []
-        asked = [entry["asked"] for entry in map(json.loads, lines) if "asked" in entry]
-        return ScriptedRun(process, asked)
+        requests = [entry["asked"] for entry in map(json.loads, lines) if "asked" in entry]
+        return ScriptedRun(process, requests)
 
 
 def _write(path: Path, text: str) -> Path:

@@ -29,11 +29,11 @@ def test_a_skill_of_the_user_is_read_outside_of_the_workspace(project):
     wanted = [str(file), str(other), f"{body.parent}/../../secret"]
     run = project.run(calls(("skill", {"name": "pdf"})), calls(*(("read", {"path": each}) for each in wanted)), "Done.")
     assert run.code == 0, "a read of a skill asks for no approval"
-    used, asset, *refused = run.results
-    assert str(body.parent) in used
-    assert "It suggests these tools: Bash(git:*) Read" in used
+    instructions, asset, *refusals = run.results
+    assert str(body.parent) in instructions
+    assert "It suggests these tools: Bash(git:*) Read" in instructions
     assert asset == "an asset"
-    assert not any("a secret" in each for each in refused)
+    assert not any("a secret" in each for each in refusals)
 
 
 def test_allowed_tools_allow_nothing(project):
@@ -84,12 +84,12 @@ def test_the_nearest_of_two_with_one_name_counts(project):
 def test_an_invalid_skill_is_named_and_the_run_goes_on(project, folder, text, problem):
     place = project.write(f".agents/skills/{folder}/SKILL.md", text)
     project.write(".agents/skills/good/SKILL.md", skill(name="good"))
-    listed = project.command("skills")
-    assert listed.returncode == 1
-    assert problem in listed.stderr
-    assert str(place) in listed.stderr
-    assert "\x1b" not in listed.stderr
-    assert "good" in listed.stdout
+    listing = project.command("skills")
+    assert listing.returncode == 1
+    assert problem in listing.stderr
+    assert str(place) in listing.stderr
+    assert "\x1b" not in listing.stderr
+    assert "good" in listing.stdout
 
 
 def test_a_run_names_an_invalid_skill_and_goes_on(project):
@@ -139,8 +139,8 @@ def test_many_skills_keep_their_names_and_lose_descriptions(project):
 def test_the_list_says_where_each_comes_from(project):
     project.write(".agents/skills/pdf/SKILL.md", skill())
     project.write_home(".claude/skills/mine/SKILL.md", skill("mine", "My own."))
-    listed = project.command("skills")
-    assert listed.returncode == 0
-    lines = listed.stdout.splitlines()
+    listing = project.command("skills")
+    assert listing.returncode == 0
+    lines = listing.stdout.splitlines()
     assert any("pdf" in line and "project" in line for line in lines)
     assert any("mine" in line and "user" in line for line in lines)
