@@ -148,7 +148,7 @@ def test_a_run_that_is_closed_in_a_turn_keeps_what_the_user_saw_of_it():
             if isinstance(item, TextDelta):
                 break
         await stream.aclose()
-        await close_run(shop.journal, run.run_id, said=item.text)
+        await close_run(shop.journal, run.run_id, partial_text=item.text)
         assert (await session.run("Go on.")).answer == "Venus."
         conversation = ["Name the planets.", item.text, "Go on.", "Venus."]
         assert [message.text for message in await session.messages()] == conversation

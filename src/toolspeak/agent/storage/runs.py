@@ -227,12 +227,12 @@ async def suspend_run(journal: Journal, run_id: str) -> bool:
     return False
 
 
-async def close_run(journal: Journal, run_id: str, *, doubtful: bool = False, said: str = "") -> None:
+async def close_run(journal: Journal, run_id: str, *, doubtful: bool = False, partial_text: str = "") -> None:
     """Ends a run that waits for approval, is suspended or was interrupted, and the runs that its calls wait for. Their
     calls never run after that.
 
     Each call without a result gets one: it was not started, or its outcome is unknown. The run ends as `no_answer`, for
-    the reason `closed`. `doubtful`: records may be lost, so any call may have been started. `said`: the text of the
+    the reason `closed`. `doubtful`: records may be lost, so any call may have been started. `partial_text`: the text of the
     turn that was interrupted, as the user saw it. The conversation keeps it.
 
     Raises RunError for a run that does not exist or has ended, RunBusy while a process drives it.
@@ -252,8 +252,8 @@ async def close_run(journal: Journal, run_id: str, *, doubtful: bool = False, sa
         for call in [call for call in state.pending.calls if call.id not in done_ids]:
             result = unstarted_result(call, has_started=doubtful or call.id in state.pending.doubtful_calls)
             state = await _append(journal, lease, state, ToolFinished(result), info.agent)
-        if said and not state.pending.calls:
-            turn = ModelAnswered(Message.assistant(said), "cancelled", usage_estimated=True)
+        if partial_text and not state.pending.calls:
+            turn = ModelAnswered(Message.assistant(partial_text), "cancelled", usage_estimated=True)
             state = await _append(journal, lease, state, turn, info.agent)
         await _append(journal, lease, state, RunFinished("no_answer", "", "closed"), info.agent)
 
