@@ -180,8 +180,11 @@ test-templates: $(ENGINE_VENV)/.ready
 		&& CHAT_TEMPLATES="$$templates" $(ENGINE_VENV)/bin/python -m pytest tests/templates/template_*.py
 
 # The parts of the long sweeps that `make test` leaves out, and the full number of hypothesis' examples (tests/sweeps.py).
+# CI draws every example in `make test` already (SWEEPS=whole), and takes SLOW=slow here.
+SLOW ?= slow or hypothesis
+
 test-slow: $(VENV)/.dev
-	SWEEPS=whole $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal -m "slow or hypothesis"
+	SWEEPS=whole $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal -m "$(SLOW)"
 
 $(DIST_VENV)/.ready: requirements/dist.txt requirements/build.txt | $(BIN)/python
 	$(BIN)/python -m venv $(DIST_VENV)

@@ -98,7 +98,7 @@ class Shop:
         return self.ask(lambda client: client.result(run_id))
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def shop(request, tmp_path):
     place = request.getfixturevalue("postgres_url") if request.param == "postgres" else str(tmp_path / "runs.db")
     shop = Shop(tmp_path, place)

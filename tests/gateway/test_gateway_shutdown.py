@@ -97,7 +97,7 @@ def test_what_is_under_way_when_the_time_to_drain_is_over_gets_an_error(workers:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("workers", [1, WORKERS])
+@pytest.mark.parametrize("workers", [1, pytest.param(WORKERS, marks=pytest.mark.slow)])
 def test_a_gateway_that_does_not_start_says_so_by_its_exit_code(workers: int, tmp_path: Path):
     config = tmp_path / "gateway.toml"
     config.write_text(
@@ -113,6 +113,7 @@ def test_a_gateway_that_does_not_start_says_so_by_its_exit_code(workers: int, tm
     assert "it is a folder" in next(line["problem"] for line in lines if line["event"] == "start_failed")
 
 
+@pytest.mark.slow
 def test_a_worker_that_cannot_start_anew_leaves_the_others_at_work(tmp_path: Path):
     """The store is away while a worker is replaced, say: the others go on, and it starts once that is over."""
 

@@ -174,6 +174,7 @@ def test_a_dump_of_postgresql_goes_on_and_repeats_only_what_came_after_it(postgr
     assert json.loads(toolspeak("journal", "check", "--json", "--journal", new))["whole"]
 
 
+@pytest.mark.slow
 def test_the_unfinished_runs_of_a_restored_journal_are_closed_on_request(tmp_path):
     path = tmp_path / "runs.db"
 

@@ -137,10 +137,12 @@ def killed_at_random(crasher, seed, kills, runs=1):
         check(folder, runs)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_at_random_moments_is_resumed(crasher):
     killed_at_random(crasher, seed=1, kills=2)
 
 
+@pytest.mark.slow
 def test_runs_that_are_killed_together_are_resumed(crasher):
     killed_at_random(crasher, seed=1, kills=1, runs=3)
 

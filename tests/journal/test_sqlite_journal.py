@@ -301,7 +301,9 @@ asyncio.run(main())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_FSIZE as Linux has it")
-@pytest.mark.parametrize("kilobytes", [300, 417, 1000])
+@pytest.mark.parametrize(
+    "kilobytes", [pytest.param(300, marks=pytest.mark.slow), 417, pytest.param(1000, marks=pytest.mark.slow)]
+)
 def test_a_full_disk_ends_the_run_before_the_effect_and_the_journal_stays_good(path, kilobytes):
     done = subprocess.run(
         [sys.executable, "-c", FULL, str(path), str(kilobytes * 1024), CALL], capture_output=True, text=True, timeout=60

@@ -61,7 +61,7 @@ async def upstream(name: str, stream_count: int, port: int = 0) -> AsyncGenerato
         await process.wait()
 
 
-@pytest.mark.parametrize("tools", [(), TOOLS], ids=["relayed", "with tools"])
+@pytest.mark.parametrize("tools", [pytest.param((), marks=pytest.mark.slow), TOOLS], ids=["relayed", "with tools"])
 def test_of_a_hundred_streams_only_those_that_had_begun_see_that_an_upstream_was_killed(tools, tmp_path: Path):
     """A quarter had begun there, and ends in an error; a quarter had not, and is answered by the other upstream. The
     killed one serves again once it is there again."""
@@ -139,7 +139,7 @@ def test_an_upstream_that_is_put_aside_stays_so_when_another_model_is_configured
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_sighup_with_streams_at_several_upstreams_loses_none(workers: int, tmp_path: Path):
     """Also where one of the upstreams is gone from the configuration."""
     body = OPENAI_CHAT.encode_request(ModelRequest([Message.user("How is it?")]), model="m", stream=True)

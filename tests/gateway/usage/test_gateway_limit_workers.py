@@ -124,6 +124,7 @@ def test_streams_hold_over_four_workers_and_a_killed_worker_gives_its_own_back(u
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_key_that_is_revoked_is_refused_by_every_worker(tmp_path: Path):
     async def run() -> None:
         keys = (key("alice", ALICE, "streams = 8"), key("bob", BOB))
@@ -143,6 +144,7 @@ def test_a_key_that_is_revoked_is_refused_by_every_worker(tmp_path: Path):
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_reload_that_gives_a_key_its_first_limit_opens_the_store(tmp_path: Path):
     async def run() -> None:
         async with (
