@@ -232,8 +232,8 @@ async def close_run(journal: Journal, run_id: str, *, doubtful: bool = False, pa
     calls never run after that.
 
     Each call without a result gets one: it was not started, or its outcome is unknown. The run ends as `no_answer`, for
-    the reason `closed`. `doubtful`: records may be lost, so any call may have been started. `partial_text`: the text of the
-    turn that was interrupted, as the user saw it. The conversation keeps it.
+    the reason `closed`. `doubtful`: records may be lost, so any call may have been started. `partial_text`: the text of
+    the turn that was interrupted, as the user saw it. The conversation keeps it.
 
     Raises RunError for a run that does not exist or has ended, RunBusy while a process drives it.
     """
