@@ -7,6 +7,7 @@ import importlib
 import click
 
 COMMANDS: dict[str, str] = {
+    "agents": "List the sub-agents of a folder.",
     "decide": "Decide about a call that waits for approval.",
     "deliver": "Bring an event to a run.",
     "demo": "Watch a scripted model find and fix a bug.",

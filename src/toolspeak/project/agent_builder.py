@@ -13,9 +13,10 @@ from toolspeak.agent import DEFAULT_DIALECT, Agent, Approval, Cassette, DialectS
 from toolspeak.agent.interceptors import AnyInterceptor
 from toolspeak.data.prices import Price, read_prices
 from toolspeak.data.protected import protect
-from toolspeak.data.values import quick
+from toolspeak.data.values import changed, quick
 from toolspeak.dialects import get_dialect
 from toolspeak.execute import Approve, InDoubtPolicy, Observer
+from toolspeak.execute.approval.approvers import StandingApprover
 from toolspeak.journal import Journal
 from toolspeak.mcp.servers_file import Server, read_servers, servers_of
 from toolspeak.project.hidden_environment import hide_environment
@@ -24,6 +25,7 @@ from toolspeak.project.json_file import read_json
 from toolspeak.project.project_files import read_project_files
 from toolspeak.project.rules_file import open_rules
 from toolspeak.project.run_setup import Setup
+from toolspeak.project.sub_agents import SubAgent, report_calls, resolved_sub_model, task_tool, unknown_tools
 from toolspeak.providers.model_strings import CONFIGURED
 from toolspeak.tools import ToolLike, Toolset
 from toolspeak.tools.builtin import Workspace, recall_tool, workspace_tools
@@ -97,26 +99,54 @@ async def open_agent(
             warnings += [str(problem) for problem in servers.left_out]
             toolset = toolset + servers.tools
         CONFIGURED.set(setup.providers)
+        toolset = Toolset(map(NearerInstructions(Path(setup.workspace)).of_tool, toolset))
+        speech = DialectSettings(
+            dialects.repaired(get_dialect(_written_in(setup.dialect))) if setup.repair == "yes" else setup.dialect,
+            listing=setup.listing,
+            starts_in=setup.starts_in,
+        )
+        approval = Approval(
+            approver,
+            rules=open_rules(setup.rules) if setup.rules else None,
+            # `--approve all` does not mean that someone has checked whether the call took effect.
+            in_doubt="report" if in_doubt == "ask" and setup.approve != "ask" else in_doubt,
+        )
+        prices: Mapping[str, Price] = _prices(setup)
+
+        def sub_agent(file: SubAgent, own_tools: Toolset) -> Agent:
+            model, problem = resolved_sub_model(file, setup.model, setup.aliases)
+            warnings.extend(filter(None, (problem, *unknown_tools(file, [each.name for each in toolset]))))
+            worker = Agent(
+                model,
+                own_tools,
+                dialect=speech if model == setup.model else "auto",
+                instructions="\n\n".join(filter(None, (file.instructions, setup.instructions, files.instructions))),
+                # A person answers the questions of a sub-run in the run above it, which shows them.
+                approve=changed(approval, approver=approver if isinstance(approver, str | StandingApprover) else None),
+                execution=Execution(schedule=setup.schedule),
+                window=setup.window if model == setup.model else None,
+                interceptors=interceptors,
+                observers=(report_calls,),
+                prices=prices,
+                name=file.name,
+                journal=journal,
+            )
+            opened_parts.push_async_callback(worker.aclose)
+            return worker
+
+        if files.sub_agents:
+            toolset = toolset + Toolset([task_tool(files.sub_agents, toolset, sub_agent)])
         agent = Agent(
             setup.model,
-            Toolset(map(NearerInstructions(Path(setup.workspace)).of_tool, toolset)),
-            dialect=DialectSettings(
-                dialects.repaired(get_dialect(_written_in(setup.dialect))) if setup.repair == "yes" else setup.dialect,
-                listing=setup.listing,
-                starts_in=setup.starts_in,
-            ),
+            toolset,
+            dialect=speech,
             instructions="\n\n".join(filter(None, (_INSTRUCTIONS, setup.instructions, files.instructions))),
-            approve=Approval(
-                approver,
-                rules=open_rules(setup.rules) if setup.rules else None,
-                # `--approve all` does not mean that someone has checked whether the call took effect.
-                in_doubt="report" if in_doubt == "ask" and setup.approve != "ask" else in_doubt,
-            ),
+            approve=approval,
             execution=Execution(schedule=setup.schedule),
             window=setup.window,
             interceptors=interceptors,
             observers=observers,
-            prices=_prices(setup),
+            prices=prices,
             name=AGENT_NAME,
             journal=journal,
             cassette=cassette,

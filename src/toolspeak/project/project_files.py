@@ -1,4 +1,4 @@
-"""What an agent gets from the files of its project and its user: instructions and skills."""
+"""What an agent gets from the files of its project and its user: instructions, skills and sub-agents."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from toolspeak.data.values import quick
 from toolspeak.project.instruction_files import instructions_text, read_instruction_files
 from toolspeak.project.skills import find_skills, skill_tool, skills_text
+from toolspeak.project.sub_agents import SubAgent, find_sub_agents
 from toolspeak.tools import Tool
 
 
@@ -15,27 +16,31 @@ from toolspeak.tools import Tool
 class ProjectFiles:
     """A part of an agent's instructions, the tools that go with it, and what is wrong with some of the files.
 
+    - `sub_agents`: the agents that the tool `task` runs.
     - `folders_to_read`: folders outside of the workspace whose files the model may read.
     """
 
     instructions: str
     tools: tuple[Tool, ...]
+    sub_agents: tuple[SubAgent, ...]
     folders_to_read: tuple[Path, ...]
     problems: tuple[str, ...]
 
 
 def read_project_files(workspace: str) -> ProjectFiles:
-    """Reads AGENTS.md and the skills of a workspace and its user. A file that cannot be used is left out, and named in
-    `problems`."""
+    """Reads AGENTS.md, the skills and the sub-agents of a workspace and its user. A file that cannot be used is left
+    out, and named in `problems`."""
     folder = Path(os.path.realpath(workspace))
     files, unreadable = read_instruction_files(folder)
     instructions, cuts = instructions_text(files, folder)
     skill_list = find_skills(folder)
     skills = skill_list.skills
+    agent_list = find_sub_agents(folder)
     outside = [skill.folder for skill in skills.values() if folder not in skill.folder.parents]
     return ProjectFiles(
         "\n\n".join(filter(None, (instructions, skills_text(skills)))),
         (skill_tool(skills),) if skills else (),
+        tuple(agent_list.agents.values()),
         tuple(outside),
-        (*unreadable, *cuts, *skill_list.problems),
+        (*unreadable, *cuts, *skill_list.problems, *agent_list.problems),
     )
