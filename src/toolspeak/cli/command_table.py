@@ -6,8 +6,11 @@ import importlib
 
 import click
 
+from toolspeak.cli.environment_variables import VARIABLES
+
 COMMANDS: dict[str, str] = {
     "agents": "List the sub-agents of a folder.",
+    "config": "Show the configuration and its origins; trust or edit it.",
     "decide": "Decide about a call that waits for approval.",
     "deliver": "Bring an event to a run.",
     "demo": "Watch a scripted model find and fix a bug.",
@@ -52,3 +55,5 @@ class LazyCommands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+        with formatter.section("Environment variables"):
+            formatter.write_dl(list(VARIABLES.items()), col_max=36)

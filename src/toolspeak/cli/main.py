@@ -27,8 +27,6 @@ def cli(*, telemetry: bool) -> None:
     """Any model can use tools.
 
     Exit codes: 0 answered, 1 ended without an answer, 2 wrong usage, 3 awaiting approval, 4 suspended, 130 interrupted.
-
-    Set TOOLSPEAK_LOG=FILE to log details to FILE, such as retried requests and tracebacks of tools that crash.
     """
     if telemetry:
         room = importlib.import_module("toolspeak.telemetry")  # not at the top: it imports the agent

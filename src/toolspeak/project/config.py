@@ -133,7 +133,8 @@ def read_config(
         # A file that nobody trusts has no effect: it does not end the run either.
         warnings.append(f"{error}; the project's configuration is ignored")
     config = changed(_merged(files, variables), project_folder=project_folder, warnings=tuple(warnings))
-    resolved_model(config, config.model)
+    for name in (config.model, *config.aliases):
+        resolved_model(config, name)
     return config
 
 

@@ -52,7 +52,7 @@ class ConfigTable:
     schedule: ScheduleName | Literal["native"] | None = None
     window: int | None = None
     env: tuple[str, ...] = ()
-    limits: Mapping[str, float] = field(default_factory=no_extra)
+    limits: Mapping[str, int | float] = field(default_factory=no_extra)
     prices: str | Mapping[str, JSON] = field(default_factory=no_extra)
     aliases: Mapping[str, str] = field(default_factory=no_extra)
     providers: Mapping[str, ConfiguredProvider] = field(default_factory=no_extra)
@@ -66,6 +66,8 @@ class ConfigTable:
 
 LIMITS = ("steps", "calls", "seconds", "tokens", "cost")
 """The keys of `[limits]`: fields of `Limits`."""
+
+_COUNTS = ("steps", "calls", "tokens")
 
 _PROVIDER_KEYS = tuple(each.name for each in fields(ConfiguredProvider))
 
@@ -87,11 +89,8 @@ def table_of(file: ConfigFile) -> ConfigTable:
     for name, provider in table.providers.items():
         _check_provider(file, ("providers", name), provider)
     _check_limits(file, table.limits)
-    if not isinstance(table.prices, str):
-        try:
-            read_prices(table.prices, file.place(("prices",)))
-        except ConfigurationError as error:
-            raise ConfigurationError(str(error)) from None
+    for name, price in (no_extra() if isinstance(table.prices, str) else table.prices).items():
+        read_prices({name: price}, file.place(("prices", name)))
     for variable in table.env:
         _check_variable(file, ("env",), variable)
     if not isinstance(table.mcp, str):
@@ -192,7 +191,7 @@ def _refuse_key(file: ConfigFile, key: KeyPath, value: str) -> None:
 def _check_limits(file: ConfigFile, limits: Mapping[str, float]) -> None:
     _check_keys(file, limits, ("limits",), LIMITS)
     for name, amount in limits.items():
-        if name in ("steps", "calls", "tokens") and amount != int(amount):
+        if name in _COUNTS and amount != int(amount):
             raise file.error(("limits", name), f"expected a whole number, found {amount:g}")
         if amount <= 0:
             raise file.error(("limits", name), f"expected a number above 0, found {amount:g}")
@@ -200,7 +199,7 @@ def _check_limits(file: ConfigFile, limits: Mapping[str, float]) -> None:
 
 def limits_of(limits: Mapping[str, float]) -> Limits:
     """The limits of a table `[limits]`; the others are as usual."""
-    whole = {name: int(amount) for name, amount in limits.items() if name in ("steps", "calls", "tokens")}
+    whole = {name: int(amount) for name, amount in limits.items() if name in _COUNTS}
     amounts: dict[str, Any] = {**limits, **whole}
     return Limits(**amounts)
 

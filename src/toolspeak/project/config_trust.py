@@ -5,22 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from platformdirs import user_config_path, user_data_path
+from platformdirs import user_data_path
 
 from toolspeak.data.protected import protect
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError
 from toolspeak.project.config_file import ConfigFile
 from toolspeak.project.config_table import ConfigTable
+from toolspeak.project.folders import home_folder, project_folders, user_folder
 from toolspeak.tools.builtin.folder import Folder
 from toolspeak.tools.builtin.text_format import visible
 
 _LOCK_SECONDS = 10.0
-_MOST_FOLDERS = 100
 
 
 @quick()
@@ -43,29 +43,29 @@ def user_config_file(environ: Mapping[str, str]) -> str | None:
     """The path of the user's file of configuration; None without a home folder."""
     if path := environ.get("TOOLSPEAK_CONFIG"):
         return os.path.abspath(path)
-    folder = user_config_path("toolspeak", appauthor=False)
+    folder = user_folder()
     return str(folder / "config.toml") if folder.is_absolute() else None
 
 
 def project_config_file(folder: str) -> tuple[str, str] | None:
     """The path of the project's file of configuration, and the project's folder: the nearest `.toolspeak/config.toml`
     from `folder` up to the git root, or up to below the home folder. Outside of both only `folder` counts."""
-    here = Path(os.path.realpath(folder))
-    home = Path(os.path.realpath(os.path.expanduser("~")))
-    folders: list[Path] = []
-    for each in [here, *here.parents][:_MOST_FOLDERS]:
-        if each == home:
-            break
-        folders.append(each)
-        if (each / ".git").exists():
-            break
-    else:
-        folders = [here]
-    for each in folders:
+    for each in _project_folders(folder):
         path = each / ".toolspeak" / "config.toml"
         if os.path.lexists(path):
             return str(path), str(each)
     return None
+
+
+def project_root(folder: str) -> str:
+    """The folder for a new configuration of the project: its git root, or `folder`."""
+    folders = _project_folders(folder)
+    return str(folders[-1] if folders and (folders[-1] / ".git").exists() else Path(os.path.realpath(folder)))
+
+
+def _project_folders(folder: str) -> Sequence[Path]:
+    """The folders that may hold a project's configuration, the nearest first; the home folder holds the user's."""
+    return [each for each in project_folders(Path(folder)) if each != home_folder()]
 
 
 def project_config(file: ConfigFile, table: ConfigTable, named_files: Mapping[str, str]) -> ProjectConfig:

@@ -38,6 +38,11 @@ def user_folder() -> Path:
     return platformdirs.user_config_path("toolspeak", appauthor=False)
 
 
+def home_folder() -> Path:
+    """The user's home; a path that does not exist if there is none."""
+    return Path(os.path.realpath(os.path.expanduser("~")))  # Path.home() raises without one
+
+
 def project_folders(workspace: Path) -> list[Path]:
     """The workspace and the folders above it, up to the root of its git repository, else up to the user's home; the
     nearest first. Outside of both it is the workspace alone: anybody may own the folders above."""
@@ -46,14 +51,14 @@ def project_folders(workspace: Path) -> list[Path]:
     for number, folder in enumerate(chain):
         if (folder / ".git").exists():
             return chain[: number + 1]
-    home = Path(os.path.realpath(Path.home()))
+    home = home_folder()
     return chain[: chain.index(home) + 1] if home in chain and home != Path(home.anchor) else chain[:1]
 
 
 def sources_of(kind: Literal["skills", "agents"], workspace: Path) -> Iterator[FileSource]:
     """The folders that may hold skills or sub-agents, the nearest first, the user's last. Each comes once."""
     folders = project_folders(workspace)
-    home, top = Path(os.path.realpath(Path.home())), folders[-1]
+    home, top = home_folder(), folders[-1]
     real_paths: set[str] = set()
     candidates = [
         *(

@@ -1,0 +1,201 @@
+"""The configuration of the user and of the project: what counts, and where it comes from."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from configured_folder import ConfiguredFolder
+
+from toolspeak.data.messages import Message, ToolCall
+from toolspeak.dialects import get_dialect
+
+USER = """\
+model = "slow"   # a comment, [not a table]
+instructions = \"\"\"
+I am
+[the user]
+\"\"\"
+
+[aliases]
+slow = "ollama:big"
+fast = "ollama:small"
+
+[limits]
+steps = 7
+"""
+
+PROJECT = """\
+model = "fast"
+window = 9000
+instructions = "Be brief."
+env = ["SHOP_TOKEN"]
+
+[aliases]
+fast = "ollama:tiny"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return ConfiguredFolder(tmp_path)
+
+
+def test_the_later_source_counts_and_each_value_names_its_line(folder):
+    folder.user(USER)
+    folder.project(PROJECT, trusted=True)
+    values = folder.values()
+    assert (values["model"], values["window"], values["approve"]) == ("fast", 9000, "ask")
+    assert values["instructions"] == "I am\n[the user]\n\nBe brief."
+    assert (values["aliases.fast"], values["aliases.slow"]) == ("ollama:tiny", "ollama:big")
+    assert (values["limits.steps"], values["env"]) == (7, ["SHOP_TOKEN"])
+    user, project = ".config/toolspeak/config.toml", "code/shop/.toolspeak/config.toml"
+    assert folder.places("model") == [f"{project}:1", f"{user}:1"]
+    assert folder.places("aliases.fast") == [f"{project}:7", f"{user}:9"]
+    assert folder.places("limits.steps") == [f"{user}:12"]
+    assert folder.places("instructions") == [f"{project}:3", f"{user}:2"]
+    assert folder.places("approve") == ["default"]
+    assert folder.places("model", TOOLSPEAK_MODEL="openai:x") == ["TOOLSPEAK_MODEL", f"{project}:1", f"{user}:1"]
+
+
+def test_a_person_reads_what_a_value_overrides(folder):
+    folder.user(USER)
+    folder.project(PROJECT, trusted=True)
+    text = folder.toolspeak("config").stdout
+    assert 'model = "fast"  (= ollama:tiny)  # ' in text
+    assert '    overrides "slow"  # ' in text
+    assert "limits.steps = 7  # " in text
+
+
+def test_the_configuration_decides_a_run_and_the_command_line_comes_first(folder):
+    fast, slow = folder.plays("fast", "I am fast."), folder.plays("slow", "I am slow.")
+    folder.user(f'model = "fast"\n[aliases]\nfast = "{fast}"\nslow = "{slow}"\n')
+    assert folder.toolspeak("run", "a task").stdout == "I am fast.\n"
+    assert folder.toolspeak("run", "a task", "--model", "slow").stdout == "I am slow.\n"
+    assert folder.toolspeak("run", "a task", TOOLSPEAK_MODEL="slow").stdout == "I am slow.\n"
+    folder.project('model = "slow"', trusted=True)
+    assert folder.toolspeak("run", "a task").stdout == "I am slow.\n"
+    below = folder.work / "src" / "deep"
+    below.mkdir(parents=True)
+    assert folder.toolspeak("run", "a task", cwd=below).stdout == "I am slow.\n"
+    assert folder.toolspeak("run", "a task", cwd=folder.home).stdout == "I am fast.\n"
+
+
+def test_another_file_of_the_user_by_its_variable(folder):
+    folder.user('model = "ollama:usual"')
+    other = folder.home / "other.toml"
+    other.write_text('model = "ollama:other"', encoding="utf-8")
+    assert folder.values(TOOLSPEAK_CONFIG=str(other))["model"] == "ollama:other"
+    done = folder.toolspeak("config", TOOLSPEAK_CONFIG=str(folder.home / "missing.toml"))
+    assert done.returncode == 2
+    assert "TOOLSPEAK_CONFIG: there is no file" in done.stderr
+
+
+def test_the_model_reads_the_instructions_and_the_limit_ends_the_run(folder):
+    call = get_dialect("cogency-json").render([Message("assistant", (ToolCall("", "list", {}),))])[0].text
+    model = folder.plays("loop", call, "{{find:like a p\\w+}}", "The end.")
+    folder.user(f'model = "{model}"\ninstructions = "Speak like a pirate."\n[limits]\nsteps = 1\n')
+    records = [json.loads(line) for line in folder.toolspeak("run", "a task", "--json").stdout.splitlines()]
+    assert records[0]["event"]["limits"]["steps"] == 1
+    assert (records[-1]["event"]["reason"], records[-1]["event"]["answer"]) == ("steps", "like a pirate")
+    more = folder.toolspeak("run", "a task", "--json", "--max-steps", "5").stdout.splitlines()
+    assert json.loads(more[0])["event"]["limits"]["steps"] == 5
+
+
+def test_a_run_goes_on_from_another_folder_and_after_the_file_has_changed(folder):
+    call = get_dialect("cogency-json").render(
+        [Message("assistant", (ToolCall("", "write", {"path": "a", "content": "b"}),))]
+    )
+    model = folder.plays("writer", call[0].text, "Written.")
+    folder.project(f'model = "writer"\ninstructions = "Be brief."\n[aliases]\nwriter = "{model}"\n', trusted=True)
+    assert folder.toolspeak("run", "write a").returncode == 3
+    folder.project("this is not TOML")
+    done = folder.toolspeak("resume", "--approve", "all", cwd=folder.home)
+    assert (done.returncode, done.stdout) == (0, "Written.\n"), done.stderr
+    assert (folder.work / "a").read_text() == "b"
+
+
+MISTAKES = [
+    ('model = "x"\nmodle = "y"\n', "config.toml:2: modle: unknown key 'modle'. Did you mean 'model'?"),
+    ("[limits]\n\nstpes = 3\n", "config.toml:3: limits.stpes: unknown key 'stpes'. Did you mean 'steps'?"),
+    ("[limits]\nsteps = 0\n", "config.toml:2: limits.steps: expected a number above 0, found 0"),
+    ("[limits]\nsteps = 1.5\n", "config.toml:2: limits.steps: expected a whole number, found 1.5"),
+    ("[limits]\nseconds = inf\n", "config.toml:2: limits.seconds: inf is neither text, a finite number"),
+    ("window = '9000'\n", "config.toml:1: window: expected `int | null`, got `str`"),
+    ("\n\napprove = 'always'\n", "config.toml:3: approve: invalid enum value 'always'"),
+    ("dialect = 'hermez'\n", "config.toml:1: dialect: There is no dialect 'hermez'. Did you mean 'hermes'"),
+    ("model = ''\n", "config.toml:1: model: it is empty"),
+    ("[aliases]\na = 'b'\nb = 'a'\n", "config.toml:2: aliases.a: the alias leads back to itself"),
+    ("model = 'x\n", "config.toml:1: not TOML: "),
+    ("model = 'x'\n= 3\n", "config.toml:2: not TOML: "),
+    ("a = " + "[" * 20_000, "nested too deep"),
+    ("window = " + "9" * 5_000, "config.toml:1: not TOML: "),
+    ("model = 1979-05-27\n", "config.toml:1: model: 1979-05-27 is neither text"),
+    ('model = "a\\u001b[31mb"\n', "config.toml:1: model: the text holds the control character '\\x1b'"),
+    ('["a\\u001b"]\n', "config.toml:1: a\\x1b: a key holds a control character"),
+    ("[prices]\n'a:b' = { input = 1 }\n", "config.toml:2: a:b.output: missing"),
+    ("[providers.lab]\nbase_url = 'http://x'\n", "config.toml:1: providers.lab: 'api' is missing; write one of"),
+    ("[providers.lab]\napi = 'opnai'\n", "config.toml:2: providers.lab.api: there is no API 'opnai'. Did you mean"),
+    ("[providers.a]\napi = 'openai'\nbase = 'x'\n", "providers.a.base: unknown key 'base'. Did you mean 'base_url"),
+    ("[providers.a]\napi = 'openai'\nbase_url = 'x.example'\n", "config.toml:3: providers.a.base_url: expected an a"),
+    ("[providers.'a:b']\napi = 'openai'\n", "a provider's name has letters"),
+    ("providers = 3\n", "config.toml:1: providers: expected tables [providers.NAME]"),
+    ("env = ['A B']\n", "config.toml:1: env: expected the name of an environment variable"),
+    ("instructions = { path = 'x' }\n", "config.toml:1: instructions: write the text, or { file = 'PATH' }"),
+    ("instructions = { file = 'missing.md' }\n", "config.toml:1: instructions.file: there is no file"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "problem"), MISTAKES, ids=[problem[:50] for _, problem in MISTAKES])
+def test_a_mistake_names_its_line_and_the_remedy(folder, text, problem):
+    folder.user(text)
+    done = folder.toolspeak("config")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert problem in done.stderr
+    assert "\x1b" not in done.stderr
+
+
+KEYS = [
+    ("key_env = 'sk-proj-abcdefghijklmnop'", "key_env: this looks like a key"),
+    ("key_env = 'sk_live_abcdefghijklmnop'", "key_env: this looks like a key"),
+    ("key_env = 'aB3dE5gH7jK9mN1pQ3sT5v'", "key_env: this looks like a key"),
+    ("key_env = 'my key'", "key_env: expected the name of an environment variable"),
+    ("base_url = 'https://me:hunter2@lab.example/v1'", "base_url: it holds a user or a password"),
+    ("base_url = 'https://lab.example/v1?key=sk-abcdefghijk'", "base_url: it looks like it holds a key"),
+    ("headers = { Authorization = 'Basic c2VjcmV0' }", "headers.Authorization: a secret belongs in an environment"),
+    ("headers = { X-Trace = 'Bearer abcdefghijk' }", "headers.X-Trace: it looks like it holds a key"),
+    ("headers = { Host = 'evil.example' }", "headers.Host: no header of this name can be set"),
+]
+
+
+@pytest.mark.parametrize(("line", "problem"), KEYS, ids=[line for line, _ in KEYS])
+def test_a_key_in_the_file_is_refused_and_not_repeated(folder, line, problem):
+    folder.user(f"[providers.lab]\napi = 'openai'\n{line}\n")
+    done = folder.toolspeak("config")
+    assert done.returncode == 2
+    assert f"config.toml:3: providers.lab.{problem}" in done.stderr
+    for secret in ("hunter2", "abcdefghij", "aB3dE5", "c2VjcmV0"):
+        assert secret not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("table", "problem"),
+    [
+        ("[mcp.db.env]\nKEY = 'sk-abcdefghijklmnop'", "mcp.db.env.KEY: it looks like it holds a key"),
+        ("[mcp.web]\nurl = 'https://x'\nheaders = { Authorization = 'abc' }", "headers.Authorization: write ${NAME}"),
+    ],
+)  # fmt: skip
+def test_a_key_in_a_server_of_the_file_is_refused(folder, table, problem):
+    folder.user(table)
+    done = folder.toolspeak("config")
+    assert done.returncode == 2
+    assert problem in done.stderr
+    assert "abcdefghijkl" not in done.stderr
+
+
+def test_no_home_and_no_configuration_at_all(folder):
+    model = folder.plays("plain", "Hello.")
+    assert folder.toolspeak("run", "a task", "--model", model).stdout == "Hello.\n"
+    folder.env.pop("HOME")
+    done = folder.toolspeak("run", "a task", "--model", model)
+    assert (done.returncode, done.stdout) == (0, "Hello.\n"), done.stderr

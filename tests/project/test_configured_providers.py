@@ -1,0 +1,103 @@
+"""Providers of the user's own: real ones, for every API, with the key that they name and no other."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from configured_folder import ConfiguredFolder
+from every_api import KNOWN
+from loopback_server import serve, whole
+
+PATHS = {
+    "openai": "/v1/chat/completions", "openai-responses": "/v1/responses", "anthropic": "/v1/messages",
+    "gemini": "/v1beta/models/m:streamGenerateContent?alt=sse", "ollama": "/api/chat",
+}  # fmt: skip
+KEYS = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}
+ALL_KEYS = {
+    name: f"{name.lower()}-must-not-leave"
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OLLAMA_API_KEY")
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return ConfiguredFolder(tmp_path)
+
+
+def requests_of(folder, api, answer, more="", *, arguments=("--model", "lab:m"), **env):
+    """What a server of the API is sent by `run`, and how the command ends."""
+
+    async def main():
+        async with serve(answer) as server:
+            root = f"http://127.0.0.1:{server.port}"
+            base = f"{root}/v1" if api.startswith("openai") else root
+            folder.user(f'[providers.lab]\napi = "{api}"\nbase_url = "{base}"\n{more}')
+            options = ["--dialect", "hermes", "--json"]
+            done = await asyncio.to_thread(folder.toolspeak, "run", "Hi", *options, *arguments, **ALL_KEYS, **env)
+            return server.exchanges, done
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("api", KNOWN)
+def test_a_configured_provider_of_each_api_answers(folder, api):
+    exchanges, done = requests_of(folder, api, KNOWN[api].turn, 'key_env = "LAB_KEY"', LAB_KEY="lab-key-1234")
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (done.returncode, records[-1]["event"]["answer"]) == (0, "Hél😀"), done.stderr
+    assert exchanges[0].request_line.split()[1] == PATHS[api]
+    value = exchanges[0].headers[KEYS.get(api, "authorization")]
+    assert value.removeprefix("Bearer ") == "lab-key-1234"
+    models = {record["event"]["model"] for record in records if "model" in record["event"]}
+    assert models == {"lab:m"}
+    assert "lab-key-1234" not in done.stdout
+
+
+@pytest.mark.parametrize("api", KNOWN)
+def test_no_key_goes_to_an_address_that_names_none(folder, api):
+    exchanges, done = requests_of(folder, api, KNOWN[api].turn)
+    assert done.returncode == 0, done.stderr
+    assert exchanges
+    assert "must-not-leave" not in str([exchange.headers for exchange in exchanges])
+
+
+def test_headers_and_options_are_sent_and_a_secret_of_a_header_is_not_shown(folder):
+    more = 'headers = { X-Team = "shop", X-Auth-Token = "${TEAM_TOKEN}" }\noptions = { temperature = 0.5 }\n'
+    refusal = whole("400 Bad Request", b'{"error": {"message": "no team-token-9876 here"}}')
+    exchanges, done = requests_of(folder, "openai", refusal, more, TEAM_TOKEN="team-token-9876")
+    assert exchanges[0].headers["x-team"] == "shop"
+    assert exchanges[0].headers["x-auth-token"] == "team-token-9876"
+    assert exchanges[0].json["temperature"] == 0.5
+    assert done.returncode == 1
+    assert "no [API key] here" in done.stderr
+    assert "team-token-9876" not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize("more", ['key_env = "LAB_KEY"', 'headers = { X-Token = "${LAB_KEY}" }'])
+def test_a_variable_that_is_not_set_is_named(folder, more):
+    exchanges, done = requests_of(folder, "openai", KNOWN["openai"].turn, more)
+    assert (exchanges, done.returncode) == ([], 2)
+    assert "provider 'lab': the variable LAB_KEY is not set" in done.stderr
+
+
+def test_an_alias_leads_to_a_configured_provider_and_resume_has_both(folder):
+    async def main():
+        async with serve(KNOWN["openai"].turn) as server:
+            provider = f'[providers.lab]\napi = "openai"\nbase_url = "{server.base_url}"\n'
+            folder.user(f'model = "quick"\n[aliases]\nquick = "lab:m"\n{provider}')
+            first = await asyncio.to_thread(folder.toolspeak, "run", "Hi", "--dialect", "hermes")
+            folder.user("")
+            again = await asyncio.to_thread(folder.toolspeak, "run", "-c", "More", "--dialect", "hermes")
+            return server.exchanges, first, again
+
+    exchanges, first, again = asyncio.run(main())
+    assert (first.stdout, again.stdout) == ("Hél😀\n", "Hél😀\n"), again.stderr
+    assert {exchange.json["model"] for exchange in exchanges} == {"m"}
+
+
+def test_a_misspelt_provider_names_the_configured_one(folder):
+    folder.user('[providers.laboratory]\napi = "openai"\nbase_url = "http://127.0.0.1:9/v1"\n')
+    done = folder.toolspeak("run", "Hi", "--model", "labratory:m")
+    assert done.returncode == 2
+    assert "Did you mean 'laboratory'?" in done.stderr
