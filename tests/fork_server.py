@@ -23,7 +23,8 @@ from toolspeak.cli.command_table import COMMANDS
 
 for name in COMMANDS:  # what no fork of this process has to do again
     importlib.import_module(f"toolspeak.cli.commands.{name}_command")
-importlib.import_module("toolspeak.gateway.config_check")
+for module in ("acp.agent_server", "gateway.config_check"):  # imported by commands while they run
+    importlib.import_module(f"toolspeak.{module}")
 
 
 def serve(requests: socket.socket) -> dict[str, Any] | None:

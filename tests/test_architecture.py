@@ -64,7 +64,7 @@ ALLOWED: dict[str, set[str]] = {
     "changes": CORE,
     "project": CORE | {"interceptors", "mcp", "changes"},
     "chat": CORE | {"interceptors", "ui", "mcp", "changes", "project"},
-    "acp": CORE | {"interceptors", "mcp", "changes", "project"},
+    "acp": CORE | {"mcp", "ui", "project", "changes"},
     "testing": CORE | EDGES - {"cli", "chat", "acp"},
     "cli": CORE | EDGES,
     "__main__": {"cli"},

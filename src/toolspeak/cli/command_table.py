@@ -9,6 +9,7 @@ import click
 from toolspeak.cli.environment_variables import VARIABLES
 
 COMMANDS: dict[str, str] = {
+    "acp": "Be the agent of an editor.",
     "agents": "List the sub-agents of a folder.",
     "config": "Show the configuration and its origins; trust or edit it.",
     "decide": "Decide about a call that waits for approval.",

@@ -49,7 +49,14 @@ class RunCommand(Protocol):
     """
 
     async def __call__(
-        self, command: str, *, folder: str, environment: Mapping[str, str], timeout: float, limit: int, call_id: str
+        self,
+        command: str,
+        *,
+        folder: str,
+        environment: Mapping[str, str],
+        timeout: float,
+        limit: int,
+        ctx: RunContext[Any],
     ) -> CommandOutcome: ...
 
 
@@ -100,7 +107,7 @@ def shell_tool(
                 environment=environment,
                 timeout=timeout,
                 limit=output_limit,
-                call_id=ctx.call.id,
+                ctx=ctx,
             )
         result: dict[str, Any] = {"exit_code": outcome.exit_code, "output": outcome.output}
         if outcome.timed_out:

@@ -1,0 +1,269 @@
+"""The requests of an editor: which sessions there are, and what happens in each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from toolspeak.acp.agent_options import agent_options
+from toolspeak.acp.call_presentation import JsonObject
+from toolspeak.acp.client_messages import (
+    ClientCapabilities,
+    ConfigOptionParams,
+    ListParams,
+    ModeParams,
+    PromptParams,
+    ServerEntry,
+    SessionIdParams,
+    SessionParams,
+)
+from toolspeak.acp.editor_choices import EditorChoices
+from toolspeak.acp.editor_session import EditorSession
+from toolspeak.acp.json_rpc import (
+    AUTH_REQUIRED,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    NOT_FOUND,
+    Peer,
+    RpcError,
+    params_as,
+)
+from toolspeak.acp.permission_modes import MODES, mode_of
+from toolspeak.acp.prompt_content import message_of
+from toolspeak.acp.slash_commands import COMMANDS, command_in, run_slash_command
+from toolspeak.agent.storage.sessions import fork_session, new_session_id
+from toolspeak.data.messages import JSON
+from toolspeak.errors import ConfigurationError, RunError
+from toolspeak.journal import Journal, SessionInfo
+from toolspeak.mcp import HttpServer, StdioServer
+from toolspeak.project.recorded_setup import folder_of, setup_of
+
+PAGE = 50
+"""How many sessions a list holds at once."""
+
+MOST_SESSIONS = 64
+"""How many sessions an editor may have open."""
+
+
+class AgentServer:
+    """Answers what an editor asks after `initialize`, with sessions of one journal."""
+
+    def __init__(
+        self,
+        peer: Peer,
+        journal: Journal,
+        choices: EditorChoices,
+        capabilities: ClientCapabilities,
+    ) -> None:
+        self._peer = peer
+        self._journal = journal
+        self._choices = choices
+        self._capabilities = capabilities
+        self._sessions: dict[str, EditorSession] = {}
+        self._methods: Mapping[str, Callable[[Any], Awaitable[JSON]]] = {
+            "session/new": self._new,
+            "session/load": self._load,
+            "session/resume": self._resume,
+            "session/fork": self._fork,
+            "session/list": self._list,
+            "session/close": self._close,
+            "session/delete": self._delete,
+            "session/prompt": self._prompt,
+            "session/cancel": self._cancel,
+            "session/set_mode": self._set_mode,
+            "session/set_config_option": self._set_option,
+        }
+
+    async def handle(self, method: str, params: msgspec.Raw) -> JSON:
+        """Answers a request or takes a notification. Raises RpcError."""
+        answer = self._methods.get(method)
+        if answer is None:
+            raise RpcError(f"there is no method {method!r} here", METHOD_NOT_FOUND)
+        return await answer(params_as(_PARAMS[method], params))
+
+    async def aclose(self) -> None:
+        """Closes all sessions and the journal."""
+        await asyncio.gather(*(session.aclose() for session in self._sessions.values()))
+        await self._journal.aclose()
+
+    async def _new(self, params: SessionParams) -> JsonObject:
+        session = self._open(new_session_id(), params)
+        self._peer.start(self._introduce(session))
+        return {"sessionId": session.session_id, **session.choices()}
+
+    async def _load(self, params: SessionParams) -> JsonObject:
+        session = await self._reopen(params)
+        await session.replay()
+        self._peer.start(self._introduce(session, goes_on=True))
+        return session.choices()
+
+    async def _resume(self, params: SessionParams) -> JsonObject:
+        session = await self._reopen(params)
+        self._peer.start(self._introduce(session, goes_on=True))
+        return session.choices()
+
+    async def _fork(self, params: SessionParams) -> JsonObject:
+        await self._known_session(params.session_id)
+        info = await fork_session(self._journal, params.session_id)
+        session = self._open(info.session_id, params)
+        session.continue_as(await setup_of(self._journal, info))
+        self._peer.start(self._introduce(session))
+        return {"sessionId": session.session_id, **session.choices()}
+
+    async def _introduce(self, session: EditorSession, *, goes_on: bool = False) -> None:
+        commands = [
+            {"name": name, "description": each.description, **({"input": {"hint": each.hint}} if each.hint else {})}
+            for name, each in COMMANDS.items()
+        ]
+        await session.send({"sessionUpdate": "available_commands_update", "availableCommands": commands})
+        if goes_on:
+            await session.go_on()
+
+    async def _list(self, params: ListParams) -> JsonObject:
+        cursor = params.cursor or "0"
+        if not cursor.isdecimal() or not cursor.isascii():
+            raise RpcError(f"the cursor {params.cursor!r} is not one of a list", INVALID_PARAMS)
+        rows: list[JsonObject] = []
+        infos, position = await self._journal.sessions(), int(cursor)
+        wanted = None if params.cwd is None else _real(params.cwd)
+        while position < len(infos) and len(rows) < PAGE:
+            info = infos[position]
+            position += 1
+            folder = folder_of(await setup_of(self._journal, info))
+            if info.principal is None and folder and wanted in (None, folder):
+                updated = datetime.fromtimestamp(info.updated, UTC).isoformat()
+                rows.append({"sessionId": info.session_id, "cwd": folder, "title": info.title, "updatedAt": updated})
+        return {"sessions": rows, **({"nextCursor": str(position)} if position < len(infos) else {})}
+
+    async def _close(self, params: SessionIdParams) -> JsonObject:
+        session = self._sessions.pop(params.session_id, None)
+        if session is None:
+            raise self._unknown(params.session_id)
+        session.cancel()
+        await session.aclose()
+        return {}
+
+    async def _delete(self, params: SessionIdParams) -> JsonObject:
+        session = self._sessions.pop(params.session_id, None)
+        if session is not None:
+            session.cancel()
+            await session.aclose()
+        if await self._journal.session(params.session_id) is not None:
+            await self._journal.delete_session(params.session_id)
+        return {}
+
+    async def _prompt(self, params: PromptParams) -> JsonObject:
+        session = self._session(params.session_id)
+        message = message_of(params.prompt)
+        command = command_in(message)
+        if command is not None:
+            return await run_slash_command(session, *command)
+        return await session.prompt(message)
+
+    async def _cancel(self, params: SessionIdParams) -> None:
+        self._session(params.session_id).cancel()
+
+    async def _set_mode(self, params: ModeParams) -> JsonObject:
+        await self._change_mode(self._session(params.session_id), params.mode_id)
+        return {}
+
+    async def _change_mode(self, session: EditorSession, name: str) -> None:
+        mode = mode_of(name)
+        if mode is None:
+            raise RpcError(f"there is no mode {name!r}: the modes are {', '.join(MODES)}", INVALID_PARAMS)
+        await session.set_mode(mode)
+
+    async def _set_option(self, params: ConfigOptionParams) -> JsonObject:
+        session = self._session(params.session_id)
+        match params.config_id, params.value:
+            case "mode", str(name):
+                await self._change_mode(session, name)
+            case "model", str(name):
+                await session.set_model(name)
+            case _:
+                raise RpcError(f"there is no option {params.config_id!r} with such a value", INVALID_PARAMS)
+        return {"configOptions": session.choices()["configOptions"]}
+
+    # --- sessions ------------------------------------------------------------------------------------------------
+
+    def _session(self, session_id: str) -> EditorSession:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise self._unknown(session_id)
+        return session
+
+    def _unknown(self, session_id: str) -> RpcError:
+        return RpcError(f"session {session_id!r} is not open here: make it with session/new, or load it", NOT_FOUND)
+
+    async def _known_session(self, session_id: str) -> SessionInfo:
+        info = await self._journal.session(session_id) if session_id else None
+        if info is None:
+            raise RpcError(f"there is no session {session_id!r}; session/list lists those there are", NOT_FOUND)
+        if info.principal is not None:
+            raise RunError(f"session {session_id} belongs to another user; start one of your own")
+        return info
+
+    async def _reopen(self, params: SessionParams) -> EditorSession:
+        """The session, opened anew: the editor may bring other servers."""
+        info = await self._known_session(params.session_id)
+        before = self._sessions.pop(params.session_id, None)
+        if before is not None:
+            await before.aclose()
+        session = self._open(params.session_id, params)
+        session.continue_as(await setup_of(self._journal, info))
+        return session
+
+    def _open(self, session_id: str, params: SessionParams) -> EditorSession:
+        if len(self._sessions) >= MOST_SESSIONS:
+            raise RpcError(f"{MOST_SESSIONS} sessions are open: close one first")
+        if not Path(params.cwd).is_absolute() or not Path(params.cwd).is_dir():
+            raise RpcError(f"cwd must be the absolute path of a folder, not {params.cwd!r}", INVALID_PARAMS)
+        if params.additional_directories:
+            raise RpcError("additional directories are not supported: the tools work in cwd", INVALID_PARAMS)
+        servers = tuple(_server(entry) for entry in params.mcp_servers or ())
+        try:
+            options = agent_options(self._choices, params.cwd)
+        except ConfigurationError as error:
+            raise RpcError(str(error), AUTH_REQUIRED) from None
+        session = EditorSession(self._peer, self._journal, session_id, params.cwd, options, self._capabilities, servers)
+        self._sessions[session_id] = session
+        return session
+
+
+def _real(folder: str) -> str:
+    return str(Path(folder).resolve())
+
+
+def _server(entry: ServerEntry) -> StdioServer | HttpServer:
+    """An MCP server as the editor names it. Raises RpcError."""
+    match entry.type:
+        case "stdio" if entry.command:
+            return StdioServer(entry.name, entry.command, entry.args, {each.name: each.value for each in entry.env})
+        case "http" if entry.url.startswith(("http://", "https://")):
+            return HttpServer(entry.name, entry.url, {each.name: each.value for each in entry.headers})
+        case "sse":
+            problem = "'sse' is MCP's old HTTP transport; use the server's streamable HTTP address ('http')"
+        case _:
+            problem = "name its command, or its address with type 'http'"
+    raise RpcError(f"the MCP server {entry.name!r} cannot be used: {problem}", INVALID_PARAMS)
+
+
+_PARAMS: Mapping[str, type[Any]] = {
+    "session/new": SessionParams,
+    "session/load": SessionParams,
+    "session/resume": SessionParams,
+    "session/fork": SessionParams,
+    "session/list": ListParams,
+    "session/close": SessionIdParams,
+    "session/delete": SessionIdParams,
+    "session/prompt": PromptParams,
+    "session/cancel": SessionIdParams,
+    "session/set_mode": ModeParams,
+    "session/set_config_option": ConfigOptionParams,
+}
+"""The parameters of each method."""

@@ -1,0 +1,391 @@
+"""One session of an editor: its agent, its turns, and what the editor sees of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from toolspeak.acp.agent_options import AgentOptions
+from toolspeak.acp.call_presentation import FileChange, JsonObject, shown_id
+from toolspeak.acp.client_messages import ClientCapabilities
+from toolspeak.acp.editor_files import EditorFiles, file_change
+from toolspeak.acp.editor_terminals import EditorTerminals
+from toolspeak.acp.json_rpc import INTERNAL_ERROR, Peer, PeerGone, RpcError
+from toolspeak.acp.permission_modes import Mode
+from toolspeak.acp.permission_requests import CLOSED, EditorApprover
+from toolspeak.acp.prompt_content import text_block
+from toolspeak.acp.run_updates import RunUpdates
+from toolspeak.acp.session_options import config_options, mode_fields
+from toolspeak.agent import Agent, Run, Session
+from toolspeak.agent.result import result_of
+from toolspeak.agent.state.state import Totals
+from toolspeak.agent.storage.runs import close_run, load_state
+from toolspeak.data.deltas import CallCompleted
+from toolspeak.data.events import ModelAnswered, Record, RunStarted
+from toolspeak.data.messages import JSON, Message, ToolCall
+from toolspeak.data.run_values import PAUSED, UNFINISHED, RunStatus
+from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import changed
+from toolspeak.errors import ConfigurationError, McpError, ProviderError, RunBusy, RunError
+from toolspeak.execute.concurrency.limits import in_thread
+from toolspeak.journal import Journal
+from toolspeak.journal.leases import is_held
+from toolspeak.mcp import HttpServer, McpServers, StdioServer
+from toolspeak.project.agent_builder import OpenedAgent, open_agent
+from toolspeak.project.configured_setup import with_model_of
+from toolspeak.sandbox.processes import finished
+from toolspeak.tools import Tool
+from toolspeak.tools.builtin import Workspace
+from toolspeak.ui.format import printable
+
+MOST_PROMPTS = 8
+"""How many prompts of a session may wait for the one before."""
+
+_RESUMABLE: frozenset[RunStatus] = frozenset({"running", "awaiting_approval", "suspended"})
+"""A last run of these statuses goes on with the next prompt. `queued` and `waiting` ones belong to workers."""
+
+
+class EditorSession:
+    """A session of the journal that an editor has open.
+
+    - `folder`: its working directory, the workspace of the tools.
+    - `servers`: MCP servers that the editor brings.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        journal: Journal,
+        session_id: str,
+        folder: str,
+        options: AgentOptions,
+        capabilities: ClientCapabilities,
+        servers: Sequence[StdioServer | HttpServer] = (),
+    ) -> None:
+        self.session_id = session_id
+        self.folder = folder
+        self.setup = options.setup
+        self._peer = peer
+        self._journal = journal
+        self._options = options
+        self._servers = servers
+        root = Path(folder).resolve()
+        uses_editor = capabilities.reads or capabilities.writes
+        self._files = EditorFiles(root, peer, session_id, capabilities) if uses_editor else None
+        self._disk = Workspace(root)
+        self._terminals = EditorTerminals(peer, session_id, self._show_terminal) if capabilities.terminal else None
+        self.approver = EditorApprover(peer, session_id, (str(root),), self._change_of)
+        self.approver.mode, self.approver.rules_file = options.mode, self.setup.rules
+        self._lock = asyncio.Lock()
+        self._turns: set[asyncio.Task[JsonObject]] = set()
+        self._is_cancelled = False
+        self._parts = AsyncExitStack()
+        self._agent: OpenedAgent | None = None
+        self._title: str | None = None
+        self._cost: float | None = 0.0
+        self._sub_runs: dict[str, RunUpdates] = {}
+
+    # --- what the editor sees ------------------------------------------------------------------------------------
+
+    async def send(self, update: JsonObject) -> None:
+        """Shows an update. Waits while the editor reads slowly. Raises PeerGone."""
+        await self._peer.notify("session/update", {"sessionId": self.session_id, "update": update})
+
+    async def _show_terminal(self, run_id: str, call_id: str, terminal_id: str) -> None:
+        content = [{"type": "terminal", "terminalId": terminal_id}]
+        shown_call_id = shown_id(run_id, call_id)
+        await self.send({"sessionUpdate": "tool_call_update", "toolCallId": shown_call_id, "content": content})
+
+    async def say(self, text: str) -> None:
+        """Shows a text of the agent's program, not of the model."""
+        await self.send({"sessionUpdate": "agent_message_chunk", "content": text_block(printable(text))})
+
+    def choices(self) -> JsonObject:
+        """The mode, the model, and what else may be chosen."""
+        options = config_options(self.approver.mode, self.setup.model, self._options.models)
+        return {"modes": mode_fields(self.approver.mode), "configOptions": options}
+
+    @property
+    def models(self) -> Mapping[str, str]:
+        """The names that the user may choose, each with the model that it stands for."""
+        return self._options.models
+
+    def continue_as(self, setup: Mapping[str, JSON]) -> None:
+        """Takes the model, and how it is spoken to, from the settings of an earlier turn."""
+        self.setup = with_model_of(self.setup, setup, ())
+
+    async def set_mode(self, mode: Mode) -> None:
+        """Changes the mode, for the questions from now on."""
+        self.approver.mode = mode
+        await self.send({"sessionUpdate": "current_mode_update", "currentModeId": mode})
+        await self.send({"sessionUpdate": "config_option_update", "configOptions": self.choices()["configOptions"]})
+
+    async def set_model(self, name: str) -> None:
+        """Changes the model, from the next turn on. Raises ConfigurationError for a model that cannot be used."""
+        async with self._lock:
+            before = self.setup
+            await self._close_agent()
+            self.setup = changed(before, model=self._options.models.get(name, name))
+            try:
+                await self._open_agent()
+            except ConfigurationError:
+                self.setup = before
+                raise
+        await self.send({"sessionUpdate": "config_option_update", "configOptions": self.choices()["configOptions"]})
+
+    # --- the past ------------------------------------------------------------------------------------------------
+
+    async def replay(self) -> None:
+        """Shows the whole conversation so far."""
+        info = await self._journal.session(self.session_id)
+        if info is None:
+            return
+        chain: list[tuple[str, int | None]] = []
+        run_id, count = info.last_run, None
+        while run_id is not None:
+            chain.append((run_id, count))
+            first = (await self._journal.read(run_id, 0, 1))[0].event
+            run_id, count = (first.follows, first.follows_seq) if isinstance(first, RunStarted) else (None, None)
+        view = RunUpdates(self.folder, self.session_id)
+        for number, message in enumerate(info.history):
+            if message.role == "assistant":  # the ids of calls are unique in a run, and a history may hold several
+                view = RunUpdates(self.folder, f"{number}-{self.session_id}")
+            for update in view.of_message(message):
+                await self.send(update)
+        for each, records in reversed(chain):
+            view = RunUpdates(self.folder, each, replays=True)
+            for record in await self._journal.read(each, 0, records):
+                for update in view.updates(record):
+                    await self.send(update)
+        self._title = info.title
+
+    async def go_on(self) -> None:
+        """Asks again what a loaded session waits for; says so if its last turn was interrupted."""
+        info = await self._journal.session(self.session_id)
+        run = None if info is None or info.last_run is None else await self._journal.run(info.last_run)
+        if run is None or run.status not in UNFINISHED:
+            return
+        if is_held(run):
+            await self.say("*Another process is working on this session now. Load it again when that has ended.*")
+        elif (await load_state(self._journal, run.run_id)).approvals.undecided:
+            with suppress(RpcError):
+                await self.prompt(None)
+        elif run.status in _RESUMABLE:
+            await self.say("*The last turn of this session was interrupted. Your next message continues it.*")
+
+    # --- turns ---------------------------------------------------------------------------------------------------
+
+    async def prompt(self, message: Message | None) -> JsonObject:
+        """Does a turn with the user's message, after those before it. None: goes on with the last run.
+
+        Returns the answer to the editor. Raises RpcError if the turn fails.
+        """
+        if len(self._turns) > MOST_PROMPTS:
+            raise RpcError(f"{MOST_PROMPTS} prompts of this session wait already: cancel, or wait for an answer")
+        turn = asyncio.create_task(self._turn(message))
+        self._turns.add(turn)
+        try:
+            await asyncio.wait([turn])
+        except asyncio.CancelledError:
+            turn.cancel()
+            await asyncio.wait([turn])
+            raise
+        finally:
+            self._turns.discard(turn)
+        return {"stopReason": "cancelled"} if turn.cancelled() else turn.result()
+
+    def cancel(self) -> None:
+        """Ends the turn that is under way, with its calls, and those that wait."""
+        self._is_cancelled = bool(self._turns)
+        for turn in self._turns:
+            turn.cancel()
+
+    async def _turn(self, message: Message | None) -> JsonObject:
+        async with self._lock:
+            self._is_cancelled = False
+            agent = (await self._open_agent()).agent
+            run, view = await self._next_run(agent, message)
+            try:
+                return await self._drive(run, view)
+            except (RunBusy, ProviderError) as error:
+                raise RpcError(str(error), INTERNAL_ERROR) from None
+            except asyncio.CancelledError:
+                if self._is_cancelled:
+                    await finished(self._end_run(run.run_id, view))
+                raise
+
+    async def _next_run(self, agent: Agent, message: Message | None) -> tuple[Run, RunUpdates]:
+        """The run of a turn, not yet driven: the last one if it did not end, with the message added."""
+        info = await self._journal.session(self.session_id)
+        last = None if info is None or info.last_run is None else await self._journal.run(info.last_run)
+        if last is not None and last.status in _RESUMABLE:
+            if is_held(last):
+                raise RunBusy(
+                    f"another process works on this session (run {last.run_id[:8]}): wait for it, or end it there"
+                )
+            view = RunUpdates(self.folder, last.run_id)
+            for record in await self._journal.read(last.run_id):
+                view.updates(record)  # the editor has seen them
+            run = agent.resumed(last.run_id)
+            if message is not None:
+                run.say(message)
+            return run, view
+        if message is None:
+            raise RpcError("there is no turn to go on with")
+        setup = self.setup.as_json()
+        run = await Session(agent, self.session_id).start(message, limits=self._options.limits, setup=setup)
+        return run, RunUpdates(self.folder, run.run_id)
+
+    async def _drive(self, run: Run, view: RunUpdates) -> JsonObject:
+        self.approver.begin(run.run_id)
+        self._sub_runs.clear()
+        async with aclosing(run.stream()) as items:
+            async for item in items:
+                change = None
+                if type(item) is CallCompleted and item.call_id is not None:
+                    change = await self._change_of(ToolCall(item.call_id, item.name, item.arguments))
+                for update in view.updates(item, change):
+                    await self.send(update)
+                self.approver.saw(item)
+                if isinstance(item, Record) and isinstance(item.event, ModelAnswered):
+                    await self._show_usage(item.event)
+        await self._show_title()
+        return await self._answer(run)
+
+    async def _answer(self, run: Run) -> JsonObject:
+        """The answer to a prompt, after a text for what the editor has no word for."""
+        result = result_of(run)
+        usage = result.usage
+        answer: JsonObject = {"stopReason": "end_turn"}
+        if usage.input is not None and usage.output is not None:
+            counts = {
+                "inputTokens": usage.input,
+                "outputTokens": usage.output,
+                "totalTokens": usage.input + usage.output,
+            }
+            others = {
+                "thoughtTokens": usage.reasoning,
+                "cachedReadTokens": usage.cached,
+                "cachedWriteTokens": usage.cache_write,
+            }
+            answer["usage"] = {**counts, **{name: count for name, count in others.items() if count}}
+        if result.status == "awaiting_approval":
+            names = ", ".join(each.call.name if each.call else each.call_id for each in result.requests)
+            await self.say(f"\n\n*Waiting for approval: {names}. Your next message asks the question again.*")
+        elif result.status in PAUSED:
+            await self.say(f"\n\n*The turn is {result.status}. Your next message continues it.*")
+        elif result.reason == "answer_cut":
+            answer["stopReason"] = "max_tokens"
+        elif result.state.limit is not None:
+            answer["stopReason"] = "max_turn_requests"
+        elif result.state.stop is not None and result.state.stop.message == CLOSED:
+            answer["stopReason"] = "cancelled"
+        elif result.reason in ("refusal", "content_filter"):
+            answer["stopReason"] = "refusal"
+        if result.error and answer["stopReason"] in ("end_turn", "refusal"):
+            await self.say(f"\n\n*There is no answer: {result.error}*")
+        return answer
+
+    async def _end_run(self, run_id: str, view: RunUpdates) -> None:
+        """After a cancellation: closes the run, so that the session goes on from what was said."""
+        with suppress(RunError):  # it may have ended, or not have begun
+            await close_run(self._journal, run_id, partial_text=view.partial_text)
+        with suppress(PeerGone):
+            for update in view.interrupted():
+                await self.send(update)
+            await self._show_title()
+
+    async def _show_usage(self, event: ModelAnswered) -> None:
+        if event.cost is None or self._cost is None:
+            self._cost = None
+        else:
+            self._cost += event.cost
+        if self.setup.window is None or event.usage.total is None:
+            return
+        update: JsonObject = {"sessionUpdate": "usage_update", "used": event.usage.total, "size": self.setup.window}
+        if self._cost:
+            update["cost"] = {"amount": self._cost, "currency": "USD"}
+        await self.send(update)
+
+    async def _show_title(self) -> None:
+        info = await self._journal.session(self.session_id)
+        if info is not None and info.title != self._title:
+            self._title = info.title
+            updated = datetime.fromtimestamp(info.updated, UTC).isoformat()
+            await self.send({"sessionUpdate": "session_info_update", "title": info.title, "updatedAt": updated})
+
+    async def _change_of(self, call: ToolCall) -> FileChange | None:
+        outcome = await in_thread(lambda: file_change(self._files or self._disk, call))
+        return outcome.value if outcome.error is None else None
+
+    def _saw_event(self, event: object) -> None:
+        """Shows the calls of sub-runs beside those of the run."""
+        if isinstance(event, Record) and event.parent_run_id is not None:
+            view = self._sub_runs.setdefault(event.run_id, RunUpdates(self.folder, event.run_id, calls_only=True))
+            for update in view.updates(event):
+                self._peer.start(self.send(update))
+
+    async def tools(self) -> Sequence[ToolSpec]:
+        """The agent's tools."""
+        return [tool.spec for tool in (await self._open_agent()).agent.toolset]
+
+    async def totals(self) -> Totals:
+        """What the session has used."""
+        totals = Totals()
+        for run in await self._journal.runs(session_id=self.session_id):
+            run_totals = (await load_state(self._journal, run.run_id)).totals
+            totals = totals.plus(run_totals.usage, run_totals.cost, run_totals.estimated, run_totals.calls)
+        return totals
+
+    # --- the agent -----------------------------------------------------------------------------------------------
+
+    async def _open_agent(self) -> OpenedAgent:
+        if self._agent is not None:
+            return self._agent
+        try:
+            tools = [tool for server in self._servers for tool in await self._tools_of(server)]
+            observers = [self._saw_event]
+            self._agent = await self._parts.enter_async_context(
+                open_agent(
+                    self.setup,
+                    self._journal,
+                    self.approver,
+                    observers=observers,
+                    tools=tools,
+                    open_files=self._files,
+                    run_command=self._terminals,
+                )
+            )
+        except BaseException:
+            await self._close_agent()
+            raise
+        for warning in (*self._options.warnings, *self._agent.warnings):
+            await self.say(f"*{warning}*\n\n")
+        return self._agent
+
+    async def _tools_of(self, server: StdioServer | HttpServer) -> Sequence[Tool]:
+        """The tools of an MCP server. The session goes on without one that does not start."""
+        try:
+            servers = await self._parts.enter_async_context(McpServers([server]))
+        except (McpError, ConfigurationError) as error:
+            await self.say(f"*The MCP server {server.name} is left out: {error}*\n\n")
+            return ()
+        for problem in servers.left_out:
+            await self.say(f"*{problem}*\n\n")
+        return [*servers.tools]
+
+    async def _close_agent(self) -> None:
+        self._agent = None
+        parts, self._parts = self._parts, AsyncExitStack()
+        await parts.aclose()
+
+    async def aclose(self) -> None:
+        """Stops the turns, which can go on later, and closes what the session has open."""
+        for turn in self._turns:
+            turn.cancel()
+        if self._turns:
+            await asyncio.wait(list(self._turns))
+        await self._close_agent()

@@ -1,0 +1,76 @@
+"""Commands in terminals of the editor, where the user sees them run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+
+import msgspec
+
+from toolspeak.acp.client_messages import TerminalCreated, TerminalExit, TerminalText
+from toolspeak.acp.json_rpc import Peer, PeerGone, RpcError, params_as
+from toolspeak.data.messages import JSON
+from toolspeak.errors import ToolError
+from toolspeak.sandbox.processes import finished
+from toolspeak.tools import RunContext
+from toolspeak.tools.builtin.shell import CommandOutcome
+
+_SECONDS = 10.0
+"""How long an editor may take to start a command, to end one, or to give its output."""
+
+
+class EditorTerminals:
+    """Runs the commands of one session with `terminal/*`. A command that is cancelled, or reaches its time limit, is
+    killed there. `show` shows the terminal of a call, by the ids of the run, the call and the terminal."""
+
+    def __init__(self, peer: Peer, session_id: str, show: Callable[[str, str, str], Awaitable[None]]) -> None:
+        self._peer = peer
+        self._session_id = session_id
+        self._show = show
+
+    async def __call__(
+        self, command: str, *, folder: str, environment: Mapping[str, str], timeout: float, limit: int, ctx: RunContext
+    ) -> CommandOutcome:
+        """Runs a command line with /bin/sh; see `RunCommand`. Raises ToolError if the editor cannot start it."""
+        created = await self._ask(
+            "terminal/create",
+            command="/bin/sh",
+            args=["-c", command],
+            env=[{"name": name, "value": value} for name, value in environment.items()],
+            cwd=folder,
+            outputByteLimit=limit,
+        )
+        terminal_id = params_as(TerminalCreated, created).terminal_id
+        try:
+            await self._show(ctx.run_id or "", ctx.call.id, terminal_id)
+            timed_out, ended = False, TerminalExit()
+            try:
+                async with asyncio.timeout(timeout):
+                    answer = await self._ask("terminal/wait_for_exit", seconds=None, terminalId=terminal_id)
+                    ended = params_as(TerminalExit, answer)
+            except TimeoutError:
+                timed_out = True
+                await self._ask("terminal/kill", terminalId=terminal_id)
+            text = params_as(TerminalText, await self._ask("terminal/output", terminalId=terminal_id))
+        finally:
+            await finished(self._release(terminal_id))
+        ended = text.exit_status or ended
+        output = f"[the beginning of the output was left out]\n{text.output}" if text.truncated else text.output
+        if ended.signal and ended.exit_code is None:
+            output = f"{output}\n[ended by the signal {ended.signal}]"
+        return CommandOutcome(ended.exit_code, output, timed_out)
+
+    async def _release(self, terminal_id: str) -> None:
+        """Ends what still runs in the terminal."""
+        with suppress(ToolError):  # the editor is gone, and its terminals with it
+            await self._ask("terminal/release", terminalId=terminal_id)
+
+    async def _ask(self, method: str, *, seconds: float | None = _SECONDS, **params: JSON) -> msgspec.Raw:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._peer.call(method, {"sessionId": self._session_id, **params})
+        except (RpcError, PeerGone) as error:
+            raise ToolError(f"the user's editor refused {method}: {error}") from None
+        except TimeoutError:
+            raise ToolError(f"the user's editor did not answer {method} within {seconds:g} seconds.") from None

@@ -1,0 +1,253 @@
+"""What happens in a run as updates of a session, in the words of the Agent Client Protocol."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from toolspeak.acp.call_presentation import (
+    FileChange,
+    JsonObject,
+    call_fields,
+    call_kind,
+    content_of,
+    result_fields,
+    shown_id,
+)
+from toolspeak.acp.prompt_content import blocks_of, fenced, text_block
+from toolspeak.agent.recorder import Watched
+from toolspeak.data.deltas import (
+    CallCompleted,
+    CallIgnored,
+    CallMalformed,
+    CallStarted,
+    ReasoningDelta,
+    TextAside,
+    TextDelta,
+    ToolProgress,
+    TurnRestarted,
+)
+from toolspeak.data.events import (
+    AnswerRejected,
+    HistoryCompacted,
+    InterceptorFailed,
+    LimitReached,
+    ModelAnswered,
+    ModelAsked,
+    Record,
+    RunFinished,
+    RunStarted,
+    StopRequested,
+    ToolFinished,
+    ToolStarted,
+    UserMessageQueued,
+)
+from toolspeak.data.messages import JSON, MalformedCall, Message, ReasoningPart, TextPart, ToolCall, ToolResult
+from toolspeak.ui.format import compaction_text, one_line, printable, shorten
+
+_PROGRESS_LINES = 40
+"""How many lines of a running tool's reports are shown: the last ones."""
+
+_PROGRESS_LINE = 400
+"""How many characters of such a line are shown."""
+
+
+class RunUpdates:
+    """Makes updates of one run's deltas and records, in order.
+
+    Records alone give the whole conversation (`replays`), so a loaded session and a live one look the same.
+
+    - `folder`: the session's, for absolute paths.
+    - `run_id`: makes the ids of the calls unique in the session.
+    - `replays`: the run is over: its user's messages are shown too.
+    - `calls_only`: for a sub-run, which says nothing to the user.
+    """
+
+    def __init__(self, folder: str, run_id: str, *, replays: bool = False, calls_only: bool = False) -> None:
+        self._folder = folder
+        self._run_id = run_id
+        self._replays = replays
+        self._calls_only = calls_only
+        self._message_id = ""
+        self._turn_text = ""
+        self._is_recorded = False
+        self._has_reasoning = False
+        self._ids: dict[int, str] = {}  # the calls of the turn, by index
+        self._open: dict[str, ToolCall | MalformedCall | None] = {}  # announced, without a result
+        self._changes: set[str] = set()  # calls that are shown with the change of a file
+        self._progress: dict[str, deque[str]] = {}
+
+    def updates(self, item: Watched, change: FileChange | None = None) -> list[JsonObject]:
+        """The updates that an item leads to. `change`: of the file that a `CallCompleted` is about."""
+        match item:
+            case TextDelta(text) if text:
+                self._turn_text += text
+                return self._chunk("agent_message_chunk", text)
+            case ReasoningDelta(text) | TextAside(text) if text:
+                self._has_reasoning = self._has_reasoning or isinstance(item, ReasoningDelta)
+                return self._chunk("agent_thought_chunk", text)
+            case CallStarted(index, name, _, call_id) if call_id is not None:
+                self._ids[index] = call_id
+                self._open[call_id] = None
+                return [
+                    self._update("tool_call", call_id, title=one_line(name), status="pending", kind=call_kind(name))
+                ]
+            case CallCompleted(index, name, arguments, _, _, _, _, call_id) if call_id is not None:
+                self._ids[index] = call_id
+                return self._announce(ToolCall(call_id, name, arguments), change)
+            case CallMalformed(index, raw, code, reason, _, name, _, call_id) if call_id is not None:
+                self._ids[index] = call_id
+                return self._announce(MalformedCall(call_id, raw, code, reason, name))
+            case CallIgnored(index, reason) if index in self._ids:
+                return self._drop([self._ids[index]], f"The call is ignored: {reason}")
+            case ToolProgress(call_id, message):
+                lines = self._progress.setdefault(call_id, deque(maxlen=_PROGRESS_LINES))
+                lines.append(shorten(printable(message), _PROGRESS_LINE))
+                block = text_block(fenced("\n".join(lines), "console"))
+                return [self._update("tool_call_update", call_id, content=[content_of(block)])]
+            case TurnRestarted():
+                dropped = self._drop(list(self._ids.values()), "The turn is requested again.")
+                return [*dropped, *self._note("The turn is requested again: the text above does not count.")]
+            case Record():
+                return self._of_record(item)
+            case _:
+                return []
+
+    @property
+    def partial_text(self) -> str:
+        """The text of a turn that is under way."""
+        return "" if self._is_recorded else self._turn_text
+
+    def user_message(self, message: Message) -> list[JsonObject]:
+        """A message of the user, as a loaded session shows it."""
+        blocks = blocks_of(message.parts)
+        return [{"sessionUpdate": "user_message_chunk", "content": block} for block in blocks]
+
+    def of_message(self, message: Message) -> list[JsonObject]:
+        """A message of a history without records, as a fork begins with."""
+        match message.role:
+            case "user":
+                return self.user_message(message)
+            case "assistant":
+                return self._answered(message)
+            case "tool":
+                return [update for result in message.results for update in self._finished(result)]
+            case _:
+                return []
+
+    def interrupted(self) -> list[JsonObject]:
+        """The updates at the end of a turn that was interrupted: its calls are over."""
+        return self._drop(list(self._open), "The turn was interrupted.")
+
+    def _of_record(self, record: Record) -> list[JsonObject]:
+        match event := record.event:
+            case RunStarted(messages) if self._replays:
+                return [update for each in messages if each.role == "user" for update in self.user_message(each)]
+            case UserMessageQueued(message) if self._replays:
+                return self.user_message(message)
+            case ModelAsked():
+                self._message_id = f"{record.run_id}-{record.step}"
+                self._turn_text, self._has_reasoning, self._ids, self._is_recorded = "", False, {}, False
+                return []
+            case ModelAnswered(message):
+                self._is_recorded = True
+                return self._answered(message)
+            case ToolStarted(call_id, _, _, _, _, _, changed_call):
+                fields = {} if changed_call is None else call_fields(changed_call, self._folder)
+                return [self._update("tool_call_update", call_id, status="in_progress", **fields)]
+            case ToolFinished(result):
+                return self._finished(result)
+            case HistoryCompacted():
+                return self._note(f"{compaction_text(event)}.")
+            case LimitReached(limit, _, allowed):
+                return self._note(
+                    f"The limit of {allowed:g} {limit} is reached: the model is asked for a final answer."
+                )
+            case AnswerRejected(reason):
+                return self._note(f"The answer does not match the requested type: {reason}")
+            case StopRequested(reason, text):
+                return self._note(f"The run stops ({reason.replace('_', ' ')}): {text}")
+            case InterceptorFailed(interceptor, level, hook, error):
+                return self._note(f"The interceptor {interceptor} failed ({hook} a {level}): {error}")
+            case RunFinished(_, answer):
+                dropped = self._drop(list(self._open), "The run ended before the call had a result.")
+                is_new = answer.strip() and answer.strip() != self._turn_text.strip()
+                return [*dropped, *(self._chunk("agent_message_chunk", answer) if is_new else ())]
+            case _:
+                return []
+
+    def _answered(self, message: Message) -> list[JsonObject]:
+        """A turn as it is recorded: what was not shown while it streamed."""
+        updates: list[JsonObject] = []
+        shows_text = not self._turn_text
+        for part in message.parts:
+            if isinstance(part, ReasoningPart) and part.text and not self._has_reasoning:
+                updates += self._chunk("agent_thought_chunk", part.text)
+            elif isinstance(part, TextPart) and part.text and shows_text:
+                self._turn_text += part.text
+                updates += self._chunk("agent_message_chunk", part.text)
+        counted = {call.id for call in message.calls}
+        updates += self._drop([each for each in self._ids.values() if each not in counted], "The call does not count.")
+        for call in message.calls:
+            if self._open.get(call.id) is None:
+                updates += self._announce(call)
+        return updates
+
+    def _announce(self, call: ToolCall | MalformedCall, change: FileChange | None = None) -> list[JsonObject]:
+        kind = "tool_call_update" if call.id in self._open else "tool_call"
+        self._open[call.id] = call
+        fields = call_fields(call, self._folder, change)
+        if "content" in fields:
+            self._changes.add(call.id)
+        return [self._update(kind, call.id, status="pending", **fields)]
+
+    def _finished(self, result: ToolResult) -> list[JsonObject]:
+        call = self._open.pop(result.call_id, None)
+        self._progress.pop(result.call_id, None)
+        updates = [
+            self._update("tool_call_update", result.call_id, **result_fields(result, result.call_id in self._changes))
+        ]
+        self._changes.discard(result.call_id)
+        if result.name == "todo" and result.status == "success" and isinstance(call, ToolCall) and not self._calls_only:
+            updates += plan_of(call.arguments)
+        return updates
+
+    def _drop(self, call_ids: Iterable[str], reason: str) -> list[JsonObject]:
+        updates: list[JsonObject] = []
+        for call_id in call_ids:
+            if call_id in self._open:
+                del self._open[call_id]
+                content = [content_of(text_block(printable(reason)))]
+                updates.append(self._update("tool_call_update", call_id, status="failed", content=content))
+        return updates
+
+    def _note(self, text: str) -> list[JsonObject]:
+        return self._chunk("agent_thought_chunk", f"\n\n{text}\n\n")
+
+    def _chunk(self, kind: str, text: str) -> list[JsonObject]:
+        if self._calls_only:
+            return []
+        update: JsonObject = {"sessionUpdate": kind, "content": text_block(printable(text.replace("\r", "")))}
+        if self._message_id:
+            suffix = "-thought" if kind == "agent_thought_chunk" else ""
+            update["messageId"] = self._message_id + suffix
+        return [update]
+
+    def _update(self, update: str, call_id: str, /, **fields: JSON) -> JsonObject:
+        return {"sessionUpdate": update, "toolCallId": shown_id(self._run_id, call_id), **fields}
+
+
+_PLAN_STATES: Mapping[str, str] = {"in_progress": "in_progress", "doing": "in_progress", "done": "completed"}
+
+
+def plan_of(arguments: Mapping[str, JSON]) -> list[JsonObject]:
+    """The update of the plan that a call of the tool `todo` leads to."""
+    entries: list[JsonObject] = []
+    for item in cast("Iterable[JSON]", arguments.get("items") or ()):
+        if isinstance(item, Mapping):
+            entry = cast("Mapping[str, JSON]", item)
+            state = _PLAN_STATES.get(str(entry.get("state")), "pending")
+            text = printable(str(entry.get("text", "")))
+            entries.append({"content": text, "priority": "medium", "status": state})
+    return [{"sessionUpdate": "plan", "entries": entries}]

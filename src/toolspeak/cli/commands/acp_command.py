@@ -1,0 +1,134 @@
+"""`toolspeak acp`: the agent of an editor that speaks the Agent Client Protocol."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import click
+
+from toolspeak.acp.client_messages import ClientCapabilities
+from toolspeak.acp.editor_choices import EditorChoices
+from toolspeak.acp.editor_connection import EditorConnection, EditorRequests
+from toolspeak.acp.json_rpc import Peer
+from toolspeak.acp.standard_streams import StandardStreams
+from toolspeak.cli.exit_codes import ANSWERED
+from toolspeak.cli.signals import run_to_end
+
+_AT_A_TERMINAL = """\
+toolspeak: an editor starts `toolspeak acp` and talks to it over standard input and output (JSON-RPC).
+At a terminal use `toolspeak run`. The guide "Work in an editor" says what to write into the editor's settings."""
+
+
+@click.command("acp")
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    metavar="MODEL",
+    help="PROVIDER:NAME (openai:gpt-5, anthropic:…, ollama:…), a bare name for openai, or scripted:FILE. Several are "
+    "the ones that the user may choose in the editor; the first is the default.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["ask", "accept_edits", "approve_all", "plan"]),
+    help="Which calls the user is asked about, until the editor chooses another mode (default: ask).",
+)
+@click.option("--dialect", metavar="NAME", help="How the model writes calls (default: auto).")
+@click.option(
+    "--journal",
+    envvar="TOOLSPEAK_JOURNAL",
+    metavar="FILE|URL",
+    help="Where sessions are recorded: a file, a postgresql:// URL, or `none` (default: toolspeak.db in your data"
+    " folder).",
+)
+@click.option(
+    "--rules",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Store the calls that you always approve as rules in FILE, and apply them (see `toolspeak rules`).",
+)
+@click.option(
+    "--mcp",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Add the tools of the MCP servers in FILE (.mcp.json, or VS Code's mcp.json) to those of the editor.",
+)
+@click.option(
+    "--env",
+    multiple=True,
+    metavar="NAME",
+    help="Pass the environment variable NAME to `shell` commands, in addition to PATH, HOME, LANG and the like.",
+)
+@click.option(
+    "--window",
+    type=click.IntRange(min=1),
+    metavar="TOKENS",
+    help="The size of the model's context window. A conversation that fills it is shortened (default: unknown).",
+)
+@click.option(
+    "--prices",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help='A file with prices in USD per million tokens: {"openai:NAME": {"input": 1, "output": 4, "cached": 0.1}}.',
+)
+@click.option("--max-steps", type=click.IntRange(1), help="Maximum number of model turns for one prompt (default: 50).")
+@click.option(
+    "--max-seconds",
+    type=click.FloatRange(0, min_open=True),
+    help="The time after which the agent must wrap up a prompt.",
+)
+@click.option(
+    "--max-cost",
+    type=click.FloatRange(0, min_open=True),
+    metavar="USD",
+    help="The cost in US dollars after which the agent must wrap up a prompt.",
+)
+def acp_command(
+    models: tuple[str, ...],
+    mode: str | None,
+    dialect: str | None,
+    journal: str | None,
+    rules: str | None,
+    mcp: str | None,
+    env: tuple[str, ...],
+    window: int | None,
+    prices: str | None,
+    max_steps: int | None,
+    max_seconds: float | None,
+    max_cost: float | None,
+) -> None:
+    """Be the agent of an editor that speaks the Agent Client Protocol: Zed, JetBrains, Neovim, Emacs and others.
+
+    The editor starts this command and shows its sessions. They are in the journal, so `toolspeak sessions` lists them,
+    and a session that was interrupted goes on in any editor. What the options leave open is configured
+    (`toolspeak config`).
+    """
+    settings = {"dialect": dialect, "rules": rules, "mcp": mcp, "env": env, "window": window, "prices": prices}
+    limits = {"steps": max_steps, "seconds": max_seconds, "cost": max_cost}
+    choices = EditorChoices(
+        models,
+        mode,
+        {name: value for name, value in settings.items() if value},
+        {name: value for name, value in limits.items() if value is not None},
+    )
+    if sys.stdin.isatty():
+        click.echo(_AT_A_TERMINAL, err=True)
+    run_to_end(_serve(choices, journal))
+    sys.exit(ANSWERED)
+
+
+async def _serve(choices: EditorChoices, journal: str | None) -> None:
+    def open_requests(peer: Peer, capabilities: ClientCapabilities) -> EditorRequests:
+        # Not at the top: they import the agent, and the editor waits for the answer to its first request.
+        opened_journal = importlib.import_module("toolspeak.cli.journal_option").journal_of(journal)
+        room = importlib.import_module("toolspeak.acp.agent_server")
+        return room.AgentServer(peer, opened_journal, choices, capabilities)
+
+    has_model = bool(choices.models or os.environ.get("TOOLSPEAK_MODEL"))
+    streams = await StandardStreams.open()
+    try:
+        await EditorConnection(streams, open_requests, has_model=has_model).serve()
+    finally:
+        await streams.aclose()

@@ -1,0 +1,217 @@
+"""An editor for tests: the SDK's own client, with files, terminals and a user who answers questions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from acp import RequestError, connect_to_agent
+from acp.schema import (
+    AllowedOutcome,
+    ClientCapabilities,
+    CreateTerminalResponse,
+    DeniedOutcome,
+    FileSystemCapabilities,
+    ReadTextFileResponse,
+    RequestPermissionResponse,
+    TerminalExitStatus,
+    TerminalOutputResponse,
+    TextContentBlock,
+    WaitForTerminalExitResponse,
+)
+
+from forked import Command
+
+FILES = FileSystemCapabilities(read_text_file=True, write_text_file=True)
+
+
+class ScriptedEditor:
+    """Implements the SDK's `Client`. `answers` are the options that the user chooses, in the order of the questions;
+    None closes the question. `buffers` are unsaved files."""
+
+    def __init__(self, *answers, buffers=()):
+        self.answers = list(answers)
+        self.buffers = dict(buffers)
+        self.updates = []
+        self.questions = []
+        self.requests = []
+        self.terminals = {}
+        self._news = asyncio.Condition()
+
+    def on_connect(self, conn):
+        self.agent = conn
+
+    async def _add(self, items, item):
+        items.append(item)
+        async with self._news:
+            self._news.notify_all()
+
+    async def until(self, condition):
+        """Waits until the condition holds; it is looked at after each message of the agent."""
+        async with asyncio.timeout(60), self._news:
+            await self._news.wait_for(condition)
+
+    async def session_update(self, session_id, update, **kwargs):
+        await self._add(self.updates, update)
+
+    async def request_permission(self, session_id, tool_call, options, **kwargs):
+        await self._add(self.questions, (tool_call, options, kwargs))
+        await self.until(lambda: bool(self.answers))
+        answer = self.answers.pop(0)
+        if isinstance(answer, RequestError):
+            raise answer
+        if answer is None:
+            return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
+        return RequestPermissionResponse(outcome=AllowedOutcome(option_id=answer, outcome="selected"))
+
+    async def answer(self, answer):
+        await self._add(self.answers, answer)
+
+    async def read_text_file(self, session_id, path, line=None, limit=None, **kwargs):
+        await self._add(self.requests, ("read", path))
+        if path in self.buffers:
+            return ReadTextFileResponse(content=self.buffers[path])
+        try:
+            return ReadTextFileResponse(content=_disk_text(path))
+        except OSError:
+            raise RequestError.resource_not_found(path) from None
+
+    async def write_text_file(self, session_id, path, content, **kwargs):
+        await self._add(self.requests, ("write", path))
+        self.buffers[path] = content
+
+    async def create_terminal(
+        self, session_id, command, args=None, env=None, cwd=None, output_byte_limit=None, **kwargs
+    ):
+        environment = {each.name: each.value for each in env or ()}
+        process = await asyncio.create_subprocess_exec(
+            command, *args, cwd=cwd, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        terminal_id = f"terminal-{len(self.terminals)}"
+        self.terminals[terminal_id] = (process, asyncio.ensure_future(process.communicate()))
+        await self._add(self.requests, ("terminal", terminal_id))
+        return CreateTerminalResponse(terminal_id=terminal_id)
+
+    async def wait_for_terminal_exit(self, session_id, terminal_id, **kwargs):
+        process, output = self.terminals[terminal_id]
+        await asyncio.shield(output)
+        return WaitForTerminalExitResponse(**_exit(process))
+
+    async def terminal_output(self, session_id, terminal_id, **kwargs):
+        process, output = self.terminals[terminal_id]
+        text = (await asyncio.shield(output))[0].decode()
+        return TerminalOutputResponse(output=text, truncated=False, exit_status=TerminalExitStatus(**_exit(process)))
+
+    async def kill_terminal(self, session_id, terminal_id, **kwargs):
+        self.terminals[terminal_id][0].kill()
+
+    async def release_terminal(self, session_id, terminal_id, **kwargs):
+        process, _ = self.terminals[terminal_id]
+        if process.returncode is None:
+            process.kill()
+        await self._add(self.requests, ("release", terminal_id))
+
+    # what came
+
+    def of(self, kind):
+        """The updates of this kind."""
+        return [update for update in self.updates if update.session_update == kind]
+
+    @property
+    def agent_text(self):
+        """What the agent said."""
+        return "".join(update.content.text for update in self.of("agent_message_chunk"))
+
+    @property
+    def calls(self):
+        """The fields of each call, as the updates leave it."""
+        calls = {}
+        for update in self.updates:
+            if update.session_update in ("tool_call", "tool_call_update"):
+                changes = update.model_dump(exclude_none=True, exclude={"session_update"})
+                calls.setdefault(update.tool_call_id, {}).update(changes)
+        return calls
+
+
+def _disk_text(path):
+    return Path(path).read_text()
+
+
+def _exit(process):
+    code = process.returncode
+    return {"exit_code": code} if code is None or code >= 0 else {"signal": str(-code)}
+
+
+def playbook(path, *turns, **options):
+    """Writes a playbook for a scripted model. A turn is a text, or a list of calls as (name, arguments)."""
+    entries = [
+        turn
+        if isinstance(turn, str | dict)
+        else {"text": "", "calls": [{"name": name, "arguments": arguments} for name, arguments in turn]}
+        for turn in turns
+    ]
+    path.write_text(json.dumps({"turns": entries, "follow": True, **options}))
+    return f"scripted:{path}"
+
+
+def environment(folder, **variables):
+    """A user without a configuration, whose journal is in the folder."""
+    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    places = {"XDG_DATA_HOME": str(folder / "data"), "XDG_CONFIG_HOME": str(folder / "config")}
+    return {**inherited, **places, **variables}
+
+
+class AgentProcess:
+    """`toolspeak acp`, with pipes for its standard input and output; its standard error is a file."""
+
+    def __init__(self, folder, *arguments, **variables):
+        self.errors = folder / "errors.txt"
+        ends = [*os.pipe(), *os.pipe()]
+        with self.errors.open("ab") as errors:
+            streams = (ends[0], ends[3], errors.fileno())
+            self.command = Command(
+                ["acp", *arguments], cwd=folder, env=environment(folder, **variables), streams=streams, session=True
+            )
+        os.close(ends[0])
+        os.close(ends[3])
+        self.output, self.input = ends[2], ends[1]
+
+    async def streams(self, limit=64 * 1024 * 1024):
+        """The reader of its output and the writer of its input."""
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=limit)
+        await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(self.output, "rb", buffering=0)
+        )
+        transport, protocol = await loop.connect_write_pipe(
+            asyncio.streams.FlowControlMixin, os.fdopen(self.input, "wb", buffering=0)
+        )
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+    async def wait(self):
+        """Its exit code."""
+        return await asyncio.to_thread(self.command.wait, 60)
+
+
+@asynccontextmanager
+async def connection(editor, folder, *arguments, capabilities=None, **variables):
+    """Starts the agent and connects the editor to it. Yields the connection and the process."""
+    process = AgentProcess(folder, *arguments, **variables)
+    reader, writer = await process.streams()
+    try:
+        agent = connect_to_agent(editor, writer, reader, use_unstable_protocol=True)
+        await agent.initialize(protocol_version=1, client_capabilities=capabilities or ClientCapabilities())
+        yield agent, process
+        await agent.close()
+        writer.close()
+        assert await process.wait() == 0
+    finally:
+        process.command.kill()
+        writer.close()
+
+
+def text(words):
+    return [TextContentBlock(type="text", text=words)]

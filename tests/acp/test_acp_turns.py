@@ -1,0 +1,155 @@
+"""A conversation in an editor: what it sees of a turn, and what it is asked."""
+
+import asyncio
+
+import pytest
+from acp import RequestError
+from scripted_editor import ScriptedEditor, connection, playbook, text
+
+EDIT = ("edit", {"path": "a.txt", "old": "two", "new": "three"})
+COMMAND = ("shell", {"command": "echo hi >> log.txt; exit 3"})
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "a.txt").write_text("one\ntwo\n")
+    return tmp_path
+
+
+def in_editor(folder, editor, *turns, arguments=(), prompts=("Go.",), mode=None):
+    """Does the prompts in a new session. Returns the answers."""
+
+    async def main():
+        model = playbook(folder / "model.json", *turns)
+        async with connection(editor, folder, "--model", model, *arguments) as (agent, _):
+            session = await agent.new_session(cwd=str(folder / "work"), mcp_servers=[])
+            if mode is not None:
+                await agent.set_session_mode(session_id=session.session_id, mode_id=mode)
+            return [await agent.prompt(session_id=session.session_id, prompt=text(each)) for each in prompts]
+
+    return asyncio.run(main())
+
+
+def test_a_turn_shows_its_calls_and_asks_about_a_batch_at_once(folder):
+    editor = ScriptedEditor("allow_once", "allow_once")
+    turns = [[("read", {"path": "a.txt", "start": 2})], [EDIT, COMMAND], "All **done**."]
+    (answer,) = in_editor(folder, editor, *turns)
+    assert answer.stop_reason == "end_turn"
+    assert answer.usage.total_tokens == answer.usage.input_tokens + answer.usage.output_tokens > 0
+    assert editor.agent_text == "All **done**."
+    read, edit, shell = editor.calls.values()
+    place = str(folder / "work" / "a.txt")
+    assert (read["title"], read["kind"], read["status"]) == ("read a.txt", "read", "completed")
+    assert read["locations"] == [{"path": place, "line": 2}]
+    assert "two" in read["content"][0]["content"]["text"]
+    assert read["raw_output"].startswith("two\n")
+    diff = {"type": "diff", "path": place, "old_text": "one\ntwo\n", "new_text": "one\nthree\n"}
+    assert (edit["kind"], edit["status"], edit["content"]) == ("edit", "completed", [diff])
+    assert (shell["title"], shell["kind"], shell["status"]) == (COMMAND[1]["command"], "execute", "completed")
+    assert shell["content"][0]["content"]["text"].endswith("exit code 3")
+    # The question shows all that the call would do, and belongs to the call that is shown.
+    (edit_question, options, extra), (shell_question, *_) = editor.questions
+    assert [edit_question.tool_call_id, shell_question.tool_call_id] == list(editor.calls)[1:]
+    assert diff in [each.model_dump(exclude_none=True) for each in edit_question.content]
+    assert edit_question.raw_input == EDIT[1]
+    assert COMMAND[1]["command"] in shell_question.content[-1].content.text
+    assert [each.kind for each in options] == ["allow_once", "allow_always", "reject_once", "reject_always"]
+    assert len(extra["toolspeak"]["digest"]) == 64
+    assert (folder / "work" / "a.txt").read_text() == "one\nthree\n"
+    (title,) = editor.of("session_info_update")
+    assert title.title == "Go."
+
+
+def test_calls_of_two_turns_have_different_ids(folder):
+    editor = ScriptedEditor()
+    read = [("read", {"path": "a.txt"})]
+    in_editor(folder, editor, read, "One.", read, "Two.", prompts=["First.", "Second."])
+    assert len(editor.calls) == 2
+    assert {call["status"] for call in editor.calls.values()} == {"completed"}
+
+
+@pytest.mark.parametrize(
+    ("choices", "questions", "log", "statuses"),
+    [
+        (["reject_once", "allow_once"], 2, "hi\n", ["failed", "completed"]),
+        (["allow_always"], 1, "hi\nhi\n", ["completed", "completed"]),
+        (["reject_always"], 1, "", ["failed", "failed"]),
+    ],
+)
+def test_a_choice_holds_once_or_always(folder, choices, questions, log, statuses):
+    editor = ScriptedEditor(*choices)
+    command = [("shell", {"command": "echo hi | tee -a log.txt"})]
+    in_editor(folder, editor, command, command, "Done.")
+    assert len(editor.questions) == questions
+    assert [call["status"] for call in editor.calls.values()] == statuses
+    place = folder / "work" / "log.txt"
+    assert (place.read_text() if place.exists() else "") == log
+
+
+def test_a_question_that_is_closed_ends_the_turn_and_the_next_one_goes_on(folder):
+    editor = ScriptedEditor(None)
+    first, second = in_editor(folder, editor, [COMMAND], "Another way, then.", prompts=["Go.", "Not like that."])
+    assert [first.stop_reason, second.stop_reason] == ["cancelled", "end_turn"]
+    assert editor.agent_text == "Another way, then."
+    assert not (folder / "work" / "log.txt").exists()
+
+
+def test_a_question_that_the_editor_cannot_ask_waits_and_is_asked_again(folder):
+    editor = ScriptedEditor(RequestError.internal_error(), "allow_once")
+    first, second = in_editor(folder, editor, [COMMAND], "Done.", prompts=["Go.", "Ask me now."])
+    assert [first.stop_reason, second.stop_reason] == ["end_turn", "end_turn"]
+    assert "Waiting for approval: shell" in editor.agent_text
+    assert editor.agent_text.endswith("Done.")
+    assert (folder / "work" / "log.txt").read_text() == "hi\n"
+
+
+@pytest.mark.parametrize(
+    ("mode", "questions", "statuses"),
+    [
+        ("ask", 2, ["completed", "completed"]),
+        ("accept_edits", 1, ["completed", "completed"]),
+        ("approve_all", 0, ["completed", "completed"]),
+        ("plan", 0, ["failed", "failed"]),
+    ],
+)
+def test_the_mode_decides_what_is_asked(folder, mode, questions, statuses):
+    editor = ScriptedEditor("allow_once", "allow_once")
+    in_editor(folder, editor, [EDIT, COMMAND], "Done.", mode=mode)
+    assert len(editor.questions) == questions
+    assert [call["status"] for call in editor.calls.values()] == statuses
+    assert [update.current_mode_id for update in editor.of("current_mode_update")] == [mode]
+    assert (folder / "work" / "log.txt").exists() == (mode != "plan")
+
+
+def test_a_call_that_cannot_be_read_is_shown_as_failed(folder):
+    editor = ScriptedEditor()
+    broken = {"text": "", "calls": [{"name": "read", "arguments": '{"path": '}]}
+    in_editor(folder, editor, broken, "Sorry.")
+    (call,) = editor.calls.values()
+    assert call["status"] == "failed"
+
+
+def test_control_characters_of_the_model_and_of_files_do_not_reach_the_editor(folder):
+    (folder / "work" / "a.txt").write_text("\x1b]0;title\x07two\n")
+    editor = ScriptedEditor()
+    in_editor(folder, editor, [("read", {"path": "a.txt\x1b[2J"})], [("read", {"path": "a.txt"})], "Hi \x1b[31mred.")
+    display = editor.agent_text + "".join(
+        call["title"] + call["content"][0]["content"]["text"] for call in editor.calls.values()
+    )
+    assert "\x1b" not in display
+    assert "␛[31mred" in display
+
+
+def test_a_model_that_fails_is_an_error_and_the_session_goes_on(folder):
+    async def main():
+        turns = [{"text": "Well", "error": "the server is on fire"}, "Back again."]
+        model = playbook(folder / "model.json", *turns, follow=False)
+        editor = ScriptedEditor()
+        async with connection(editor, folder, "--model", model) as (agent, _):
+            session = await agent.new_session(cwd=str(folder / "work"), mcp_servers=[])
+            with pytest.raises(RequestError, match="the server is on fire"):
+                await agent.prompt(session_id=session.session_id, prompt=text("Go."))
+            return await agent.prompt(session_id=session.session_id, prompt=text("And now?"))
+
+    assert asyncio.run(main()).stop_reason == "end_turn"
