@@ -142,6 +142,7 @@ MISTAKES = [
     ("providers = 3\n", "config.toml:1: providers: expected tables [providers.NAME]"),
     ("env = ['A B']\n", "config.toml:1: env: expected the name of an environment variable"),
     ("instructions = { path = 'x' }\n", "config.toml:1: instructions: write the text, or { file = 'PATH' }"),
+    ("[theme]\ngreen = 'bleu cheese'\n", "config.toml:2: theme.green: unable to parse 'bleu' as color"),
     ("instructions = { file = 'missing.md' }\n", "config.toml:1: instructions.file: there is no file"),
 ]  # fmt: skip
 
@@ -199,3 +200,13 @@ def test_no_home_and_no_configuration_at_all(folder):
     folder.env.pop("HOME")
     done = folder.toolspeak("run", "a task", "--model", model)
     assert (done.returncode, done.stdout) == (0, "Hello.\n"), done.stderr
+
+
+def test_the_theme_colours_the_terminal(folder):
+    write = ToolCall("", "write", {"path": "a", "content": "b"})
+    call = get_dialect("cogency-json").render([Message("assistant", (write,))])
+    folder.user(f'model = "{folder.plays("writer", call[0].text, "Written.")}"\n[theme]\ngreen = "bright_blue"\n')
+    code, screen = folder.at_terminal("run", "write a", "--approve", "all").finish()
+    assert code == 0
+    assert "\x1b[94m" in screen
+    assert "\x1b[32m" not in screen

@@ -85,7 +85,7 @@ async def work(
 ) -> int:
     """Drives the run that `begin` makes, and shows it. Returns the command's exit code. `cassette` records the run or
     replays it."""
-    live = make_console(sys.stdout if sys.stdout.isatty() and not display.as_json else sys.stderr)
+    live = make_console(sys.stdout if sys.stdout.isatty() and not display.as_json else sys.stderr, setup.theme)
     approver = _approver(setup, live, display.as_json)
     async with open_agent(setup, journal, approver, cassette=cassette, in_doubt=in_doubt) as ready_agent:
         for warning in ready_agent.warnings:

@@ -9,18 +9,25 @@ import click
 from click.core import ParameterSource
 
 from toolspeak.cli.signals import run_to_end
+from toolspeak.errors import ConfigurationError
 from toolspeak.project.config import Config, read_config
 from toolspeak.project.config_trust import ProjectConfig
 from toolspeak.project.configured_setup import SetupChoices
 from toolspeak.ui import printable
+from toolspeak.ui.console import style_of
 from toolspeak.ui.question import Line, visible_lines
 from toolspeak.ui.terminal_approver import confirm_text, has_terminal
 
 
-def configuration(workspace: str) -> Config:
+def configuration(workspace: str, *, asks: bool = True) -> Config:
     """The configuration for work in a folder. At a terminal the person is asked about a project's configuration that
-    they have not trusted. Prints its warnings."""
-    config = read_config(workspace, ask=_ask if has_terminal() else None)
+    they have not trusted, unless `asks` is False. Prints its warnings."""
+    config = read_config(workspace, ask=_ask if asks and has_terminal() else None)
+    for name, look in config.theme.items():
+        try:
+            style_of(name, look)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{config.origins[f'theme.{name}'][0].place}: {error}") from None
     for warning in config.warnings:
         click.echo(f"toolspeak: {printable(warning)}", err=True)
     return config

@@ -61,6 +61,7 @@ def configured_setup(config: Config, workspace: str, **choices: Unpack[SetupChoi
         instructions=config.instructions,
         mcp_servers=config.mcp_servers,
         price_table=config.prices,
+        theme=config.theme,
     )
     changes: dict[str, Any] = {name: value for name, value in choices.items() if name not in ("model", "repair", "env")}
     for name in ("rules", "prices", "mcp"):

@@ -53,6 +53,8 @@ class Setup:
     """MCP servers besides those of the file `mcp`, as the table of such a file."""
     price_table: Mapping[str, JSON] = field(default_factory=no_extra)
     """Prices besides those of the file `prices`, as the object of such a file."""
+    theme: Mapping[str, str] = field(default_factory=no_extra)
+    """Looks of the terminal's styles, by name."""
 
     def as_json(self) -> dict[str, JSON]:
         """The settings as JSON, with absolute paths: the run may be resumed from another folder."""

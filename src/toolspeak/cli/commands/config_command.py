@@ -14,12 +14,12 @@ import click
 import msgspec
 
 from toolspeak.cli.command_options import workspace_option, write_json
-from toolspeak.cli.configuration import content_lines
+from toolspeak.cli.configuration import configuration, content_lines
 from toolspeak.cli.exit_codes import NO_ANSWER
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.values import JSON
 from toolspeak.errors import ConfigurationError
-from toolspeak.project.config import Config, ValueOrigin, find_project_config, read_config, resolved_model
+from toolspeak.project.config import Config, ValueOrigin, find_project_config, resolved_model
 from toolspeak.project.config_file import read_config_file
 from toolspeak.project.config_table import LIMITS, table_of
 from toolspeak.project.config_trust import (
@@ -69,7 +69,7 @@ def config_command(context: click.Context, workspace: str, as_json: bool) -> Non
     """
     if context.invoked_subcommand is not None:
         return
-    config = read_config(workspace)
+    config = configuration(workspace, asks=False)
     if as_json:
         write_json([_row(key, value, origins) for key, value, origins in _values(config)])
     else:
@@ -77,8 +77,6 @@ def config_command(context: click.Context, workspace: str, as_json: bool) -> Non
             click.echo(f"# {file_line}")
         for key, value, origins in _values(config):
             _print_value(config, key, value, origins)
-    for warning in config.warnings:
-        click.echo(f"toolspeak: {printable(warning)}", err=True)
 
 
 @config_command.command("path")
