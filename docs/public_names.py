@@ -37,6 +37,7 @@ PACKAGES = (
     "dialects",
     "providers",
     "journal",
+    "changes",
     "engines",
     "mcp",
     "adapters",

@@ -29,6 +29,7 @@ ONE_PROGRAM = [
     "guides/ready-interceptors.md",
     "guides/several-agents.md",
     "guides/stream-answers.md",
+    "guides/undo.md",
     "guides/stream-to-a-web-page.md",
     "guides/structured-output.md",
     "guides/telemetry.md",

@@ -11,6 +11,7 @@ from toolspeak.cli.environment_variables import VARIABLES
 COMMANDS: dict[str, str] = {
     "acp": "Be the agent of an editor.",
     "agents": "List the sub-agents of a folder.",
+    "changes": "Show what a run changed in files, as a patch.",
     "config": "Show the configuration and its origins; trust or edit it.",
     "decide": "Decide about a call that waits for approval.",
     "deliver": "Bring an event to a run.",
@@ -35,6 +36,7 @@ COMMANDS: dict[str, str] = {
     "tools": "List the built-in tools, or those of a file.",
     "trace": "Export a recorded run as OpenTelemetry spans.",
     "translate": "Translate a conversation into another dialect.",
+    "undo": "Undo what a run changed in files.",
     "usage": "Show the usage of each key of the gateway.",
     "worker": "Drive the submitted runs of your agents.",
 }

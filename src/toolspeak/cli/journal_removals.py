@@ -22,6 +22,15 @@ from toolspeak.agent.storage.archives import (
 from toolspeak.agent.storage.archives import archive as archive_groups
 from toolspeak.agent.storage.archives import prune as prune_groups
 from toolspeak.agent.storage.runs import close_run
+from toolspeak.changes.run_changes import store_of
+from toolspeak.cli.changes_upkeep import (
+    archive_changes,
+    archive_files,
+    copy_changes,
+    delete_changes,
+    erase_archived_changes,
+    import_changes,
+)
 from toolspeak.cli.command_options import CommandT
 from toolspeak.cli.journal_option import journal_of, journal_option, with_journal
 from toolspeak.cli.signals import run_to_end
@@ -74,11 +83,14 @@ def archive(journal: str | None, age: float, principal: str | None, folder: Path
 
 
 async def _archive(journal: MaintainedJournal, folder: Path, before: float, principal: str | None) -> None:
-    file_count = 0
+    files: list[Path] = []
     async for removal in archive_groups(journal, folder, before=before, principal=principal):
-        file_count += 1
+        if removal.place is not None:
+            files.append(removal.place)
         click.echo(f"{removal.place}: {_removed(removal)}")
-    if not file_count:
+    # The other files too: an earlier archiving may have been interrupted before it moved the changes.
+    await archive_changes(journal, [*files, *archive_files(folder)])
+    if not files:
         click.echo("nothing to archive")
 
 
@@ -108,6 +120,7 @@ async def _prune(journal: MaintainedJournal, before: float, principal: str | Non
         click.echo(f"toolspeak: {_removed(expected)}", err=True)
         await _confirm()
     removal = await prune_groups(journal, before=before, principal=principal)
+    await delete_changes(journal)
     click.echo(f"deleted: {_removed(removal)}")
 
 
@@ -138,14 +151,21 @@ def export(run: str | None, journal: str | None, principal: str | None, output: 
 
 
 async def _export(journal: MaintainedJournal, run: str | None, principal: str | None, output: str) -> None:
+    ids: list[str] = []
     with click.open_file(output, "w", encoding="utf-8") as stream:
         if run is not None:
             group = await journal.group_of((await find_run(journal, run)).run_id)
-            if group is not None:
-                await _write_group(journal, group, stream)
-            return
-        async for group in journal.groups(principal=principal):
+            groups = [] if group is None else [group]
+        else:
+            groups = [group async for group in journal.groups(principal=principal)]
+        for group in groups:
             await _write_group(journal, group, stream)
+            ids += [info.run_id for info in group.runs]
+    if output != "-" and (store := store_of(journal)) is not None:
+        try:
+            copy_changes(store, Path(output), ids)
+        finally:
+            store.close()
 
 
 async def _write_group(journal: MaintainedJournal, group: RunGroup, stream: IO[str]) -> None:
@@ -173,17 +193,22 @@ def import_(files: tuple[str, ...], journal: str | None, trust: bool) -> None:
 async def _import(journal: MaintainedJournal, files: Sequence[str], trust: bool) -> None:
     for file in files:
         added = present = closed = 0
+        ids: set[str] = set()
         try:
             with click.open_file(file, encoding="utf-8") as stream:
                 for group in read_groups(stream):
                     outcome = await import_group(journal, group, trust=trust)
-                    runs = len({record.run_id for record in group.records})
+                    run_ids = {record.run_id for record in group.records}
+                    ids |= run_ids
+                    runs = len(run_ids)
                     if outcome is None:
                         present += runs
                     else:
                         added, closed = added + runs, closed + outcome
         except (OSError, UnicodeDecodeError, FormatError, RunConflict) as error:
             raise ToolspeakError(f"{file}: {error}; {count(added, 'run')} before that were imported") from error
+        if file != "-":
+            await import_changes(journal, Path(file), ids)
         notes = [f"{present} were there already"] if present else []
         notes += [f"{closed} had not ended and were closed"] if closed else []
         click.echo("; ".join([f"{file}: {count(added, 'run')} imported", *notes]))
@@ -215,10 +240,11 @@ def erase(principal: str, journal: str | None, archives: Path | None, config: st
     if not yes:
         click.echo(f"toolspeak: everything of {printable(principal)} in {journal_of(journal)}", err=True)
         run_to_end(_confirm())
-    runs, sessions = with_journal(journal, lambda open_journal: open_journal.erase_principal(principal))
+    runs, sessions = with_journal(journal, lambda open_journal: _erase(open_journal, principal))
     click.echo(f"{journal_of(journal)}: {count(runs, 'run')} and {count(sessions, 'session')} erased")
     if archives is not None:
         removal = erase_from_archives(archives, principal)
+        erase_archived_changes(archives)
         click.echo(f"{archives}: {count(removal.runs, 'run')} erased")
     if config is not None:
         rows, responses = run_to_end(erase_key(read_config(config, os.environ), principal))
@@ -230,6 +256,12 @@ def erase(principal: str, journal: str | None, archives: Path | None, config: st
         else ()
     ):
         click.echo(f"toolspeak: {copy} is a copy by `salvage`, and was not changed: delete it", err=True)
+
+
+async def _erase(journal: MaintainedJournal, principal: str) -> tuple[int, int]:
+    counts = await journal.erase_principal(principal)
+    await delete_changes(journal)
+    return counts
 
 
 @click.command

@@ -39,3 +39,9 @@ def protected_as(status: os.stat_result) -> Protected | None:
 def protected(real: str) -> Protected | None:
     """The entry of the file at a real path; None if tools may change it."""
     return _FILES.get(os.path.normcase(real))
+
+
+def protected_below(root: str) -> frozenset[str]:
+    """The protected files below the folder at a real path, relative to it and written with `/`."""
+    top = os.path.normcase(root).rstrip(os.sep) + os.sep
+    return frozenset(path[len(top) :].replace(os.sep, "/") for path in _FILES if path.startswith(top))

@@ -124,7 +124,9 @@ class Executor:
     def early(self, context: BatchContext) -> EarlyStart | None:
         """Returns the early start of a turn's calls, None if interceptors or a policy must see every call first."""
         settings = self._settings
-        if not self._early_start or settings.interceptors or self.policy is not None or settings.replayer is not None:
+        if not self._early_start or self.policy is not None or settings.replayer is not None:
+            return None
+        if not all(getattr(each, "passes_reads", False) for each in settings.interceptors):
             return None
         return EarlyStart(settings.with_tools(context.tools), context)
 

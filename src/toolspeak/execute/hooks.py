@@ -303,6 +303,8 @@ class Interceptor(Protocol):
     priority: int = 0
     """Any whole number; the highest is outermost. The ready interceptors have: `HumanFeedback` 40, `Cache` 30, `Retry`
     20, `RateLimit` 10, `Timeout` 0."""
+    passes_reads: bool = False
+    """Whether it lets calls that only read pass as they are. Then such a call may start before its turn is over."""
 
     async def before(self, call: ToolCall, context: HookContext) -> Verdict:
         """Returns the call to continue with (changed or not, with the same id), a Block or an Answer."""

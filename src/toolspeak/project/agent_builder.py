@@ -11,6 +11,7 @@ from typing import Any
 from toolspeak import dialects, mcp
 from toolspeak.agent import DEFAULT_DIALECT, Agent, Approval, Cassette, DialectSettings, Execution
 from toolspeak.agent.interceptors import AnyInterceptor
+from toolspeak.changes.change_recorder import recorders
 from toolspeak.data.prices import Price, read_prices
 from toolspeak.data.protected import protect
 from toolspeak.data.values import changed, quick
@@ -69,6 +70,8 @@ async def open_agent(
     `approver`: decides about calls (see `Approval`). `cassette` records the run or replays it. `tools` follow the
     built-in ones; MCP servers' tools come last. `open_files`, `run_command`: see `workspace_tools`.
 
+    What calls change in files is kept for `toolspeak undo`, unless the journal is in memory.
+
     Hides this process's environment from the commands that the agent starts. Raises ConfigurationError for settings
     that it cannot use, and McpError for a server that it cannot start.
     """
@@ -98,6 +101,8 @@ async def open_agent(
             servers = await opened_parts.enter_async_context(mcp.McpServers(_servers(setup)))
             warnings += [str(problem) for problem in servers.left_out]
             toolset = toolset + servers.tools
+        if cassette is None or not cassette.replays:  # a replay calls no tool
+            interceptors = [*interceptors, *opened_parts.enter_context(recorders(setup.workspace, journal))]
         CONFIGURED.set(setup.providers)
         toolset = Toolset(map(NearerInstructions(Path(setup.workspace)).of_tool, toolset))
         speech = DialectSettings(

@@ -12,6 +12,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from toolspeak.changes.change_store import store_beside
+from toolspeak.changes.run_changes import store_of
+from toolspeak.changes.store_upkeep import backup_store, damaged_contents, size_of_store
 from toolspeak.cli.command_options import write_json, write_text
 from toolspeak.cli.exit_codes import NO_ANSWER
 from toolspeak.cli.journal_option import journal_option, with_journal
@@ -65,6 +68,17 @@ async def _check(journal: MaintainedJournal, as_json: bool) -> int:
             rows.append({"kind": finding.kind, "run_id": finding.run_id, "text": finding.text})
         else:
             write_text(f"{finding.kind}: {printable(finding.text)}\n")
+    store = store_of(journal)
+    if store is not None and store.exists():
+        try:
+            for text in damaged_contents(store):
+                counts["damage"] += 1
+                if as_json:
+                    rows.append({"kind": "damage", "run_id": None, "text": text})
+                else:
+                    write_text(f"damage: {printable(text)}\n")
+        finally:
+            store.close()
     is_whole = not counts["damage"]
     if as_json:
         write_json({"whole": is_whole, "runs": progress.runs, "records": progress.records, "findings": rows})
@@ -85,10 +99,11 @@ def stats(journal: str | None, as_json: bool) -> None:
         write_json(facts)
         return
     free = "" if facts["free_bytes"] is None else f", of which {size_of(facts['free_bytes'])} are free"
+    changes = f"; {size_of(facts['changes_bytes'])} of kept file changes" if facts["changes_bytes"] else ""
     records = f"{count(facts['records'], 'record')} of {size_of(facts['record_bytes'])}"
     contents = f"{count(facts['contents'], 'large content')} of {size_of(facts['content_bytes'])}"
     lines = [
-        f"{facts['journal']}: {size_of(facts['bytes'])}{free}",
+        f"{facts['journal']}: {size_of(facts['bytes'])}{free}{changes}",
         f"{count(facts['sessions'], 'session')}, {count(facts['runs'], 'run')}, {records}, {contents}",
     ]
     for status, number in facts["statuses"].items():
@@ -107,6 +122,7 @@ def stats(journal: str | None, as_json: bool) -> None:
 
 
 async def _statistics(journal: MaintainedJournal) -> dict[str, Any]:
+    store = store_of(journal)
     facts, open_runs = await journal.statistics(), await journal.open_runs()
     statuses: Counter[str] = Counter()
     for each in facts.months:
@@ -119,6 +135,7 @@ async def _statistics(journal: MaintainedJournal) -> dict[str, Any]:
         "journal": str(journal),
         "schema": facts.schema,
         "bytes": facts.size,
+        "changes_bytes": 0 if store is None else size_of_store(store),
         "free_bytes": facts.free,
         "sessions": facts.sessions,
         "runs": sum(each.runs for each in facts.months),
@@ -164,6 +181,8 @@ def vacuum(journal: str | None, full: bool) -> None:
 def backup(file: Path, journal: str | None) -> None:
     """Copy a journal that is a file to FILE, as it is at this moment. Workers can go on meanwhile.
 
+    The kept changes of files are copied to FILE.files.
+
     Copying the file by other means misses what is in its log. For PostgreSQL use pg_dump.
     """
     with_journal(journal, lambda open_journal: _backup(open_journal, file))
@@ -174,6 +193,14 @@ async def _backup(journal: MaintainedJournal, file: Path) -> None:
     if not isinstance(journal, SqliteJournal):
         raise ConfigurationError("only a journal in a file is copied so: for a PostgreSQL journal use pg_dump")
     await journal.backup(file)
+    store = store_of(journal)
+    if store is not None and store.exists():
+        copy = store_beside(file)
+        try:
+            backup_store(store, copy)
+        finally:
+            store.close()
+            copy.close()
 
 
 for _each in REMOVALS:

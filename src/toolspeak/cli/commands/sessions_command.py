@@ -15,6 +15,7 @@ from rich.table import Table
 
 from toolspeak.agent.storage.exports import export_session, import_closed, import_session
 from toolspeak.agent.storage.sessions import fork_session
+from toolspeak.cli.changes_upkeep import delete_changes
 from toolspeak.cli.command_options import write_json, write_text
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.signals import run_to_end
@@ -149,6 +150,7 @@ def delete(context: click.Context, session: str, yes: bool) -> None:
                 "nothing was deleted: without a terminal to ask at, write the session's whole id, or --yes"
             )
         await journal.delete_session(info.session_id)
+        await delete_changes(journal)
 
     _do(context, work)
 

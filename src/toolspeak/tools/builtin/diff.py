@@ -54,9 +54,9 @@ def _only_crlf(text: str) -> bool:
 
 
 def _diff_lines(old: list[str], new: list[str]) -> Iterator[str]:
-    for group in _grouped(old, new):
+    for group in grouped(old, new):
         first, last = group[0], group[-1]
-        yield f"@@ -{_span(first[1], last[2])} +{_span(first[3], last[4])} @@"
+        yield f"@@ -{span(first[1], last[2])} +{span(first[3], last[4])} @@"
         for tag, i1, i2, j1, j2 in group:
             if tag == "equal":
                 yield from (" " + _visible_line(line) for line in old[i1:i2])
@@ -68,8 +68,8 @@ def _diff_lines(old: list[str], new: list[str]) -> Iterator[str]:
                         yield "\\ No newline at end of file"
 
 
-def _grouped(old: list[str], new: list[str]) -> list[list[Opcode]]:
-    """The changes with their context. Equal lines at both ends are not compared."""
+def grouped(old: list[str], new: list[str]) -> list[list[Opcode]]:
+    """The changes of lines with their context, as groups of opcodes. Equal lines at both ends are not compared."""
     short = min(len(old), len(new))
     head = next((i for i in range(short) if old[i] != new[i]), short)
     tail = next((i for i in range(short - head) if old[-1 - i] != new[-1 - i]), short - head)
@@ -103,7 +103,8 @@ def _groups(opcodes: list[Opcode]) -> Iterator[list[Opcode]]:
         yield group
 
 
-def _span(start: int, end: int) -> str:
+def span(start: int, end: int) -> str:
+    """A range of lines as the head of a hunk has it."""
     length = end - start
     return f"{start + 1 if length else start},{length}" if length != 1 else f"{start + 1}"
 

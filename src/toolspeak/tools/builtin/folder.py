@@ -173,6 +173,38 @@ class Folder:
     def unlink(self, name: str) -> None:
         os.unlink(self._at(name), dir_fd=self._descriptor)
 
+    def read_link(self, name: str) -> str:
+        """The target of the symbolic link `name`."""
+        return os.readlink(self._at(name), dir_fd=self._descriptor)
+
+    def make_link(self, target: str, name: str) -> None:
+        """Makes the symbolic link `name`."""
+        os.symlink(target, self._at(name), dir_fd=self._descriptor)
+
+    def make_folder(self, name: str) -> None:
+        os.mkdir(self._at(name), dir_fd=self._descriptor)
+
+    def remove_folder(self, name: str) -> None:
+        """Removes the empty folder `name`."""
+        os.rmdir(self._at(name), dir_fd=self._descriptor)
+
+    def set_mode(self, name: str, mode: int) -> None:
+        """Sets the permissions of the folder or regular file `name`; never those of a link's target."""
+        if self._descriptor is None:
+            if not stat.S_ISLNK(self.stat(name).st_mode):
+                os.chmod(self._at(name), mode)
+            return
+        if not (self.stat(name).st_mode & 0o400):
+            # It cannot be opened, so its mode is set by its name. `stat` has just seen that it is no link.
+            if not stat.S_ISLNK(self.stat(name).st_mode):
+                os.chmod(name, mode, dir_fd=self._descriptor)
+            return
+        descriptor = os.open(name, os.O_RDONLY | _FILE, dir_fd=self._descriptor)
+        try:
+            os.fchmod(descriptor, mode)
+        finally:
+            os.close(descriptor)
+
     def sync(self) -> None:
         """Makes renames durable if the file system supports that."""
         if self._descriptor is not None:

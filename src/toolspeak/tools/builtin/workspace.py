@@ -57,7 +57,6 @@ _KINDS = {
     stat.S_IFBLK: "is a device, not a file: only regular files can be used.",
 }
 
-
 _CHANGE = ".toolspeak-change.tmp"
 """The name of the file with new content before it replaces the old file. Each folder has one such name, so that the
 next process finds the file of a killed process."""
@@ -360,8 +359,8 @@ def _replace(folder: Folder, name: str, data: bytes, label: str, before: bytes |
         with os.fdopen(descriptor, "wb") as file:
             folder.hold(descriptor)
             if status is not None and hasattr(os, "fchmod"):
-                _keep_owner_and_mode(file.fileno(), status)
-                _keep_attributes(folder, name, file.fileno())
+                keep_owner_and_mode(file.fileno(), status)
+                keep_attributes(folder, name, file.fileno())
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -390,7 +389,8 @@ def _holds(folder: Folder, name: str, data: bytes) -> bool:
         return False
 
 
-def _keep_owner_and_mode(descriptor: int, before: os.stat_result) -> None:
+def keep_owner_and_mode(descriptor: int, before: os.stat_result) -> None:
+    """Gives a new file the owner, group and mode of the one that it replaces, as far as the system permits."""
     mode = stat.S_IMODE(before.st_mode)
     mine = os.fstat(descriptor)
     if (before.st_uid, before.st_gid) != (mine.st_uid, mine.st_gid):
@@ -405,7 +405,7 @@ def _keep_owner_and_mode(descriptor: int, before: os.stat_result) -> None:
     os.fchmod(descriptor, mode)
 
 
-def _keep_attributes(folder: Folder, name: str, descriptor: int) -> None:
+def keep_attributes(folder: Folder, name: str, descriptor: int) -> None:
     """Copies access control lists and other extended attributes (Linux)."""
     if not hasattr(os, "listxattr"):
         return

@@ -1,0 +1,36 @@
+"""What calls changed whose process died: the state before them is in the store, the state after them is in the
+workspace."""
+
+from __future__ import annotations
+
+from toolspeak.changes.change_store import ChangeStore
+from toolspeak.changes.file_states import FileChange
+from toolspeak.changes.tree_scan import TreeScanner, TreeState, add_changes, differences
+from toolspeak.journal.leases import is_dead
+from toolspeak.tools.builtin import Workspace
+
+
+def recover_changes(store: ChangeStore, workspace: Workspace, name: str = "") -> int:
+    """Records the changes of calls in a workspace whose process died before their end. Returns how many calls.
+
+    What others changed since is among these changes: nothing tells them apart. `name`: the workspace's path in the
+    store, if it has moved since.
+    """
+    if not store.exists():
+        return 0
+    change_sets = [(each, tree) for each, tree in store.in_progress(name or str(workspace.root)) if is_dead(each.owner)]
+    if not change_sets:
+        return 0
+    scanner = TreeScanner(workspace, store.keep)
+    with store.transaction():
+        now: TreeState | None = None
+        for change_set, tree in change_sets:  # the innermost first: what it changed is no change of the call around it
+            if tree.folders:
+                now = scanner.scan() if now is None else now
+                current = now
+            else:
+                current = scanner.probe(tree.single | tree.states.keys())
+            add_changes(tree, store.later_changes(change_set.number, change_set.owner))
+            changes = [FileChange(path, before, after) for path, before, after in differences(tree, current)]
+            store.end(change_set.number, changes, current.uncovered, is_recovered=True)
+    return len(change_sets)
