@@ -12,6 +12,7 @@ COMMANDS: dict[str, str] = {
     "acp": "Be the agent of an editor.",
     "agents": "List the sub-agents of a folder.",
     "changes": "Show what a run changed in files, as a patch.",
+    "chat": "Talk with a model that uses tools in a folder.",
     "config": "Show the configuration and its origins; trust or edit it.",
     "decide": "Decide about a call that waits for approval.",
     "deliver": "Bring an event to a run.",

@@ -15,7 +15,7 @@ from toolspeak.cli.signals import run_to_end
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal, MemoryJournal, SqliteJournal, open_journal
 from toolspeak.journal.maintenance import MaintainedJournal
-from toolspeak.project.run_lookup import short_id
+from toolspeak.project.run_lookup import SHORT, short_id
 
 ResultT = TypeVar("ResultT")
 
@@ -61,9 +61,18 @@ def with_journal(
 
 def resuming(run_id: str) -> str:
     """The command line that resumes a run of this command's journal."""
+    return f"`toolspeak resume {short_id(run_id)}{_journal_words()}`"
+
+
+def continuing(session_id: str) -> str:
+    """The command line that continues a session of this command's journal."""
+    return f"`toolspeak chat --session {session_id[:SHORT]}{_journal_words()}`"
+
+
+def _journal_words() -> str:
+    """`--journal` as this command got it; empty for the default journal."""
     context = click.get_current_context(silent=True)
-    where = ""
-    if context is not None and context.get_parameter_source("journal") is ParameterSource.COMMANDLINE:
-        value = str(context.params["journal"])
-        where = " --journal URL" if "://" in value else f" --journal {shlex.quote(value)}"  # a URL may hold a password
-    return f"`toolspeak resume {short_id(run_id)}{where}`"
+    if context is None or context.get_parameter_source("journal") is not ParameterSource.COMMANDLINE:
+        return ""
+    value = str(context.params["journal"])
+    return " --journal URL" if "://" in value else f" --journal {shlex.quote(value)}"  # a URL may hold a password

@@ -39,7 +39,7 @@ def main() -> None:
     _open_closed_outputs()
     _log()
     try:
-        cli.main(standalone_mode=False)
+        cli.main(_arguments(), standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt):  # click turns KeyboardInterrupt into Abort
         click.echo("toolspeak: interrupted", err=True)
         sys.exit(INTERRUPTED)
@@ -55,6 +55,12 @@ def main() -> None:
     except OSError as error:
         click.echo(f"toolspeak: {error}; calls that ran before keep their effects", err=True)
         sys.exit(NO_ANSWER)
+
+
+def _arguments() -> list[str]:
+    """The words of the command line. Without any, a person at a terminal gets the conversation, a program the help."""
+    words = sys.argv[1:]
+    return words if words or not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()) else ["chat"]
 
 
 def _log() -> None:

@@ -45,12 +45,17 @@ class Question:
     def show(self, console: Console, rows: int | None = None) -> None:
         """Writes as much as fits into `rows` rows of the console; None is everything."""
         width = max(20, screen_size(console)[0] if console.file.isatty() else 200)
+        for text, style in self.next_lines(width, rows):
+            write(console, text, style)
+
+    def next_lines(self, width: int, rows: int | None = None) -> Iterator[Line]:
+        """The next lines, as many as fit into `rows` rows of `width` cells; None: all. They count as shown."""
         while (self._rest or self._next < len(self._lines)) and (rows is None or rows > 0):
             if self._rest is None:
                 self._rest, self._next = self._lines[self._next], self._next + 1
             text, style = self._rest
             fits = text if rows is None else "".join(chop_cells(text[: rows * width], width)[:rows])
-            write(console, fits, style)
+            yield fits, style
             if rows is not None:
                 rows -= max(1, len(chop_cells(fits, width)))
             self.hidden -= len(fits)

@@ -31,11 +31,6 @@ _HIDDEN_PROMPT = "  {hidden:,} more characters. (s)how them first, (n)o and why,
 _MORE = "  {hidden:,} more characters. Press Enter to see them, or type (n)o: "
 _UNCLEAR = "  That is not a clear answer. Type y to run it, or n and your reason."
 _ALL = "  Until this program ends, only repaired calls need approval."
-_REMEMBERED = {
-    "call": "exactly this call",
-    "commands": "commands that begin with {begins}, with any arguments",
-    "tool": "every call of {tool}",
-}
 _WHICH = "  Which one? (Enter: none) "
 _LINE_PROMPT = "  New arguments, as JSON on one line (Enter: keep the old ones): "
 _LINE = 4096  # the longest line that a terminal delivers at once
@@ -150,14 +145,12 @@ class TerminalApprover:
         """The rule that the person chooses; None if the person chooses none."""
         duration = f"also in later runs with --rules {self._rules_path}, until `toolspeak rules` revokes it"
         write(console, f"  Always approve, {duration if self._rules_path else 'until this program ends'}:")
-        offered: list[Literal["call", "commands", "tool"]] = ["call", *(["commands"] if current.begins else []), "tool"]
-        begins = " or ".join(map(repr, current.begins))
-        for number, each in enumerate(offered, 1):
-            text = _REMEMBERED[each].format(begins=begins, tool=current.tool.name)
-            write(console, f"    {number}  {visible(text)}")
+        offered = rules_offered(current)
+        for number, (_, text) in enumerate(offered, 1):
+            write(console, f"    {number}  {text}")
         while line := (await _ask_line(_WHICH, fd, console)).strip():
             if line.isdecimal() and 1 <= int(line) <= len(offered):
-                return current.always(offered[int(line) - 1])
+                return current.always(offered[int(line) - 1][0])
             if line.lower() in _NO:
                 break
             write(console, f"  Type a number from 1 to {len(offered)}, or press Enter.", "yellow")
@@ -191,7 +184,7 @@ class TerminalApprover:
         self._draft = text or self._draft
         return text
 
-    async def _answer(self, question: Question, fd: int, console: Console) -> _Answer:
+    async def _answer(self, question: Question, fd: int, console: Console) -> TypedAnswer:
         while True:
             _forget_typed(fd)
             prompt = _HIDDEN_PROMPT.format(hidden=question.hidden) if question.hidden else PROMPT
@@ -200,8 +193,8 @@ class TerminalApprover:
                 if not os.isatty(fd):
                     raise OSError("the terminal is gone")
                 write(console, "")
-                return _Answer(False, "the user closed the question without an answer")
-            answer = _understand(line)
+                return TypedAnswer(False, "the user closed the question without an answer")
+            answer = understand(line)
             if question.hidden and (line.strip().lower() in ("s", "show") or (answer is not None and answer.yes)):
                 question.show(console, screen_rows(console))
             elif answer is not None:
@@ -217,8 +210,21 @@ def _first_screen(request: ApprovalRequest, console: Console) -> Question:
     return question
 
 
+def rules_offered(request: ApprovalRequest) -> list[tuple[Literal["call", "commands", "tool"], str]]:
+    """What a person may always approve because of this request, for `ApprovalRequest.always`, and in words."""
+    begins = " or ".join(map(repr, request.begins))
+    commands = visible(f"commands that begin with {begins}, with any arguments")
+    return [
+        ("call", "exactly this call"),
+        *([("commands", commands)] if request.begins else []),
+        ("tool", visible(f"every call of {request.tool.name}")),
+    ]
+
+
 @quick()
-class _Answer:
+class TypedAnswer:
+    """What a person typed to the question about a call."""
+
     yes: bool
     reason: str = ""
     edit: bool = False
@@ -236,23 +242,23 @@ def _plain(line: str) -> str:
     return line.strip().lower().rstrip(".!")
 
 
-def _understand(line: str) -> _Answer | None:
+def understand(line: str) -> TypedAnswer | None:
     """The answer in a line; None if the line is not clearly an answer."""
     text = line.strip()
     first = _WORDS.match(text)
     if first is not None and first[0].lower() in _NO:
-        return _Answer(False, text[first.end() :].lstrip(" \t,.:;-–—!"))
+        return TypedAnswer(False, text[first.end() :].lstrip(" \t,.:;-–—!"))
     match _plain(text):
         case word if word in _YES:
-            return _Answer(True)
+            return TypedAnswer(True)
         case "e" | "edit":
-            return _Answer(False, edit=True)
+            return TypedAnswer(False, edit=True)
         case "a" | "all":
-            return _Answer(True, all=True)
+            return TypedAnswer(True, all=True)
         case "r" | "remember":
-            return _Answer(True, remember=True)
+            return TypedAnswer(True, remember=True)
         case "q" | "quit":
-            return _Answer(False, "the user ended the run", ends=True)
+            return TypedAnswer(False, "the user ended the run", ends=True)
         case _:
             return None
 
@@ -292,13 +298,13 @@ async def _ask_line(prompt: str, fd: int, console: Console) -> str:
     """The line that is typed after the prompt; "" at the end of input."""
     write(console, prompt, "bold", end="")
     try:
-        return await _read_line(fd)
+        return await read_line(fd)
     except asyncio.CancelledError:
         write(console, "")
         raise
 
 
-async def _read_line(fd: int) -> str:
+async def read_line(fd: int) -> str:
     """A line including its end; "" at the end of input, even within a line. After cancellation no thread is left that
     would read the next line."""
     waker, wake = os.pipe()

@@ -1,0 +1,274 @@
+"""Asks the person about the calls of a batch: one list, and each call in full before it can be approved."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from toolspeak.agent.recorder import Watched
+from toolspeak.chat.call_lanes import call_line
+from toolspeak.chat.code_colours import colour_line, lexer_of_file
+from toolspeak.chat.front import NEXT, PREVIOUS, Front
+from toolspeak.chat.styled_text import StyledLine, truncate, wrap
+from toolspeak.chat.transcript import theme_class
+from toolspeak.data.approvals import Decision, Rule
+from toolspeak.data.events import ApprovalRequested, Record
+from toolspeak.errors import ConfigurationError
+from toolspeak.execute import ApprovalRequest, Escalate, StandingRules
+from toolspeak.execute.approval.evaluator import unapproved_repair
+from toolspeak.ui.argument_editor import arguments_from_json, arguments_to_json, edit, editor
+from toolspeak.ui.format import is_diff, one_line, printable
+from toolspeak.ui.question import Line, Question
+from toolspeak.ui.terminal_approver import rules_offered, understand
+
+_KEYS = "(y)es · (n)o and why · (e)dit · (r)emember this approval · (a)pprove all · (q)uit the turn"
+_HIDDEN_KEYS = "{hidden:,} more characters: (s)how them first · (n)o and why · (e)dit · (q)uit the turn"
+_PROMPT = "Run it? › "
+_PANEL_ROWS = 10
+"""The screen rows for the list, the keys, the input and the status line."""
+
+_FILE = re.compile(r"^\+\+\+ (?:b/)?(.+?)(?:\t.*)?$", re.MULTILINE)
+
+
+class _CallQuestion:
+    """The question about one call of the batch, until it is answered."""
+
+    def __init__(self, request: ApprovalRequest) -> None:
+        self.request = request
+        """The question as it is now: the person may have edited the arguments."""
+        self.original = request
+        self.question = Question(request)
+        self.has_begun = False
+        self.draft = ""
+        """Edited arguments that are not valid: the next edit starts with them."""
+        self.decision: Decision | None = None
+
+    def revise(self, request: ApprovalRequest) -> None:
+        self.request, self.question, self.has_begun, self.draft = request, Question(request), False, ""
+
+    @property
+    def state(self) -> str:
+        if self.decision is not None:
+            return "approved" if self.decision.approved else "refused"
+        if not self.has_begun:
+            return "not shown yet"
+        return f"{self.question.hidden:,} characters not shown yet" if self.question.hidden else "shown"
+
+
+class CallApprover:
+    """Implements `BatchApprover`: asks the person at the front.
+
+    The question of a call is written above the list, a screen at a time. Yes counts once all of it was written.
+
+    - `rules_path`: the file in which the agent stores rules; "" if it has none. Rules for this conversation alone stay
+      here, and end with the program.
+    """
+
+    def __init__(self, front: Front, rules_path: str = "") -> None:
+        self.rules_path = rules_path
+        self._front = front
+        self._rules = StandingRules()
+        self._all = False
+        self._lock = asyncio.Lock()  # the calls of a sub-run may ask while another question is open
+        self._announced: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self._open: list[_CallQuestion] = []
+        self._at = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the person is asked."""
+        return bool(self._open)
+
+    def saw(self, item: Watched) -> None:
+        """Takes what the person has seen of the run: a question follows the text that led to it."""
+        if isinstance(item, Record) and isinstance(item.event, ApprovalRequested):
+            self._announced[item.event.call_id].set()
+
+    async def together(self, requests: Sequence[ApprovalRequest], /) -> Sequence[Decision | Escalate]:
+        """Asks about all calls of a batch, and returns the answers in their order."""
+        async with self._lock:
+            for request in requests:
+                await self._announced[request.call.id].wait()
+                del self._announced[request.call.id]
+            self._open, self._at = [_CallQuestion(request) for request in requests], 0
+            try:
+                await self._ask()
+                return [each.decision or Escalate() for each in self._open]
+            finally:
+                self._open = []
+                self._front.refresh()
+
+    async def _ask(self) -> None:
+        while (current := self._next()) is not None:
+            standing = self._standing(current)
+            if standing is not None:
+                self._show(current, rows=None)
+                current.decision = standing
+                continue
+            if not current.has_begun:
+                self._show(current)
+            line = await self._front.ask(_PROMPT, arrows=len(self._open) > 1)
+            if line is None:
+                self._refuse_rest("the user closed the question without an answer", ends_run=False)
+            elif line in (PREVIOUS, NEXT):
+                self._move(-1 if line == PREVIOUS else 1)
+            elif line.strip().lower() in ("s", "show"):
+                self._show(current)
+            else:
+                await self._answer(current, line)
+
+    async def _answer(self, current: _CallQuestion, line: str) -> None:
+        answer = understand(line)
+        if answer is None:
+            if line.strip():
+                self._note("That is not a clear answer. Type y to run it, or n and your reason.", "warning")
+        elif answer.edit:
+            await self._edit(current)
+        elif answer.ends:
+            self._refuse_rest(answer.reason, ends_run=True)
+        elif not answer.yes:
+            self._decide(current, Decision(False, answer.reason, by="user"))
+        elif current.question.hidden:
+            self._show(current)  # as for s: it is approved once all of it was shown
+        elif answer.remember:
+            await self._remember(current)
+        else:
+            if answer.all:
+                self._all = True
+                self._note("Until this program ends, only repaired calls need your approval.")
+            self._decide(current, Decision(True, by="user"))
+
+    def _decide(self, current: _CallQuestion, decision: Decision) -> None:
+        if decision.approved and current.request is not current.original:
+            request = current.request
+            decision = replace(decision, arguments=request.call.arguments, digest=request.digest)
+        current.decision = decision
+        sign, style = ("✓", "done") if decision.approved else ("✗", "error")
+        reason = f": {printable(decision.reason)}" if decision.reason else ""
+        word = "approved" if decision.approved else "refused"
+        self._note(f"{sign} {one_line(current.request.tool.name)} {word}{reason}", style)
+
+    def _refuse_rest(self, reason: str, *, ends_run: bool) -> None:
+        for each in self._open:
+            if each.decision is None:
+                each.decision = Decision(False, reason, by="user", ends_run=ends_run)
+
+    def _standing(self, current: _CallQuestion) -> Decision | None:
+        """The answer that the person gave for later calls; None if this one needs one of its own."""
+        if unapproved_repair(current.request) or current.request is not current.original:
+            return None
+        answer = self._rules.decide(current.request)
+        if isinstance(answer, Decision):
+            return replace(answer, by=f"{answer.by} of this conversation")
+        return Decision(True, by="user") if self._all else None
+
+    def _next(self) -> _CallQuestion | None:
+        """The call that the person is at; the first one without an answer if that has one."""
+        if self._open[self._at].decision is not None:
+            self._at = next((i for i, each in enumerate(self._open) if each.decision is None), -1)
+        return None if self._at < 0 else self._open[self._at]
+
+    def _move(self, step: int) -> None:
+        waiting = [i for i, each in enumerate(self._open) if each.decision is None]
+        self._at = waiting[(waiting.index(self._at) + step) % len(waiting)]
+        if not self._open[self._at].question.hidden:
+            self._open[self._at].revise(self._open[self._at].request)  # shown again: it may be far above by now
+
+    # --- what the person sees ------------------------------------------------------------------------------------
+
+    def _show(self, current: _CallQuestion, rows: int | None = 0) -> None:
+        """Writes the next screen of a question; all of it if `rows` is None."""
+        if rows is not None:
+            rows = max(6, self._front.rows - _PANEL_ROWS)
+        columns = max(20, self._front.columns)
+        file = _FILE.search(current.request.preview) if is_diff(current.request.preview) else None
+        if not current.has_begun:
+            self._front.print([[]])
+        current.has_begun = True
+        lines = list(current.question.next_lines(columns, rows))
+        self._front.print([_painted(line, file[1] if file else "") for line in lines])
+
+    def rows(self, columns: int) -> list[StyledLine]:
+        """The list of the batch's calls, each with its state, and what can be answered."""
+        if not self._open or self._at < 0:
+            return []
+        rows: list[StyledLine] = []
+        if len(self._open) > 1:
+            waiting = sum(each.decision is None for each in self._open)
+            title = f"{waiting} of {len(self._open)} calls wait for your answer (↑ ↓ another one)"
+            rows.append(truncate([("class:question", title)], columns))
+            first = max(0, min(self._at - 2, len(self._open) - 5))
+            for i, each in enumerate(self._open[first : first + 5], first):
+                state = f"  {each.state}"
+                sign = "›" if i == self._at else " "
+                line = call_line(
+                    sign, "question" if i == self._at else "call", each.request.tool.name, each.request.call
+                )
+                rows.append([*truncate(line, max(10, columns - len(state))), ("class:note", state)])
+        current = self._open[self._at]
+        hidden = current.question.hidden
+        keys = _HIDDEN_KEYS.format(hidden=hidden) if hidden else _KEYS
+        return [*rows, *wrap([("class:note", keys)], columns)]
+
+    def _note(self, text: str, style: str = "note") -> None:
+        self._front.print(wrap([("", "  "), (f"class:{style}", text)], self._front.columns))
+
+    # --- other answers -------------------------------------------------------------------------------------------
+
+    async def _remember(self, current: _CallQuestion) -> None:
+        """Approves the call, and those that the person chooses besides."""
+        offered = rules_offered(current.request)
+        places = ["in this conversation", *([f"also later, kept in {self.rules_path}"] if self.rules_path else [])]
+        choices = [(place, *each) for place in places for each in offered]
+        self._note("Always approve:")
+        for number, (place, _, text) in enumerate(choices, 1):
+            self._note(f"  {number}  {text}, {printable(place)}")
+        if not self.rules_path:
+            self._note("With --rules FILE an approval can be kept for later conversations.")
+        line = (await self._front.ask("Which one? (Enter: none) › ") or "").strip()
+        if not line.isdecimal() or not 1 <= int(line) <= len(choices):
+            self._note("Nothing is remembered, and the call is not decided yet.")
+            return
+        place, what, _ = choices[int(line) - 1]
+        rule: Rule = current.request.always(what)
+        if place != places[0]:
+            self._decide(current, Decision(True, by="user", always=rule))
+            return
+        self._rules.add(rule, "user")
+        self._decide(current, Decision(True, by="user"))
+
+    async def _edit(self, current: _CallQuestion) -> None:
+        try:
+            if not current.request.can_be_revised:
+                raise ConfigurationError("this call was started before: it can run again only with its old arguments")
+            arguments = current.request.call.arguments
+            if command := editor():
+                draft = current.draft or arguments_to_json(arguments, indent=2)
+                text = await self._front.lend(lambda: edit(draft, command))
+            else:
+                text = await self._front.ask("Arguments: ", current.draft or arguments_to_json(arguments))
+            current.draft = text or current.draft
+            if not text or arguments_to_json(edited := arguments_from_json(text)) == arguments_to_json(arguments):
+                self._note("The arguments are unchanged.")
+                return
+            current.revise(await current.request.revised(edited))
+        except ConfigurationError as error:
+            self._note(printable(str(error)), "error")
+
+
+def _painted(line: Line, file: str) -> StyledLine:
+    """A line of a question with its colours: those of a diff, and in it those of the file's code."""
+    text, style = line
+    text = printable(text)
+    content = text.removeprefix("    ")
+    lexer = lexer_of_file(file) if file and text != content else None
+    if lexer is None or style not in ("green", "") or content[:1] not in ("+", " "):
+        return [(theme_class(style), text)]
+    code = colour_line(content[1:], [], lexer)
+    sign = ("class:diff.added", f"    {content[:1]}")
+    if style == "green":
+        code = [("class:diff.added" if each == "class:code" else each, part) for each, part in code]
+    return [sign, *code]

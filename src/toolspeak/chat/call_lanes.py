@@ -1,0 +1,62 @@
+"""The calls of a batch, each in a lane with its state, until their results are there."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from toolspeak.chat.styled_text import StyledLine, truncate
+from toolspeak.data.messages import MalformedCall, ToolCall
+from toolspeak.ui.format import argument_lines, count, one_line
+
+OUTPUT_LINES = 4
+"""How many of the last lines of a running tool are shown."""
+
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_SIGNS = {"asks you": "?", "is refused": "✗", "is allowed": "✓"}
+
+
+class CallLane:
+    """One call of the batch, until its result is there."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.call: ToolCall | MalformedCall | None = None
+        self.state = "is written"
+        self.written = 0
+        """Characters of its arguments so far."""
+        self.started_at: float | None = None
+        self.output: deque[str] = deque(maxlen=OUTPUT_LINES)
+
+
+def spinner(seconds: float) -> str:
+    """The sign of something that goes on."""
+    return _FRAMES[int(seconds * 10) % len(_FRAMES)]
+
+
+def call_line(sign: str, style: str, name: str, call: ToolCall | MalformedCall | None) -> StyledLine:
+    """A call on one line, with all of its arguments."""
+    arguments = ", ".join(argument_lines(call.arguments)) if isinstance(call, ToolCall) else ""
+    return [(f"class:{style}", f"{sign} {one_line(name)}"), ("", f" {one_line(arguments)}")]
+
+
+def lane_rows(lanes: Mapping[str, CallLane], columns: int, most: int, clock: Callable[[], float]) -> list[StyledLine]:
+    """A row for each call, with the last lines of its output where there is room: at most `most` rows."""
+    every = list(lanes.values())
+    first = every if len(every) <= most else every[: most - 1]
+    room = most - len(first)
+    rows: list[StyledLine] = []
+    for lane in first:
+        sign, state = _SIGNS.get(lane.state, "·"), lane.state
+        if lane.state == "runs" and lane.started_at is not None:
+            sign, state = spinner(clock()), f"{clock() - lane.started_at:.0f} s"
+        elif lane.state == "is written" and lane.call is None:
+            state = f"is written … {count(lane.written, 'character')}" if lane.written else "is written …"
+        line = call_line(sign, "question" if lane.state == "asks you" else "call", lane.name, lane.call)
+        rows.append([*truncate(line, max(10, columns - len(state) - 2)), ("class:note", f"  {state}")])
+        output = list(lane.output)[-room:] if room > 0 else []
+        room -= len(output)
+        rows += [truncate([("class:note", "  │ "), ("class:output", text)], columns) for text in output]
+    if len(first) < len(every):
+        rows.append([("class:note", f"… {len(every) - len(first):,} more calls")])
+    return rows

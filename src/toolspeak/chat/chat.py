@@ -1,0 +1,407 @@
+"""The conversation: messages become runs of one session, and commands change how it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, aclosing, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from toolspeak.agent import Agent, Run, RunState, Session
+from toolspeak.agent.drivers.text import TextDriver
+from toolspeak.agent.state.history import Window
+from toolspeak.agent.storage.runs import close_run, load_state
+from toolspeak.agent.storage.sessions import fork_session, new_session_id, session_messages
+from toolspeak.chat.attachments import message_with_files
+from toolspeak.chat.call_approver import CallApprover
+from toolspeak.chat.call_lanes import spinner
+from toolspeak.chat.front import Front
+from toolspeak.chat.styled_text import StyledLine
+from toolspeak.chat.transcript import Transcript, queued_rows
+from toolspeak.data.events import Limits, Record, UserMessageQueued
+from toolspeak.data.messages import JSON, ImagePart, Message
+from toolspeak.data.run_values import UNFINISHED
+from toolspeak.errors import ConfigurationError, ProviderError, RunError, ToolspeakError
+from toolspeak.journal import Journal, SessionInfo
+from toolspeak.project.agent_builder import open_agent
+from toolspeak.project.recorded_setup import setup_of
+from toolspeak.project.run_lookup import short_id
+from toolspeak.project.run_setup import Setup
+from toolspeak.ui.format import money, printable
+
+NO_MODEL = """\
+No model is chosen. Name one: /model ollama:qwen3:8b (a server at OLLAMA_HOST, by default http://127.0.0.1:11434), or \
+/model openai:gpt-4o (with the key in OPENAI_API_KEY). --model or TOOLSPEAK_MODEL names it at the start."""
+
+_TICK = 0.1
+"""Seconds between two pictures of the spinner."""
+
+_SHOWN_MESSAGES = 4
+"""How many messages of a conversation are shown when it is continued."""
+
+Job = Callable[[], Awaitable[None]]
+
+
+class Chat:
+    """A conversation at a front. `work` holds it until it is cancelled.
+
+    - `session`: the session to continue; None begins one.
+    - `limits`: when a turn must wrap up.
+    - `thoughts`: show the model's thoughts.
+    """
+
+    def __init__(
+        self,
+        front: Front,
+        setup: Setup,
+        journal: Journal,
+        session: SessionInfo | None = None,
+        *,
+        limits: Limits = Limits(),
+        thoughts: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.front = front
+        self.setup = setup
+        self.journal = journal
+        self.limits = limits
+        self.session_id = new_session_id() if session is None else session.session_id
+        self.approver = CallApprover(front, setup.rules)
+        self.transcript = Transcript(front.print, lambda: front.columns, clock)
+        self.transcript.thoughts = thoughts
+        self.state: RunState | None = None
+        """The state of the last run."""
+        self.compacts_next = False
+        """Whether the history is summarised before the next message."""
+        self._continues = session
+        self._clock = clock
+        self._queue: list[tuple[Message, str]] = []  # messages that the model reads at its next step
+        self._later: list[str] = []  # messages that wait for the end of the turn
+        self._jobs: asyncio.Queue[Job] = asyncio.Queue()
+        self._run: Run | None = None
+        self._drive: asyncio.Task[None] | None = None
+        self._agent_in_use: tuple[Setup, Agent, AsyncExitStack] | None = None
+        self.dialect = ""
+        """How the model writes calls, once the agent is open."""
+        self._window: int | None = setup.window
+        self._cost, self._unpriced = 0.0, False  # of the turns at this terminal
+        front.live, front.status = self._live, self._status
+        front.interrupt, front.show_thoughts = self.interrupt, self._show_thoughts
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the tools, which the paths of attachments are relative to."""
+        return Path(self.setup.workspace)
+
+    def file_at(self, path: str) -> Path:
+        """The place of a path that the person wrote. `~` is the home folder."""
+        return self.folder / Path(path).expanduser()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn is under way, or begins."""
+        return self.front.is_busy
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is something to continue."""
+        return self.state is not None
+
+    async def work(self) -> None:
+        """Holds the conversation, one turn after the other."""
+        ticks = asyncio.create_task(self._tick())
+        try:
+            await self._guard(self._begin)
+            while True:
+                await self._guard(await self._jobs.get())
+        finally:
+            ticks.cancel()
+            await asyncio.wait([ticks])
+            await self._close_agent()
+
+    def do(self, job: Job) -> None:
+        """Does the job once the turn has ended, and at once between two turns."""
+        self._jobs.put_nowait(job)
+
+    def say(self, text: str) -> None:
+        """Takes a message: for the next step of the turn that is under way, else for a turn of its own."""
+        if not self.is_busy:
+            self.front.is_busy = True
+            self._jobs.put_nowait(lambda: self.turn(text))
+            return
+        try:
+            message = message_with_files(text, self.folder)
+        except ConfigurationError as error:
+            self._return(text, str(error))
+            return
+        if self._run is not None:
+            with suppress(RunError):  # it has just ended: the message begins the next turn
+                self._run.say(message)
+                self._queue.append((message, text))
+                self.front.refresh()
+                return
+        self._later.append(text)
+        self.front.refresh()
+
+    async def turn(self, text: str) -> None:
+        """Runs one turn of the model for a message."""
+        self.front.is_busy = True
+        message, before = Message.user(text), None
+        try:
+            if not self.setup.model:
+                raise ConfigurationError(NO_MODEL)
+            message = message_with_files(text, self.folder)
+            before = await self.journal.session(self.session_id)
+            agent = await self.agent(window=await self._full_window())
+            run = await Session(agent, self.session_id).start(message, limits=self.limits, setup=self.setup.as_json())
+            self.transcript.person(text)
+            self.compacts_next = False
+            if not await self.drive(run):
+                self._return(text, "The turn was interrupted before it began.")
+        except ProviderError as error:
+            self.transcript.note(f"✗ {error}", "error")
+            if any(isinstance(part, ImagePart) for part in message.parts) and not error.retryable:
+                await self._leave_out(before)
+                self._return(
+                    text,
+                    "The conversation goes on without this message. Send it without the image, or choose "
+                    "a /model that reads images.",
+                )
+        except ToolspeakError as error:
+            self._return(text, str(error))
+        finally:
+            self._end_turn()
+
+    async def drive(self, run: Run) -> bool:
+        """Drives a run to its end, its pause or its interruption. Returns whether the run was recorded. Raises
+        ProviderError if the model's API fails."""
+        self._run, self.front.is_busy = run, True
+        self.transcript.wait_for("the model")
+        task = self._drive = asyncio.create_task(self._watch(run))
+        try:
+            await asyncio.wait([task])
+            if task.cancelled():
+                return await self._close_interrupted(run)
+            task.result()
+            self._tell_pause(run.state)
+            return True
+        finally:
+            if not task.done():  # the person leaves: the run can be continued
+                task.cancel()
+                await asyncio.wait([task])
+            with suppress(RunError):
+                self._add(run.state)
+            self._run = self._drive = None
+            self.transcript.end_run()
+
+    async def _watch(self, run: Run) -> None:
+        async with aclosing(run.stream()) as items:
+            async for item in items:
+                if isinstance(item, Record) and isinstance(item.event, UserMessageQueued):
+                    queued_message = item.event.message
+                    line = next((text for message, text in self._queue if message.parts == queued_message.parts), None)
+                    self._queue = [each for each in self._queue if each[0].parts != queued_message.parts]
+                    self.transcript.person(queued_message.text if line is None else line)
+                else:
+                    self.transcript.show(item)
+                self.approver.saw(item)
+                self.front.refresh()
+
+    def interrupt(self) -> bool:
+        """Ends the turn that is under way. Its session goes on with what was said. Returns whether there was one."""
+        if self._drive is None or self._drive.done():
+            return False
+        texts, self._queue, self._later = [*(text for _, text in self._queue), *self._later], [], []
+        if texts:
+            self.front.write_message("\n\n".join(texts))
+        self._drive.cancel()
+        return True
+
+    async def _close_interrupted(self, run: Run) -> bool:
+        partial_text = self.transcript.turn_text.strip()
+        self.transcript.end_run()
+        try:
+            await close_run(self.journal, run.run_id, partial_text=partial_text)
+        except RunError as error:
+            if await self.journal.run(run.run_id) is None:
+                return False
+            self.transcript.note(f"! {error}", "warning")
+        self.transcript.note("· interrupted: what was said stays. Say how to go on.", "warning")
+        return True
+
+    async def _leave_out(self, before: SessionInfo | None) -> None:
+        """Goes on as if the last run had not been: its message would fail again with every later one."""
+        if before is None or before.last_run is None:
+            self.session_id = new_session_id()
+        else:
+            self.session_id = (await fork_session(self.journal, self.session_id, before.last_run)).session_id
+
+    def _end_turn(self) -> None:
+        """Begins the next turn with the messages that came too late for this one."""
+        texts, self._queue, self._later = [*(text for _, text in self._queue), *self._later], [], []
+        self.front.is_busy = bool(texts)
+        if texts:
+            self._jobs.put_nowait(lambda: self.turn("\n\n".join(texts)))
+        self.front.refresh()
+
+    def _return(self, text: str, problem: str) -> None:
+        """Gives a message back that was not sent, with the reason."""
+        self.transcript.note(f"✗ {problem}", "error")
+        self.front.write_message(text)
+
+    def _tell_pause(self, state: RunState) -> None:
+        if state.status in UNFINISHED:
+            condition = state.status.replace("_", " ")
+            self.transcript.note(f"· the turn is {condition}: `toolspeak resume {short_id(state.run_id)}` continues it")
+        elif state.status == "no_answer":
+            self.transcript.note(f"! the turn ended without an answer ({state.reason or 'no reason'})", "warning")
+
+    def _add(self, state: RunState) -> None:
+        self.state = state
+        self._cost += state.totals.known_cost
+        self._unpriced = self._unpriced or state.totals.unpriced
+
+    # --- how it begins and goes on -------------------------------------------------------------------------------
+
+    async def _begin(self) -> None:
+        session, self._continues = self._continues, None
+        if session is not None:
+            await self.continue_session(session)
+        elif not self.setup.model:
+            self.transcript.note(NO_MODEL, "warning")
+        else:
+            await self.agent()
+        self.front.refresh()
+
+    async def continue_session(self, session: SessionInfo) -> None:
+        """Goes on with a session: shows its last messages, and drives its last run on if that has not ended."""
+        self.session_id, self.state = session.session_id, None
+        messages = await session_messages(self.journal, session.session_id)
+        earlier = max(0, len(messages) - _SHOWN_MESSAGES)
+        while earlier and messages[earlier].role != "user":
+            earlier -= 1
+        hidden = f", after {earlier:,} earlier messages" if earlier else ""
+        self.transcript.note(f"· conversation {session.session_id[:8]} goes on{hidden}: {session.title}")
+        for message in messages[earlier:]:
+            self.transcript.message(message)
+        last = None if session.last_run is None else await self.journal.run(session.last_run)
+        if last is None:
+            return
+        self.state = await load_state(self.journal, last.run_id)
+        if last.status in UNFINISHED:
+            self.transcript.note("· the last turn has not ended: it goes on (Esc interrupts)")
+            agent = await self.agent()
+            try:
+                await self.drive(agent.resumed(last.run_id))
+            finally:
+                self._end_turn()
+
+    async def begin_anew(self) -> None:
+        """Begins another session with the same settings."""
+        self.session_id, self.state = new_session_id(), None
+        self._cost, self._unpriced = 0.0, False
+
+    async def use(self, **settings: str) -> None:
+        """Goes on with other settings. Keeps the old ones, and raises ConfigurationError, if these cannot be used."""
+        before, self.setup = self.setup, replace(self.setup, **settings)
+        try:
+            if self.setup.model:
+                await self.agent()
+        except ToolspeakError:
+            self.setup = before
+            raise
+
+    async def use_setup_of(self, session: SessionInfo) -> None:
+        """Goes on with the model of a session's last run."""
+        earlier: Mapping[str, JSON] = await setup_of(self.journal, session)
+        model, dialect = earlier.get("model"), earlier.get("dialect")
+        if isinstance(model, str) and model and isinstance(dialect, str):
+            await self.use(model=model, dialect=dialect)
+
+    async def agent(self, *, window: int | None = None) -> Agent:
+        """The agent of the settings, opened at its first use. `window` replaces that of the settings."""
+        setup = self.setup if window is None else replace(self.setup, window=window)
+        if self._agent_in_use is not None and self._agent_in_use[0] == setup:
+            return self._agent_in_use[1]
+        await self._close_agent()
+        approver = self.approver if setup.approve == "ask" else setup.approve
+        stack = AsyncExitStack()
+        opened_agent = await stack.enter_async_context(open_agent(setup, self.journal, approver))
+        self._agent_in_use = (setup, opened_agent.agent, stack)
+        for warning in opened_agent.warnings:
+            self.transcript.note(f"! {warning}", "warning")
+        driver = opened_agent.agent.driver
+        self.dialect = driver.dialect.name if isinstance(driver, TextDriver) else "native calls"
+        capabilities = getattr(getattr(driver, "provider", None), "capabilities", None)
+        self._window = self.setup.window or getattr(capabilities, "context", None)
+        return opened_agent.agent
+
+    async def _close_agent(self) -> None:
+        in_use, self._agent_in_use = self._agent_in_use, None
+        if in_use is not None:
+            await in_use[2].aclose()
+
+    async def _full_window(self) -> int | None:
+        """The window that the conversation fills now, so that it is summarised; None to leave it as it is."""
+        if not self.compacts_next:
+            return None
+        tokens = 0 if self.state is None else self.state.context.tokens
+        return max(1, int(tokens / Window(1).compact_at))
+
+    async def _guard(self, job: Job) -> None:
+        """Does a job. An error is shown, and the conversation goes on."""
+        try:
+            await job()
+        except ToolspeakError as error:
+            self.transcript.note(f"✗ {error}", "error")
+        except OSError as error:
+            self.transcript.note(f"✗ {error}", "error")
+        self.front.refresh()
+
+    # --- what the person sees ------------------------------------------------------------------------------------
+
+    async def _tick(self) -> None:
+        """Moves the spinner and the seconds while something is under way."""
+        while True:
+            await asyncio.sleep(_TICK)
+            if self.front.is_busy and not self.approver.is_open:
+                self.front.refresh()
+
+    def _show_thoughts(self) -> None:
+        self.transcript.show_thoughts()
+
+    def _live(self, columns: int, most: int) -> list[StyledLine]:
+        queue = queued_rows([*(text for _, text in self._queue), *self._later], columns)[-3:]
+        most = max(1, most - len(queue))
+        if self.approver.is_open:
+            return [*self.approver.rows(columns)[-most:], *queue]
+        return [*self.transcript.rows(columns, most), *queue]
+
+    def _status(self, columns: int) -> StyledLine:
+        if self.approver.is_open:
+            line: StyledLine = [("class:status.asks", "waits for your answer")]
+        elif self.front.is_busy:
+            line = [("class:status.busy", f"{spinner(self._clock())} waits for {self.transcript.waiting_for}")]
+            line.append(("", f" {self.transcript.seconds:.0f} s · Esc interrupts"))
+        else:
+            line = [("", "your turn")]
+        line.append(("", f" · {printable(self.setup.model) or 'no model'}"))
+        if self.dialect:
+            line.append(("", f" · {self.dialect}"))
+        state = self._run_state()
+        if state is not None and state.context.tokens:
+            share = f" of {self._window:,} ({100 * state.context.tokens // self._window} %)" if self._window else ""
+            line.append(("", f" · {state.context.tokens:,}{share} tokens"))
+        if not self._unpriced and self._cost:
+            line.append(("", f" · {money(self._cost)}"))
+        if self.setup.approve != "ask":
+            line.append(("class:warning", f" · approves {self.setup.approve}"))
+        return line
+
+    def _run_state(self) -> RunState | None:
+        if self._run is not None:
+            with suppress(RunError):
+                return self._run.state
+        return self.state

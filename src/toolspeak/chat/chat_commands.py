@@ -1,0 +1,197 @@
+"""What the `/` commands do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+
+from toolspeak.agent.storage.exports import export_session
+from toolspeak.agent.storage.runs import load_state
+from toolspeak.agent.storage.sessions import session_messages
+from toolspeak.chat.chat import Chat
+from toolspeak.chat.command_list import COMMANDS, SYNONYMS, help_lines
+from toolspeak.chat.markdown_export import markdown_of
+from toolspeak.chat.styled_text import wrap
+from toolspeak.dialects.registry import FAMILIES
+from toolspeak.errors import ConfigurationError, suggest
+from toolspeak.journal import SessionInfo
+from toolspeak.project.config import Config, resolved_model
+from toolspeak.project.recorded_setup import folder_of, setup_of
+from toolspeak.project.run_setup import with_absolute_path
+from toolspeak.ui.format import count, money, one_line
+
+_APPROVE = ("ask", "all", "all+repaired", "none")
+_MOST_SESSIONS = 20
+
+CommandHandler = Callable[[str], Awaitable[None]]
+
+
+class ChatCommands:
+    """The commands of a conversation. `take` gets each line that the person sends. `config` has the names of models."""
+
+    def __init__(self, chat: Chat, config: Config) -> None:
+        self._config = config
+        self._chat = chat
+        self._front = chat.front
+        self._note = chat.transcript.note
+        self._sessions: Sequence[SessionInfo] = ()  # as `/sessions` listed them last
+        chat.front.arguments_of = self._arguments_of
+        # While the model works these take effect at once, and the others after its turn.
+        self._now: dict[str, Callable[[str], None]] = {
+            "help": lambda _: self._help(),
+            "thoughts": lambda _: chat.transcript.show_thoughts(),
+            "quit": lambda _: self._front.leave(),
+        }
+        self._between: dict[str, CommandHandler] = {
+            "model": self._model,
+            "dialect": self._dialect,
+            "approve": self._approve,
+            "tools": self._tools,
+            "cost": self._cost,
+            "sessions": self._list_sessions,
+            "compact": self._compact,
+            "export": self._export,
+            "new": self._new,
+        }
+
+    def take(self, text: str) -> None:
+        """Takes a message or a command. A path such as `/etc/hosts` at the start of a message is no command."""
+        name, _, argument = text.strip().partition(" ")
+        name = name.removeprefix("/")
+        if not text.startswith("/") or "/" in name or "\n" in name:
+            self._chat.say(text)
+            return
+        name = SYNONYMS.get(name, name)
+        if name in self._now:
+            self._now[name](argument.strip())
+        elif name in self._between:
+            handler = self._between[name]
+            if self._chat.is_busy:
+                self._note(f"· /{name} follows after this turn (Esc interrupts it)")
+            self._chat.do(lambda: handler(argument.strip()))
+        else:
+            self._note(f"✗ there is no command /{suggest(name, COMMANDS)}; /help lists them", "error")
+
+    def _arguments_of(self, name: str) -> Iterable[str]:
+        match SYNONYMS.get(name, name):
+            case "approve":
+                return _APPROVE
+            case "model":
+                return [*self._config.aliases, *(f"{each}:" for each in self._config.providers)]
+            case "dialect":
+                return ("auto", "native", "react", *(each for names in FAMILIES.values() for each in names))
+            case "sessions":
+                return [session.session_id[:8] for session in self._sessions]
+            case _:
+                return ()
+
+    def _help(self) -> None:
+        columns = self._front.columns
+        self._front.print([[], *(row for line in help_lines() for row in wrap(line, columns)), []])
+
+    async def _model(self, name: str) -> None:
+        if name:
+            await self._chat.use(model=with_absolute_path(resolved_model(self._config, name)))
+        self._note(f"· the model is {self._chat.setup.model or 'not chosen: /model NAME chooses it'}")
+
+    async def _dialect(self, name: str) -> None:
+        chat = self._chat
+        if name:
+            await chat.use(dialect=name)
+        written = f" ({chat.dialect})" if chat.dialect else ""
+        self._note(f"· calls are written in: {chat.setup.dialect}{written}")
+
+    async def _approve(self, choice: str) -> None:
+        if choice:
+            if choice not in _APPROVE:
+                raise ConfigurationError(f"/approve: there is no {suggest(choice, _APPROVE)}")
+            await self._chat.use(approve=choice)
+        who = {"ask": "you decide about each", "none": "none of them runs", "all": "all run, except repaired calls"}
+        now = self._chat.setup.approve
+        self._note(f"· calls that change something: {now} ({who.get(now, 'all run')})")
+
+    async def _tools(self, _argument: str) -> None:
+        agent = await self._chat.agent()
+        columns = self._front.columns
+        for each in agent.toolset:
+            summary = one_line(each.spec.description.strip().split("\n")[0])
+            name = [("class:call", one_line(each.spec.name)), ("class:note", f"  {summary}")]
+            self._front.print(wrap(name, columns))
+
+    async def _cost(self, _argument: str) -> None:
+        chat = self._chat
+        tokens, calls, cost, unpriced, estimated = 0, 0, 0.0, False, False
+        for run in await chat.journal.runs(session_id=chat.session_id):
+            totals = (await load_state(chat.journal, run.run_id)).totals
+            tokens, calls, cost = tokens + totals.tokens, calls + totals.calls, cost + totals.known_cost
+            unpriced, estimated = unpriced or totals.unpriced, estimated or totals.estimated
+        price = "the price of the model is not known (--prices FILE)" if unpriced else money(cost, estimated)
+        about = "~" if estimated else ""
+        self._note(f"· this conversation: {about}{tokens:,} tokens, {count(calls, 'call')}, {price}")
+
+    async def _list_sessions(self, which: str) -> None:
+        chat = self._chat
+        journal = chat.journal
+        if not which:
+            folder = str(chat.folder.resolve())
+            here = [
+                each for each in await journal.sessions(limit=200) if folder_of(await setup_of(journal, each)) == folder
+            ]
+            self._sessions = here[:_MOST_SESSIONS]
+            for number, each in enumerate(self._sessions, 1):
+                used_at = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.updated))
+                sign = "›" if each.session_id == chat.session_id else " "
+                self._note(f"{sign} {number:>2}  {each.session_id[:8]}  {used_at}  {one_line(each.title)}", "code")
+            self._note("· /sessions NUMBER continues one" if here else f"· there is no conversation of {folder} yet")
+            return
+        if which.isdecimal() and 1 <= int(which) <= len(self._sessions):
+            session_id = self._sessions[int(which) - 1].session_id
+        else:
+            ids = [each.session_id for each in await journal.sessions() if each.session_id.startswith(which)]
+            if len(ids) != 1:
+                raise ConfigurationError(
+                    f"/sessions {which}: {len(ids) or 'no'} conversations begin so; /sessions lists them"
+                )
+            session_id = ids[0]
+        session = await journal.session(session_id)
+        if session is not None:
+            await chat.use_setup_of(session)
+            await chat.continue_session(session)
+
+    async def _compact(self, _argument: str) -> None:
+        state = self._chat.state
+        if state is None or not state.context.tokens:
+            self._note("· there is nothing to summarise yet")
+            return
+        self._chat.compacts_next = True
+        self._note("· the conversation is summarised before the model reads your next message")
+
+    async def _export(self, name: str) -> None:
+        chat = self._chat
+        journal, session_id = chat.journal, chat.session_id
+        info = await journal.session(session_id)
+        if info is None:
+            raise ConfigurationError("/export: nothing was said yet")
+        path = chat.file_at(name or f"toolspeak-{session_id[:8]}.md")
+        if path.suffix in (".json", ".jsonl"):
+            text = "".join([line + "\n" async for line in export_session(journal, session_id)])
+        elif path.suffix in (".md", ".markdown"):
+            text = markdown_of(info.title, await session_messages(journal, session_id))
+        else:
+            raise ConfigurationError(f"/export {name}: name a file that ends in .md or .json")
+        _write_new(path, text)
+        self._note(f"· written to {path}")
+
+    async def _new(self, _argument: str) -> None:
+        await self._chat.begin_anew()
+        self._front.clear()
+        self._note("· a new conversation begins; /sessions lists the others")
+
+
+def _write_new(path: Path, text: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    except FileExistsError:
+        raise ConfigurationError(f"/export: {path} is there already; name another file") from None

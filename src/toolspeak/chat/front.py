@@ -1,0 +1,69 @@
+"""What the conversation needs of the terminal it is held at."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Protocol, TypeVar
+
+from toolspeak.chat.styled_text import StyledLine
+
+ResultT = TypeVar("ResultT")
+
+PREVIOUS, NEXT = "\0up", "\0down"
+"""What `Front.ask` returns for the arrow keys."""
+
+
+class Front(Protocol):
+    """A terminal: a screen that is drawn again, or plain lines."""
+
+    live: Callable[[int, int], list[StyledLine]]
+    """Returns the rows above the input, for a width and at most so many rows."""
+    status: Callable[[int], StyledLine]
+    """Returns the last row, for a width."""
+    interrupt: Callable[[], bool]
+    """Ends what the model does. Returns whether there was something to end."""
+    show_thoughts: Callable[[], None]
+    """Shows or hides the model's thoughts."""
+    arguments_of: Callable[[str], Iterable[str]]
+    """Returns what may follow a command."""
+    is_busy: bool
+    """Whether the model works."""
+
+    @property
+    def columns(self) -> int: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    def print(self, lines: Iterable[StyledLine]) -> None:
+        """Adds lines for good."""
+        ...
+
+    def refresh(self) -> None:
+        """Draws what may change again soon."""
+        ...
+
+    async def ask(self, prompt: str, text: str = "", *, arrows: bool = False) -> str | None:
+        """Asks for a line, which holds `text` at first. None: the person leaves. `arrows`: an arrow key in an empty
+        line is an answer, too."""
+        ...
+
+    async def lend(self, work: Callable[[], Awaitable[ResultT]]) -> ResultT:
+        """Gives the terminal to another program while the work goes on."""
+        ...
+
+    def write_message(self, text: str) -> None:
+        """Gives a message back that was not sent."""
+        ...
+
+    def clear(self) -> None:
+        """Empties the terminal."""
+        ...
+
+    def use_theme(self, styles: Mapping[str, str]) -> None:
+        """Replaces the styles of some classes (`theme.STYLES`). Raises ConfigurationError for a style that is none."""
+        ...
+
+    def leave(self) -> None:
+        """Ends the conversation at this terminal."""
+        ...

@@ -1,0 +1,415 @@
+"""The terminal of the conversation: what is said goes to its scrollback, and below it are the live rows and the input.
+
+What was written above is final. Only the rows below are drawn again, at most thirty times a second for the model's text
+and at once for a key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from prompt_toolkit.application import Application, in_terminal
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import Condition, Filter, has_focus
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import History, InMemoryHistory
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import ConditionalContainer, Dimension, HSplit, Layout, Window
+from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
+from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
+from prompt_toolkit.renderer import print_formatted_text
+from prompt_toolkit.styles import Style
+
+from toolspeak.chat.command_list import BUSY_HINTS, HINTS
+from toolspeak.chat.front import NEXT, PREVIOUS, ResultT
+from toolspeak.chat.message_input import MessageCompleter, Pastes, history_text
+from toolspeak.chat.steady_output import SteadyOutput
+from toolspeak.chat.styled_text import StyledLine, truncate
+from toolspeak.chat.theme import STYLES
+from toolspeak.errors import ConfigurationError
+
+_PAUSE = 1 / 30
+"""Seconds between two drawings of what the model writes."""
+
+_TWICE = 2.0
+"""Seconds in which a second Ctrl-C leaves."""
+
+_ESCAPE_SECONDS = 0.05
+"""How long a terminal may take for the rest of a key that begins with Esc."""
+
+_MOST_INPUT_ROWS = 10
+
+
+class Screen:
+    """The terminal, with a line editor at its bottom.
+
+    - `take`: gets each message or command that the person sends.
+    - `folder`: what the paths of `@` are relative to.
+    - `live`: returns the rows above the input, for a width and at most so many rows.
+    - `status`: returns the last row, for a width.
+    - `interrupt`: ends what the model does. Returns whether there was something to end.
+    - `show_thoughts`: shows or hides the model's thoughts.
+    - `arguments_of`: returns what may follow a command.
+    """
+
+    def __init__(
+        self,
+        take: Callable[[str], None],
+        folder: Path,
+        *,
+        history: History | None = None,
+        terminal_input: Input | None = None,
+        output: SteadyOutput,
+    ) -> None:
+        self.live: Callable[[int, int], list[StyledLine]] = lambda _columns, _rows: []
+        self.status: Callable[[int], StyledLine] = lambda _columns: []
+        self.interrupt: Callable[[], bool] = lambda: False
+        self.show_thoughts: Callable[[], None] = lambda: None
+        self.arguments_of: Callable[[str], Iterable[str]] = lambda _name: ()
+        self.is_busy = False
+        """Whether the model works: the empty input says what a message does then."""
+        self.note = ""
+        """A word about the last key, in the status line until the next key."""
+        self._take = take
+        self._output = output
+        self._pastes = Pastes()
+        self._above: list[StyledLine] = []  # lines that are not on the screen yet
+        self._rows: list[StyledLine] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._interrupted_at = -_TWICE
+        self._answer: asyncio.Future[str | None] | None = None
+        self._answer_prompt = ""
+        self._arrows = False
+        completer = MessageCompleter(folder, lambda name: self.arguments_of(name))
+        self._message = Buffer(
+            multiline=True,
+            history=InMemoryHistory() if history is None else history,
+            completer=completer,
+            complete_while_typing=True,
+        )
+        self._answer_buffer = Buffer(multiline=True)
+        self._style = Style.from_dict(dict(STYLES))
+        self._application: Application[None] = Application(
+            layout=self._layout(),
+            key_bindings=self._keys(),
+            style=self._style,
+            input=terminal_input,
+            output=output,
+            erase_when_done=True,
+        )
+        self._application.ttimeoutlen = _ESCAPE_SECONDS
+        self._application.timeoutlen = _ESCAPE_SECONDS
+
+    @property
+    def columns(self) -> int:
+        """The width of the terminal."""
+        return max(1, self._output.get_size().columns)
+
+    @property
+    def rows(self) -> int:
+        """The height of the terminal."""
+        return max(1, self._output.get_size().rows)
+
+    async def run(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Shows the screen until the person leaves or the work ends. Leaving cancels the work."""
+
+        async def work_then_leave() -> None:
+            try:
+                await work()
+            finally:
+                self.leave()
+
+        task: asyncio.Task[None] | None = None
+
+        def begin() -> None:
+            nonlocal task
+            task = asyncio.get_running_loop().create_task(work_then_leave())
+
+        try:
+            await self._application.run_async(pre_run=begin)
+        finally:
+            self._stop_timer()
+            if task is not None:
+                if not task.done():
+                    task.cancel()
+                await asyncio.wait([task])
+                self._write_rest()
+                if not task.cancelled():
+                    task.result()
+
+    def leave(self) -> None:
+        """Ends `run`."""
+        if self._application.is_running and not self._application.is_done:
+            self._application.exit()
+
+    def print(self, lines: Iterable[StyledLine]) -> None:
+        """Adds lines above the input, for good. A line that is longer than the terminal is wide is wrapped by it."""
+        self._above += lines
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Draws the live rows and the status line again soon."""
+        if self._timer is None and self._application.is_running:
+            self._timer = asyncio.get_running_loop().call_later(_PAUSE, self.draw)
+
+    def draw(self) -> None:
+        """Draws now what `print` and `refresh` have left for later."""
+        self._stop_timer()
+        application = self._application
+        if not application.is_running or application.is_done or application.context is None:
+            return
+        self._rows = self.live(self.columns, self._most_rows())
+        if not self._above:
+            application.invalidate()
+            return
+        with self._output.at_once():
+            application.renderer.erase(leave_alternate_screen=False)
+            self._write_above()
+            application.render_counter += 1  # the layout's parts are computed once for each number
+            application.context.copy().run(application.renderer.render, application, application.layout)
+
+    def clear(self) -> None:
+        """Empties the terminal."""
+        self._application.renderer.clear()
+        self.refresh()
+
+    def use_theme(self, styles: Mapping[str, str]) -> None:
+        """Replaces the styles of some classes (`theme.STYLES`). Raises ConfigurationError for a style that is none."""
+        try:
+            self._style = Style.from_dict({**STYLES, **styles})
+        except ValueError as error:
+            raise ConfigurationError(f"[theme]: {error}; a style is, for example, bold ansicyan") from None
+        self._application.style = self._style
+        self.refresh()
+
+    async def ask(self, prompt: str, text: str = "", *, arrows: bool = False) -> str | None:
+        """Asks for a line below the live rows. Returns it, or None if the person leaves the question.
+
+        `text` is what the line holds at first. `arrows`: an arrow key in an empty line is an answer, too. A message
+        that the person is writing keeps the keys until Tab.
+        """
+        self._answer = asyncio.get_running_loop().create_future()
+        self._answer_prompt, self._arrows = prompt, arrows
+        self._answer_buffer.reset()
+        self._answer_buffer.insert_text(text)
+        if not self._message.text:
+            self._application.layout.focus(self._answer_buffer)
+        self.draw()
+        try:
+            return await self._answer
+        finally:
+            self._answer = None
+            self._answer_buffer.reset()
+            self._application.layout.focus(self._message)
+            self.refresh()
+
+    async def lend(self, work: Callable[[], Awaitable[ResultT]]) -> ResultT:
+        """Gives the terminal to another program, such as an editor, while the work goes on."""
+        async with in_terminal():
+            return await work()
+
+    def write_message(self, text: str) -> None:
+        """Puts a text into the input, before what is there: a message that was not sent."""
+        before = self._message.text
+        self._message.text = f"{self._pastes.fold(text)}\n{before}" if before else self._pastes.fold(text)
+        self._message.cursor_position = len(self._message.text)
+        self.refresh()
+
+    # --- drawing -------------------------------------------------------------------------------------------------
+
+    def _write_above(self) -> None:
+        fragments: StyleAndTextTuples = []
+        for line in self._above:
+            fragments += line
+            fragments.append(("", "\n"))
+        self._above = []
+        print_formatted_text(self._output, fragments, self._style, color_depth=self._application.color_depth)
+
+    def _write_rest(self) -> None:
+        """Writes what was left for later when the screen ended."""
+        if self._above:
+            with self._output.at_once():
+                self._write_above()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _most_rows(self) -> int:
+        """How many live rows fit above the input and the status line."""
+        return max(1, self.rows - 4 - min(_MOST_INPUT_ROWS, self._message.document.line_count))
+
+    def _layout(self) -> Layout:
+        def rows() -> StyleAndTextTuples:
+            fragments: StyleAndTextTuples = []
+            for number, line in enumerate(self._rows):
+                fragments += [("", "\n"), *line] if number else line
+            return fragments
+
+        def status() -> StyleAndTextTuples:
+            line: StyledLine = [("class:warning", self.note)] if self.note else self.status(self.columns - 1)
+            return [*truncate(line, self.columns - 1)]
+
+        live = Window(
+            FormattedTextControl(rows),
+            height=lambda: Dimension(min=0, max=len(self._rows), preferred=len(self._rows)),
+            dont_extend_height=True,
+        )
+        answer = Window(
+            BufferControl(self._answer_buffer, focus_on_click=False),
+            height=Dimension(min=1, max=_MOST_INPUT_ROWS),
+            dont_extend_height=True,
+            wrap_lines=True,
+            get_line_prefix=lambda line, wrap: (
+                [("class:prompt.answer", self._answer_prompt)] if line == wrap == 0 else [("", "  ")]
+            ),
+        )
+
+        def hint_text() -> str:
+            hints = BUSY_HINTS if self.is_busy else HINTS
+            return next((text for text in hints if len(text) < self.columns - 3), "")
+
+        hint = AfterInput(hint_text, style="class:hint")
+        message = Window(
+            BufferControl(
+                self._message,
+                input_processors=[ConditionalProcessor(hint, Condition(lambda: not self._message.text))],
+            ),
+            height=Dimension(min=1, max=_MOST_INPUT_ROWS),
+            dont_extend_height=True,
+            wrap_lines=True,
+            get_line_prefix=lambda line, wrap: [("class:prompt", "› " if line == wrap == 0 else "  ")],
+        )
+        asks = Condition(lambda: self._answer is not None)
+        return Layout(
+            HSplit(
+                [
+                    ConditionalContainer(live, Condition(lambda: bool(self._rows))),
+                    ConditionalContainer(answer, asks),
+                    message,
+                    CompletionsMenu(max_height=8),
+                    Window(FormattedTextControl(status), height=1, style="class:status"),
+                    Window(height=Dimension(min=0, preferred=0)),  # takes what the rows above gave up
+                ]
+            ),
+            focused_element=message,
+        )
+
+    # --- keys ----------------------------------------------------------------------------------------------------
+
+    def _keys(self) -> KeyBindings:
+        in_message, in_answer = has_focus(self._message), has_focus(self._answer_buffer)
+        asks = Condition(lambda: self._answer is not None)
+        takes_arrows = in_answer & asks & Condition(lambda: self._arrows and not self._answer_buffer.text)
+        always = Condition(lambda: True)
+        actions: list[tuple[Sequence[str], Filter, Callable[[], object]]] = [
+            (["enter"], in_message, self._send),
+            (["enter"], in_answer & asks, lambda: self._reply(self._answer_buffer.text)),
+            (["up"], takes_arrows, lambda: self._reply(PREVIOUS)),
+            (["down"], takes_arrows, lambda: self._reply(NEXT)),
+            (["escape", "enter"], always, self._begin_line),
+            (["c-j"], always, self._begin_line),
+            (["tab"], asks, self._change_focus),
+            (["tab"], in_message & ~asks, self._complete),
+            (["s-tab"], in_message, self._message.complete_previous),
+            (["escape"], always, self._escape),
+            (["c-c"], always, self._stop),
+            ([Keys.SIGINT], always, self._stop),
+            (["c-d"], always, self._delete_or_leave),
+            (["c-t"], always, lambda: self.show_thoughts()),
+            (["c-l"], always, self.clear),
+        ]
+        keys = KeyBindings()
+        for names, condition, action in actions:
+            keys.add(*names, filter=condition)(partial(_act, action))
+        keys.add(Keys.BracketedPaste)(self._paste)
+        return keys
+
+    def _begin_line(self) -> None:
+        self._application.current_buffer.newline(copy_margin=False)
+
+    def _change_focus(self) -> None:
+        layout = self._application.layout
+        layout.focus(self._message if layout.has_focus(self._answer_buffer) else self._answer_buffer)
+
+    def _complete(self) -> None:
+        if self._message.complete_state is not None:
+            self._message.complete_next()
+        else:
+            self._message.start_completion(insert_common_part=True)
+
+    def _escape(self) -> None:
+        if self._message.complete_state is not None:
+            self._message.cancel_completion()
+        elif not self.interrupt():
+            self._say("Nothing to interrupt. Ctrl-D leaves.")
+
+    def _stop(self) -> None:
+        if time.monotonic() - self._interrupted_at < _TWICE:
+            self.leave()
+            return
+        self._interrupted_at = time.monotonic()
+        if self._application.current_buffer.text:
+            self._application.current_buffer.reset()
+        else:
+            self.interrupt()
+        self._say("Ctrl-C again leaves.")
+
+    def _delete_or_leave(self) -> None:
+        if self._application.current_buffer.text:
+            self._application.current_buffer.delete()
+        else:
+            self.leave()
+
+    def _paste(self, event: KeyPressEvent) -> None:
+        text = event.data
+        if self._application.layout.has_focus(self._message):
+            self._message.insert_text(self._pastes.fold(text))
+        else:
+            self._answer_buffer.insert_text(text.replace("\r\n", "\n").replace("\r", "\n"))
+
+    def _say(self, text: str) -> None:
+        """Shows a note in the status line until the next change of the input."""
+        self.note = text
+
+        def forget(_buffer: Buffer) -> None:
+            self.note = ""
+            for buffer in (self._message, self._answer_buffer):
+                buffer.on_text_changed -= forget
+
+        for buffer in (self._message, self._answer_buffer):
+            buffer.on_text_changed += forget
+
+    def _send(self) -> None:
+        buffer = self._message
+        line = buffer.text
+        if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+            buffer.complete_state = None
+            if not line.startswith("/"):
+                return  # the key took the path that was chosen
+        if not line.strip():
+            return
+        try:
+            text = self._pastes.unfold(line)
+        except ValueError as error:
+            self._say(str(error))
+            return
+        buffer.history.append_string(history_text(line, text))
+        buffer.reset()
+        self._take(text)
+
+    def _reply(self, text: str) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(text)
+
+
+def _act(action: Callable[[], object], _event: KeyPressEvent) -> None:
+    action()

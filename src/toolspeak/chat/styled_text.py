@@ -1,0 +1,136 @@
+"""Text with styles, wrapped to the cells of a terminal. Pure.
+
+The styles are classes of `theme.py`. The text is printable: whoever makes a line has removed terminal controls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from prompt_toolkit.utils import get_cwidth
+
+Fragment: TypeAlias = tuple[str, str]
+"""A style and a text."""
+
+StyledLine: TypeAlias = list[Fragment]
+
+_PIECES = re.compile(r" +|[^ ]+")
+
+
+def cells(line: Iterable[Fragment]) -> int:
+    """How many cells of a terminal the line takes."""
+    return sum(get_cwidth(text) for _, text in line)
+
+
+def text_of(line: Iterable[Fragment]) -> str:
+    """The line's text alone."""
+    return "".join(text for _, text in line)
+
+
+def indent(lines: Iterable[StyledLine], first: StyledLine, rest: StyledLine) -> Iterator[StyledLine]:
+    """The lines with `first` in front of the first one and `rest` in front of the others. An empty line stays empty
+    unless its front is visible."""
+    front = first
+    for line in lines:
+        yield [*front, *line] if line or text_of(front).strip() else []
+        front = rest
+
+
+def wrap(line: Iterable[Fragment], width: int) -> list[StyledLine]:
+    """The line in pieces of at most `width` cells, at spaces where there are some. A newline begins a new piece."""
+    rows: list[StyledLine] = [[]]
+    room = width = max(1, width)
+    for word in _words(line):
+        if word is None:
+            rows.append([])
+            room = width
+            continue
+        is_space, size = word[0][1].startswith(" "), cells(word)
+        if is_space and (not rows[-1] or size >= room):
+            if rows[-1] or len(rows) > 1:
+                if rows[-1]:
+                    rows.append([])
+                room = width
+                continue
+            word, size = [(word[0][0], word[0][1][: width - 1])], min(size, width - 1)
+        if size <= room:
+            rows[-1] += word
+            room -= size
+            continue
+        # A word with wide characters may be cut between any two of them; another one only if it fits no row.
+        if size > width or size > sum(len(text) for _, text in word):
+            for style, text in word:
+                for piece in _chopped(text, room, width):
+                    if piece is None:
+                        rows.append([])
+                        room = width
+                        continue
+                    rows[-1].append((style, piece))
+                    room -= get_cwidth(piece)
+            continue
+        rows.append(list(word))
+        room = width - size
+    return [without_trailing_space(row) for row in rows]
+
+
+def _words(line: Iterable[Fragment]) -> Iterator[StyledLine | None]:
+    """Words and spaces. A word may have several styles. None is the end of a line."""
+    word: StyledLine = []
+    for style, text in line:
+        for number, part in enumerate(text.split("\n")):
+            if number:
+                if word:
+                    yield word
+                word = []
+                yield None
+            for match in _PIECES.finditer(part):
+                piece = match[0]
+                if word and word[0][1].startswith(" ") != piece.startswith(" "):
+                    yield word
+                    word = []
+                word.append((style, piece))
+    if word:
+        yield word
+
+
+def _chopped(text: str, room: int, width: int) -> Iterator[str | None]:
+    """The text in pieces: the first fits into `room` cells, the others into `width`. None is the end of a row."""
+    start = 0
+    for i, character in enumerate(text):
+        size = get_cwidth(character)
+        if size > room and (room < width or i > start):
+            if i > start:
+                yield text[start:i]
+            yield None
+            start, room = i, width
+        room -= size
+    yield text[start:]
+
+
+def without_trailing_space(row: StyledLine) -> StyledLine:
+    """The row up to its last visible character. Changes the row itself."""
+    while row and not row[-1][1].rstrip(" "):
+        row.pop()
+    if row:
+        row[-1] = (row[-1][0], row[-1][1].rstrip(" "))
+    return row
+
+
+def truncate(line: StyledLine, width: int) -> StyledLine:
+    """The line, shortened to `width` cells with an ellipsis."""
+    if cells(line) <= width:
+        return line
+    result: StyledLine = []
+    room = max(0, width - 1)
+    for style, text in line:
+        size = get_cwidth(text)
+        if size > room:
+            fits = next((piece for piece in _chopped(text, room, room + 1)), "") if room else ""
+            if fits and get_cwidth(fits) <= room:
+                result.append((style, fits))
+            break
+        result.append((style, text))
+        room -= size
+    return [*result, ("", "…")]

@@ -1,0 +1,110 @@
+"""Holds the conversation of `toolspeak chat`: its configuration, its journal and its session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from toolspeak.chat.chat import Chat
+from toolspeak.chat.chat_commands import ChatCommands
+from toolspeak.chat.front import Front
+from toolspeak.chat.transcript import theme_class
+from toolspeak.cli.configuration import content_lines
+from toolspeak.cli.journal_option import continuing, journal_of
+from toolspeak.errors import ToolspeakError
+from toolspeak.project.config import Config, read_config
+from toolspeak.project.config_trust import ProjectConfig
+from toolspeak.project.configured_setup import SetupChoices, configured_setup, with_model_of
+from toolspeak.project.recorded_setup import setup_of
+from toolspeak.project.run_lookup import find_session, last_session_of
+from toolspeak.project.run_setup import with_absolute_path
+from toolspeak.ui.format import printable
+from toolspeak.ui.question import Question
+from toolspeak.ui.terminal_approver import understand
+
+_ROWS = 8
+"""The screen rows besides the content of a configuration that the person is asked about."""
+
+
+async def hold_conversation(
+    front: Front,
+    lines: asyncio.Queue[str],
+    workspace: str,
+    choices: SetupChoices,
+    *,
+    journal: str | None,
+    session: str | None,
+    continue_last: bool,
+    thoughts: bool,
+) -> None:
+    """Holds a conversation at a front until it is cancelled. `lines` are what the person sends, `choices` what they
+    chose on the command line, the rest as the options of the command."""
+
+    def tell(text: str, style: str) -> None:
+        front.print([[(f"class:{style}", printable(text))]])
+
+    run_journal = journal_of(journal)
+    try:
+        config = await _configuration(front, workspace, tell)
+        front.use_theme(config.theme)
+        setup, info = configured_setup(config, workspace, **choices), None
+        try:
+            if session or continue_last:
+                info = await (
+                    find_session(run_journal, session) if session else last_session_of(run_journal, workspace)
+                )
+                setup = with_model_of(setup, await setup_of(run_journal, info), choices)
+        except ToolspeakError as error:
+            tell(f"✗ {error}", "error")
+        setup = replace(setup, model=with_absolute_path(setup.model))
+        chat = Chat(front, setup, run_journal, info, limits=config.limits, thoughts=thoughts)
+        commands = ChatCommands(chat, config)
+
+        async def read() -> None:
+            while True:
+                commands.take(await lines.get())
+
+        reader = asyncio.create_task(read())
+        try:
+            await chat.work()
+        finally:
+            reader.cancel()
+            await asyncio.wait([reader])
+            if chat.has_begun:
+                tell(f"· {continuing(chat.session_id)} continues this conversation", "note")
+    finally:
+        await run_journal.aclose()
+
+
+async def _configuration(front: Front, workspace: str, tell: Callable[[str, str], None]) -> Config:
+    """The configuration for work in a folder. Asks at the front about a project's that is not trusted."""
+    loop = asyncio.get_running_loop()
+
+    def ask(project: ProjectConfig) -> bool:
+        return asyncio.run_coroutine_threadsafe(_may_count(front, project), loop).result()
+
+    try:
+        config = await asyncio.to_thread(read_config, workspace, ask=ask)
+    except ToolspeakError as error:
+        tell(f"✗ {error}", "error")
+        tell("· the conversation goes on without the configuration", "warning")
+        return Config()
+    for warning in config.warnings:
+        tell(f"! {warning}", "warning")
+    return config
+
+
+async def _may_count(front: Front, project: ProjectConfig) -> bool:
+    """Shows a project's configuration, a screen at a time, and asks whether it counts."""
+    question = Question(content_lines(project))
+    while True:
+        screen = list(question.next_lines(front.columns, max(6, front.rows - _ROWS)))
+        front.print([(theme_class(style), printable(text))] for text, style in screen)
+        prompt = f"{question.hidden:,} more characters. Enter: show them, n: ignore it › "
+        line = await front.ask(prompt if question.hidden else "Trust it, until its content changes? (y)es, (n)o › ")
+        answer = understand(line or "n")
+        if not question.hidden:
+            return answer is not None and answer.yes
+        if answer is not None and not answer.yes:
+            return False
