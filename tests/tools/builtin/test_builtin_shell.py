@@ -14,7 +14,7 @@ from toolspeak.data.events import Event
 from toolspeak.data.messages import ToolCall
 from toolspeak.errors import ToolError
 from toolspeak.execute import BatchContext, Executor, approve_all
-from toolspeak.tools import Toolset
+from toolspeak.tools import RunContext, Toolset
 from toolspeak.tools.builtin import Workspace, shell_tool, workspace_tools
 from toolspeak.tools.builtin.capture import Capture
 
@@ -212,3 +212,24 @@ def test_a_capture_loses_only_the_middle(text, limit, size):
     assert text.endswith(tail)
     assert len(head.encode()) + int(count) + len(tail.encode()) == len(data)
     assert limit - 6 <= len((head + tail).encode()) <= limit
+
+
+def test_a_command_reports_its_last_lines_while_it_runs(root):
+    """The command waits until its lines were reported: no clock decides."""
+    os.mkfifo(root / "go")
+    lines: list[str] = []
+
+    def progress(line: str) -> None:
+        lines.append(line)
+        if line == "line 20":
+            (root / "go").write_text("on")
+
+    async def main():
+        tool = shell_tool(Workspace(root))
+        command = "for i in $(seq 20); do echo line $i; done; printf '10%%\\r100%%\\n'; cat go; echo; echo end"
+        arguments = tool.read_arguments({"command": command})
+        context = RunContext(None, ToolCall("call_1_0", "shell", {}), progress=progress)
+        return await tool.function(**arguments, ctx=context)
+
+    assert asyncio.run(main())["exit_code"] == 0
+    assert lines[:4] == ["line 18", "line 19", "line 20", "100%"]

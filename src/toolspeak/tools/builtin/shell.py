@@ -6,7 +6,7 @@ import asyncio
 import fnmatch
 import math
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from toolspeak.data.tools import EVERYTHING, Effects
@@ -15,6 +15,7 @@ from toolspeak.errors import ToolError
 from toolspeak.sandbox.processes import Group, ProcessOutput, finished
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin.capture import Capture
+from toolspeak.tools.builtin.live_output import LiveOutput
 from toolspeak.tools.builtin.text_format import visible
 from toolspeak.tools.builtin.workspace import Workspace
 
@@ -99,7 +100,7 @@ def shell_tool(
         _check(command, timeout)
         environment = _environment(str(workspace.root), (*INHERITED, *env))
         if run_command is None:
-            outcome = await _run(command, str(workspace.root), timeout, output_limit, environment)
+            outcome = await _run(command, str(workspace.root), timeout, output_limit, environment, ctx.progress)
         else:
             outcome = await run_command(
                 command,
@@ -138,14 +139,24 @@ def _environment(folder: str, names: Collection[str]) -> dict[str, str]:
 
 
 async def _run(
-    command: str, folder: str, timeout: float, output_limit: int, environment: Mapping[str, str]
+    command: str,
+    folder: str,
+    timeout: float,
+    output_limit: int,
+    environment: Mapping[str, str],
+    report: Callable[[str], None],
 ) -> CommandOutcome:
-    """Runs the command as a child. Ends all processes, also if it raises."""
-    loop, capture = asyncio.get_running_loop(), Capture(output_limit)
+    """Runs the command as a child. Ends all processes, also if it raises. `report` gets lines of output meanwhile."""
+    loop, capture, live_output = asyncio.get_running_loop(), Capture(output_limit), LiveOutput(report)
+
+    def receive(data: bytes) -> None:
+        capture.add(data)
+        live_output.add(data)
+
     read_end, write_end = os.pipe()
     pipe = os.fdopen(read_end, "rb", buffering=0)
     try:
-        transport, output = await loop.connect_read_pipe(lambda: ProcessOutput(capture.add), pipe)
+        transport, output = await loop.connect_read_pipe(lambda: ProcessOutput(receive), pipe)
     except BaseException:
         pipe.close()
         os.close(write_end)
@@ -167,4 +178,5 @@ async def _run(
             await finished(group.end(output.closed))
         return CommandOutcome(group.exit_code, capture.text(), timed_out)
     finally:
+        live_output.close()
         transport.close()
