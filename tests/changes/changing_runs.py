@@ -26,7 +26,7 @@ def write(path, content):
     return calling(("write", {"path": path, "content": content, "overwrite": True}))
 
 
-async def change(folder, file, *turns, tools=(), after=lambda: None, **options):
+async def change(folder, file, *turns, tools=(), after=lambda: None, principal=None, **options):
     """Runs the turns in a folder, with the journal `file`, and returns the run's result. `after` is called after each
     turn's calls."""
     workspace, journal = Workspace(folder), SqliteJournal(file)
@@ -40,14 +40,14 @@ async def change(folder, file, *turns, tools=(), after=lambda: None, **options):
         **options,
     )
     try:
-        run = agent.start("change files")
+        run = agent.start("change files", principal=principal)
         async for _ in run.states():
             after()
         return run.state
     finally:
         await agent.aclose()
         await journal.aclose()
-        recorder.store.close()
+        recorder.close()
 
 
 def tree_of(folder):

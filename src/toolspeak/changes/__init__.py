@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from toolspeak.changes.change_recorder import ChangeRecorder, recorders
 from toolspeak.changes.change_store import ChangeStore, DamagedContent
-from toolspeak.changes.file_states import ChangeSet, FileChange, FileState
+from toolspeak.changes.file_states import ChangeSet, FileState, PathChange
 from toolspeak.changes.git_patch import PathPatch, patch_of, path_patches
 from toolspeak.changes.run_changes import (
     NetChange,
@@ -27,9 +27,9 @@ __all__ = [
     "ChangeSet",
     "ChangeStore",
     "DamagedContent",
-    "FileChange",
     "FileState",
     "NetChange",
+    "PathChange",
     "PathPatch",
     "UndoEntry",
     "UndoReport",

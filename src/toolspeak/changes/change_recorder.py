@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from toolspeak.changes.change_recovery import recover_changes
 from toolspeak.changes.change_store import ChangeStore
-from toolspeak.changes.file_states import ChangeSet, FileChange
+from toolspeak.changes.file_states import ChangeSet, PathChange
 from toolspeak.changes.run_changes import store_of
 from toolspeak.changes.store_upkeep import free_contents
 from toolspeak.changes.tree_scan import TreeScanner, TreeState, add_changes, differences
@@ -182,7 +182,7 @@ class ChangeRecorder(Interceptor):
                 free_contents(self.store)
         self.store.close()
 
-    def _end(self, running: RunningCall) -> tuple[list[FileChange], dict[str, str]]:
+    def _end(self, running: RunningCall) -> tuple[list[PathChange], dict[str, str]]:
         with self._lock:
             del self._running[running.number]
             others = [
@@ -190,14 +190,14 @@ class ChangeRecorder(Interceptor):
                 for each in self._running.values()
                 if each.number not in running.above and running.number not in each.above
             ]
-            changes: list[FileChange] = []
+            changes: list[PathChange] = []
             with self.store.transaction():
                 tree = self._scanner.scan(running.places)
                 for path, before, after in differences(running.tree, tree):
                     rivals = [each for each in others if each.may_change(path)]
                     if running.places is None and any(each.places is not None for each in rivals):
                         continue  # the effects of the other call name the path
-                    changes.append(FileChange(path, before, after, tuple(each.call_id for each in rivals)))
+                    changes.append(PathChange(path, before, after, tuple(each.call_id for each in rivals)))
                 uncovered = _worth_saying(running, tree)
                 self.store.end(running.number, changes, uncovered)
             for each in self._running.values():

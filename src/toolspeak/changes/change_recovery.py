@@ -4,7 +4,7 @@ workspace."""
 from __future__ import annotations
 
 from toolspeak.changes.change_store import ChangeStore
-from toolspeak.changes.file_states import FileChange
+from toolspeak.changes.file_states import PathChange
 from toolspeak.changes.tree_scan import TreeScanner, TreeState, add_changes, differences
 from toolspeak.journal.leases import is_dead
 from toolspeak.tools.builtin import Workspace
@@ -31,6 +31,6 @@ def recover_changes(store: ChangeStore, workspace: Workspace, name: str = "") ->
             else:
                 current = scanner.probe(tree.single | tree.states.keys())
             add_changes(tree, store.later_changes(change_set.number, change_set.owner))
-            changes = [FileChange(path, before, after) for path, before, after in differences(tree, current)]
+            changes = [PathChange(path, before, after) for path, before, after in differences(tree, current)]
             store.end(change_set.number, changes, current.uncovered, is_recovered=True)
     return len(change_sets)

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from toolspeak.changes.file_states import ChangeSet, FileChange, FileState, columns_of, state_from
+from toolspeak.changes.file_states import ChangeSet, FileState, PathChange, columns_of, state_from
 from toolspeak.changes.tree_scan import StatKey, TreeState
 from toolspeak.data.protected import protect
 from toolspeak.errors import JournalError, ToolspeakError
@@ -201,7 +201,7 @@ class ChangeStore:
             return int(cursor.lastrowid or 0)
 
     def end(
-        self, number: int, changes: Iterable[FileChange], uncovered: Mapping[str, str], *, is_recovered: bool = False
+        self, number: int, changes: Iterable[PathChange], uncovered: Mapping[str, str], *, is_recovered: bool = False
     ) -> None:
         """Records what a call has changed."""
         with self.transaction() as db:
@@ -271,7 +271,7 @@ class ChangeStore:
             ).fetchall()
             return [(_change_set(row[:-1], ()), _tree(row[-1])) for row in rows]
 
-    def later_changes(self, number: int, owner: str) -> list[FileChange]:
+    def later_changes(self, number: int, owner: str) -> list[PathChange]:
         """What the calls of the same process changed that began after change set `number`, in the order of their
         end."""
         with self.transaction(writes=False) as db:
@@ -282,10 +282,10 @@ class ChangeStore:
             ).fetchall()
             return [change for row in rows for change in self._changes(db, row[0])]
 
-    def _changes(self, db: sqlite3.Connection, number: int) -> list[FileChange]:
+    def _changes(self, db: sqlite3.Connection, number: int) -> list[PathChange]:
         rows = db.execute(f"SELECT path, {_STATES}, shared FROM changes WHERE number = ? ORDER BY path", (number,))
         return [
-            FileChange(os.fsdecode(row[0]), state_from(row[1:5]), state_from(row[5:9]), tuple((row[9] or "").split()))
+            PathChange(os.fsdecode(row[0]), state_from(row[1:5]), state_from(row[5:9]), tuple((row[9] or "").split()))
             for row in rows
         ]
 
@@ -350,7 +350,7 @@ def _tree(packed: bytes) -> TreeState:
     )
 
 
-def _change_set(row: Sequence[Any], changes: Sequence[FileChange]) -> ChangeSet:
+def _change_set(row: Sequence[Any], changes: Sequence[PathChange]) -> ChangeSet:
     uncovered = () if row[13] is None else msgspec.msgpack.decode(row[13])
     return ChangeSet(
         number=row[0],

@@ -29,7 +29,7 @@ class FileState:
 
 
 @quick()
-class FileChange:
+class PathChange:
     """A change of one path. None: nothing is there.
 
     - `path`: relative to the workspace, written with `/`. Bytes that are not UTF-8 are surrogates, as in `os.fsdecode`.
@@ -72,7 +72,7 @@ class ChangeSet:
     owner: str
     is_recovered: bool
     uncovered: tuple[tuple[str, str], ...] = ()
-    changes: Sequence[FileChange] = field(default_factory=list[FileChange])
+    changes: Sequence[PathChange] = field(default_factory=list[PathChange])
 
 
 def state_of_link(target: str) -> FileState:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from toolspeak.changes.file_states import FileChange, FileState, state_of_link
+from toolspeak.changes.file_states import FileState, PathChange, state_of_link
 from toolspeak.data.protected import protected_below
 from toolspeak.tools.builtin import Workspace
 from toolspeak.tools.builtin.folder import Folder
@@ -82,13 +82,17 @@ def differences(before: TreeState, after: TreeState) -> Iterator[tuple[str, File
             yield path, one, two
 
 
-def add_changes(tree: TreeState, changes: Iterable[FileChange]) -> None:
+def add_changes(tree: TreeState, changes: Iterable[PathChange]) -> None:
     """Takes these changes into the tree, as if they had been made before it was scanned."""
     for change in changes:
         if change.after is None:
             tree.states.pop(change.path, None)
         else:
             tree.states[change.path] = change.after
+        if change.after is None or change.after.kind != "folder":
+            tree.folders.discard(change.path)
+        elif change.before is None or change.before.kind != "folder":
+            tree.folders.add(change.path)  # what is in a new folder is among the changes
 
 
 class TreeScanner:
@@ -170,11 +174,13 @@ class TreeScanner:
                 try:
                     status = folder.stat(name)
                 except FileNotFoundError:
+                    tree.single.add(path)
                     return
                 if is_last:
                     self._add(folder, name, here, status, deep=deep)
                     return
                 if not stat.S_ISDIR(status.st_mode):
+                    tree.single.add(path)
                     if deep:
                         self._add(folder, name, here, status, deep=False)
                     return

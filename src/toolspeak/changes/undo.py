@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from toolspeak.changes.change_recovery import recover_changes
 from toolspeak.changes.change_store import ChangeStore, DamagedContent
-from toolspeak.changes.file_states import ChangeSet, FileChange, FileState
+from toolspeak.changes.file_states import ChangeSet, FileState, PathChange
 from toolspeak.changes.run_changes import NetChange, net_changes
 from toolspeak.changes.tree_scan import TreeScanner, TreeState, differences, parts_of
 from toolspeak.data.values import quick
@@ -108,7 +108,7 @@ def undo_changes(
             outcomes[net.path] = UndoEntry(net.path, reason.outcome, str(reason))
     finally:
         after = scanner.probe([net.path for net in nets])
-        changes = [FileChange(path, one, two) for path, one, two in differences(tree, after)]
+        changes = [PathChange(path, one, two) for path, one, two in differences(tree, after)]
         store.end(number, changes, {})
     return UndoReport(undo_name if changes else "", root_id, name, tuple(outcomes.values()))
 
