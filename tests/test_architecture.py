@@ -157,7 +157,7 @@ def module_of(path: str) -> str:
 
 
 def imported(tree: ast.Module, path: str) -> Iterator[tuple[int, str]]:
-    """Line and full name of everything a file imports, wherever the statement stands."""
+    """Line and full name of everything that a file imports, wherever the import is."""
     package = module_of(path).split(".")
     if Path(path).name != "__init__.py":
         package.pop()
@@ -284,7 +284,7 @@ PLANTED = [
 
 
 @pytest.mark.parametrize(("path", "text", "problem"), PLANTED, ids=[f"{path}-{text[:40]}" for path, text, _ in PLANTED])
-def test_a_planted_violation_is_found(path: str, text: str, problem: str):
+def test_a_planted_violation_is_detected(path: str, text: str, problem: str):
     assert any(problem in line for line in violations(path, text)), violations(path, text)
 
 
@@ -327,7 +327,7 @@ STORED_FIELDS = {("data/run_values.py", "used"), ("gateway/usage/usage_values.py
 
 
 def places_of(names: Iterator[tuple[str, str]]) -> dict[str, list[str]]:
-    """The names that stand in more than one place, with these."""
+    """The names that are in more than one place, each with its places."""
     places: dict[str, list[str]] = {}
     for name, place in names:
         places.setdefault(name, []).append(place)
@@ -372,11 +372,11 @@ def test_the_name_of_a_type_means_one_thing():
         "Answer: typing.TypeAlias = int",
     ],
 )
-def test_every_kind_of_type_is_seen(text: str):
+def test_every_kind_of_type_is_detected(text: str):
     assert list(types_named(text)) == ["Answer"]
 
 
-def test_a_constant_is_no_type():
+def test_a_constant_is_not_a_type():
     assert list(types_named("ANSWER = 1 | 2\nANSWERS = TABLE[1]\nanswer = a[1]\nAnswer = make()")) == []
 
 
@@ -397,7 +397,7 @@ def identifiers(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def flags(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and name of the fields and parameters that are declared as `bool`: there a participle says whether."""
+    """Line and name of the fields and parameters that are declared as `bool`. There, a participle says whether."""
     for node in ast.walk(tree):
         match node:
             case ast.AnnAssign(target=ast.Name(id=name), annotation=ast.Name(id="bool")):
@@ -409,7 +409,7 @@ def flags(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def participles(path: str, text: str) -> list[str]:
-    """The identifiers of a file that are a participle and no noun; `path` is relative to the package."""
+    """The identifiers of a file that are participles and not nouns. `path` is relative to the package or the tree."""
     tree = ast.parse(text)
     declared_flags = set(flags(tree))
     names = [(0, Path(path).stem), *(each for each in identifiers(tree) if each not in declared_flags)]
@@ -422,14 +422,14 @@ def participles(path: str, text: str) -> list[str]:
 
 @pytest.mark.parametrize("room", sorted(ALLOWED))
 def test_identifiers_are_nouns(room: str):
-    """`found` says that something was found, and not what: `match`, `run`, `lines` do."""
+    """`found` says that something was found, but not what. `match`, `run` and `lines` say it."""
     paths = [str(path.relative_to(SOURCE)) for path in sources()]
     of_room = [path for path in paths if Path(path).with_suffix("").parts[0] == room]
     assert [each for path in of_room for each in participles(path, (SOURCE / path).read_text("utf-8"))] == []
 
 
 def programs_of(folder: Path) -> list[Path]:
-    """The Python files below a folder of the repository, without those that a package manager put there."""
+    """The Python files below a folder of the repository, without those that a package manager installed."""
     return sorted(path for path in folder.rglob("*.py") if "node_modules" not in path.parts)
 
 
@@ -461,11 +461,11 @@ def test_identifiers_outside_of_the_package_are_nouns_too(folder: str):
         "recorded: list[bool] = []",
     ],
 )
-def test_a_planted_participle_is_found(text: str):
+def test_a_planted_participle_is_detected(text: str):
     assert len(participles("cli/x.py", text)) == 1
 
 
-def test_a_participle_in_a_longer_name_is_none():
+def test_a_participle_inside_a_longer_name_is_allowed():
     assert participles("cli/x.py", "files_read = left_margin = is_found = 1\nx.found.y = found()") == []
     assert participles("cli/told.py", "") == ["cli/told.py:0: told"]
 
@@ -481,7 +481,7 @@ ONE_LINE_FOR_ALL = {"dialects/models", "dialects/trained", "cli/commands"}
 """Folders whose files are named by one rule, which the page of source files says in a sentence."""
 
 
-def test_the_design_names_no_file_that_is_gone():
+def test_the_design_names_no_file_that_does_not_exist():
     root = SOURCE.parents[1]
     design = (root / "docs" / "design.md").read_text(encoding="utf-8")
     words_and_rooms = design[design.index("\n## 2. ") : design.index("\n## 4. ")]
@@ -524,7 +524,7 @@ def test_every_source_file_has_a_line():
     assert all(f"\n### {folder}/\n" in page for folder in ONE_LINE_FOR_ALL)
 
 
-def test_the_design_names_no_function_that_is_gone():
+def test_the_design_names_no_function_that_does_not_exist():
     root = SOURCE.parents[1]
     design = (root / "docs" / "design.md").read_text(encoding="utf-8")
     references = re.findall(r"`([\w/]+\.py)` `([\w.]+)`", design)
@@ -568,7 +568,7 @@ def python(cwd: Path, code: str, *arguments: str) -> subprocess.CompletedProcess
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=120)
 
 
-def test_importing_every_module_shows_and_leaves_nothing(tmp_path: Path):
+def test_importing_every_module_prints_and_leaves_nothing(tmp_path: Path):
     left_out = FRAMEWORKS | {"__main__"}
     names = [module_of(str(path.relative_to(SOURCE))) for path in sources() if path.stem not in left_out]
     done = python(tmp_path, IMPORT_ALL, *names)
@@ -602,7 +602,7 @@ def test_the_package_alone_loads_none_of_its_rooms(tmp_path: Path):
     assert {name for name in modules if name.startswith(("toolspeak.", "pydantic"))} == {"toolspeak.lazy"}
 
 
-def test_the_version_is_read_only_when_it_is_asked_for(tmp_path: Path):
+def test_the_version_is_read_only_on_demand(tmp_path: Path):
     assert toolspeak.__version__ == metadata.version("toolspeak")
     before, after = (loaded(tmp_path, f"import toolspeak{more}") for more in ("", "; toolspeak.__version__"))
     assert "importlib.metadata" not in before
@@ -625,7 +625,7 @@ def test_an_agent_loads_nothing_that_its_run_does_not_need(tmp_path: Path):
     assert loaded(tmp_path, code) & {"click", "rich", "httpx2"} == set()
 
 
-def test_a_dialect_that_is_named_loads_no_other(tmp_path: Path):
+def test_a_dialect_loads_no_other_dialect(tmp_path: Path):
     modules = loaded(tmp_path, "from toolspeak.dialects import get_dialect; get_dialect('hermes')")
     assert "toolspeak.dialects.models.hermes" in modules
     others = {"catalogue", "detect", "cogency_json", "qwen3_coder", "harmony", "pythonic"}
@@ -638,7 +638,7 @@ PACKAGES = ["toolspeak", *(f"toolspeak.{room}" for room in ("dialects", "journal
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_the_stub_of_a_package_names_what_the_package_gives(name: str):
-    """Type checkers read the stub, programs the table of places."""
+    """Type checkers read the stub. Programs read the table of places."""
     package = importlib.import_module(name)
     stub = ast.parse(Path(str(package.__file__)).with_suffix(".pyi").read_text(encoding="utf-8"))
     modules = {

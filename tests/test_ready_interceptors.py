@@ -33,7 +33,7 @@ from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
 
 
 class FakeClock:
-    """Time that goes on only while somebody sleeps."""
+    """A clock that moves only while something sleeps."""
 
     def __init__(self):
         self.time = 1000.0
@@ -98,7 +98,7 @@ def test_a_call_that_may_not_run_twice_runs_once(effects):
     assert (result.code, flaky.runs) == ("exception", 1)
 
 
-def test_what_a_tool_says_is_wrong_is_not_tried_again():
+def test_an_error_that_a_tool_reports_is_not_retried():
     flaky = Flaky(ToolError("there is no such page"))
     (result,) = run([flaky.tool(read_only=True)], [Retry(clock=FakeClock())], FETCH)
     assert (result.text, flaky.runs) == ("there is no such page", 1)
@@ -107,7 +107,7 @@ def test_what_a_tool_says_is_wrong_is_not_tried_again():
     assert (run([flaky.tool(read_only=True)], [retry], FETCH)[0].text, flaky.runs) == ("busy", 2)
 
 
-def test_the_log_has_one_line_of_a_failure_that_a_retry_repaired(caplog):
+def test_the_log_has_one_line_for_a_failure_that_a_retry_repaired(caplog):
     caplog.set_level("INFO", logger="toolspeak.execute")
     flaky = Flaky(OSError("reset"), OSError("reset"))
     run([flaky.tool(read_only=True)], [Retry(clock=FakeClock())], FETCH)
@@ -142,7 +142,7 @@ def test_attempts_are_recorded_with_one_idempotency_key_and_one_result():
     assert result.failed == ()
 
 
-def test_a_turn_that_breaks_off_is_asked_for_again():
+def test_a_turn_that_breaks_off_is_requested_again():
     error, clock = ProviderError("reset", retryable=True, retry_after=2.0), FakeClock()
     model = ScriptedProvider([ScriptedTurn("Hel", error=error), "Hello."])
 
@@ -161,7 +161,7 @@ def test_a_turn_that_breaks_off_is_asked_for_again():
 
 
 @pytest.mark.parametrize("error", [ProviderError("no key"), ProviderError("busy", retryable=True, retry_after=60.0)])
-def test_a_failure_that_does_not_pass_is_raised(error):
+def test_a_permanent_failure_is_raised(error):
     model = ScriptedProvider([ScriptedTurn("", error=error), "Hello."])
     with pytest.raises(ProviderError):
         Agent(model, interceptors=[ModelRetry(clock=FakeClock())]).run_sync("Hi.")
@@ -207,7 +207,7 @@ class Pages:
 READ_A, READ_B = ("read", {"page": "a"}), ("read", {"page": "b"})
 
 
-def test_a_repeated_read_is_answered_for_all_runs():
+def test_a_repeated_read_is_answered_across_runs():
     pages, cache = Pages(), Cache()
     assert [run(pages.tools(), [cache], READ_A)[0].text for _ in range(3)] == ["a 1"] * 3
     assert run(pages.tools(), [cache], READ_B)[0].text == "b 2"
@@ -215,7 +215,7 @@ def test_a_repeated_read_is_answered_for_all_runs():
 
 
 @pytest.mark.parametrize(("change", "again"), [(("write", {"page": "a"}), ["a"]), (("anything", {}), ["a", "b"])])
-def test_a_write_forgets_what_it_may_change(change, again):
+def test_a_write_drops_the_results_that_it_may_change(change, again):
     pages, cache = Pages(), Cache()
     run(pages.tools(), [cache], READ_A, READ_B)
     run(pages.tools(), [cache], change)
@@ -224,7 +224,7 @@ def test_a_write_forgets_what_it_may_change(change, again):
     assert sorted(pages.reads) == again
 
 
-def test_a_new_version_or_time_ends_a_result():
+def test_a_new_version_or_its_age_ends_a_cached_result():
     pages, clock = Pages(), FakeClock()
     cache = Cache(seconds=60, clock=clock)
     run(pages.tools(), [cache], READ_A)
@@ -238,14 +238,14 @@ def test_a_new_version_or_time_ends_a_result():
     assert pages.reads == ["a"] * 3
 
 
-def test_the_cache_is_bounded_and_the_least_used_goes_first():
+def test_the_cache_is_bounded_and_drops_the_least_used_result_first():
     pages, cache = Pages(), Cache(max_results=2)
     for page in ("a", "b", "a", "c", "a", "b"):
         run(pages.tools(), [cache], ("read", {"page": page}))
     assert pages.reads == ["a", "b", "c", "b"]
 
 
-def test_calls_that_leave_the_machine_are_answered_where_one_says_so():
+def test_calls_that_leave_the_machine_are_cached_only_on_request():
     for external, count in ((False, 2), (True, 1)):
         pages, cache = Pages(), Cache(external=external)
         for _ in range(2):
@@ -253,7 +253,7 @@ def test_calls_that_leave_the_machine_are_answered_where_one_says_so():
         assert len(pages.reads) == count
 
 
-def test_a_read_beside_a_write_is_not_kept():
+def test_a_read_beside_a_write_is_not_cached():
     async def play():
         cache, start, go_on = Cache(), asyncio.Event(), asyncio.Event()
 
@@ -283,7 +283,7 @@ def test_a_read_beside_a_write_is_not_kept():
 
 
 class Slow:
-    """A read that waits until it may go on, then ends with the next of its outcomes."""
+    """A read that waits until it may continue, and then ends with its next outcome."""
 
     def __init__(self, *outcomes):
         self.outcomes, self.began, self.go_on = [*outcomes], [], asyncio.Event()
@@ -324,7 +324,7 @@ def test_equal_calls_at_the_same_time_run_once():
     assert [text for _, text in results[:4]] == ["OSError: reset"] * 3 + ["two"]
 
 
-def test_another_call_runs_if_the_one_that_runs_is_cut_off():
+def test_another_call_runs_if_the_running_one_is_cut_off():
     async def play():
         slow = Slow()
         executor = Executor([slow.tool()], interceptors=(Cache(),))
@@ -409,7 +409,7 @@ def test_requests_to_the_model_wait_for_a_token():
     assert clock.slept == [60]
 
 
-def test_a_call_ends_at_its_time():
+def test_a_call_ends_at_its_time_limit():
     async def endless() -> str:
         "Never ends."
         await asyncio.Event().wait()
@@ -439,7 +439,7 @@ def test_a_synchronous_call_may_still_run():
     assert result.extra["still_running"] is True
 
 
-def test_a_time_that_is_over_while_a_call_is_recorded_ends_that_call_alone():
+def test_a_time_limit_that_passes_while_a_call_is_recorded_ends_only_that_call():
     async def play():
         async def emit(event):
             if isinstance(event, ToolStarted) and event.call_id == "1":
@@ -456,7 +456,7 @@ def test_a_time_that_is_over_while_a_call_is_recorded_ends_that_call_alone():
 # --- people
 
 
-def test_a_persons_answer_stands_in_place_of_the_result():
+def test_a_persons_answer_replaces_the_result():
     questions, pages = [], Pages()
 
     async def ask(call, result):
@@ -512,6 +512,6 @@ def test_a_cached_answer_takes_no_token_and_each_attempt_takes_one():
         lambda: HumanFeedback(None, when="later"),
     ],
 )
-def test_settings_that_cannot_be_meant_are_refused(make):
+def test_impossible_settings_are_refused(make):
     with pytest.raises(ConfigurationError):
         make()

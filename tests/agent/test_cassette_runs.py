@@ -1,4 +1,4 @@
-"""Runs that go another way than straight on, recorded and played: the same records, with nobody asked, nothing run."""
+"""Runs that do not go straight to an answer, recorded and replayed: the same records, no question and no call."""
 
 import asyncio
 import json
@@ -71,7 +71,7 @@ FINAL = decision(type="final_answer", answer="Done.")
 
 
 def facts(journal):
-    """A run's records but for what differs from run to run: ids, and the pieces in which a turn was saved."""
+    """A run's records without what differs between runs: ids, and the pieces in which a turn was saved."""
     events = []
     for event in (record.event for record in journal.records if record.parent_run_id is None):
         if isinstance(event, ModelTextReceived | RunStarted):
@@ -86,7 +86,7 @@ def facts(journal):
 
 
 def conversation_of(result):
-    """What was said, whatever the ids of calls are: a turn that was lost with its process counts in them."""
+    """The conversation without the ids of calls, which also count a turn that was lost with its process."""
     return [
         (message.role, message.text, [(call.name, call.arguments) for call in message.calls], [
             (result.name, result.status, result.content) for result in message.results
@@ -96,14 +96,14 @@ def conversation_of(result):
 
 
 def run(cassette, make, tools=(ping,), **options):
-    """`make` gives the model from a wrapper for providers, as a program that records and plays does."""
+    """`make` returns the model for a wrapper of providers, as in a program that records and replays."""
     journal, task = WatchedJournal(), options.pop("task", "Go.")
     agent = Agent(make(cassette.provider), tools, journal=journal, cassette=cassette, **options)
     return agent.run_sync(task), journal
 
 
 def both(tmp_path, make, **options):
-    """The run as it was recorded, and as it was played."""
+    """The run as it was recorded, and as it was replayed."""
     path = tmp_path / "run.jsonl"
     first, journal = run(Cassette.record(path), make, **options)
     ran = list(RAN)
@@ -165,12 +165,12 @@ MADE = {
 
 
 @pytest.mark.parametrize("how", MADE)
-def test_it_goes_as_it_went(tmp_path, how):
+def test_a_replay_takes_the_course_of_the_recorded_run(tmp_path, how):
     make, options = MADE[how]
     both(tmp_path, make, **options)
 
 
-def test_a_resumed_conversation_at_the_server_is_asked_for_in_the_same_way(tmp_path):
+def test_a_resumed_conversation_at_the_server_is_requested_in_the_same_way(tmp_path):
     class Keeps(ScriptedProvider):
         capabilities = Capabilities(tools=True, resume=True)
 
@@ -191,7 +191,7 @@ def test_a_server_without_tools_gets_text_in_the_replay_too(tmp_path):
     both(tmp_path, lambda wrap: ScriptedProvider([ScriptedTurn("", error=refusal), call, "Done."], tools=True))
 
 
-def test_a_driver_over_another_provider_is_refused_with_the_way_out(tmp_path):
+def test_a_driver_over_another_provider_is_refused_with_the_remedy(tmp_path):
     with pytest.raises(ConfigurationError, match=r"make the driver of cassette.provider"):
         Agent(ReActDriver(ScriptedProvider([])), cassette=Cassette.record(tmp_path / "x"))
 
@@ -219,7 +219,7 @@ def test_a_conversation_that_was_compacted_is_compacted_again(tmp_path):
     assert '"What was said."' in (tmp_path / "run.jsonl").read_text("utf-8")
 
 
-def test_the_runs_of_a_session_are_played_one_after_the_other(tmp_path):
+def test_the_runs_of_a_session_are_replayed_one_after_the_other(tmp_path):
     path = tmp_path / "run.jsonl"
 
     async def talk(cassette, turns):
@@ -236,7 +236,7 @@ def test_the_runs_of_a_session_are_played_one_after_the_other(tmp_path):
 # --- sub-runs -----------------------------------------------------------------------------------------------------
 
 
-def test_what_a_sub_run_used_counts_in_the_replay(tmp_path):
+def test_the_tokens_of_a_sub_run_count_in_the_replay(tmp_path):
     hundred = {"scripted": Price(input=100.0, output=100.0)}
 
     def make(turns):
@@ -260,7 +260,7 @@ def test_what_a_sub_run_used_counts_in_the_replay(tmp_path):
 
 
 @pytest.mark.parametrize("approve", [None, "all"])
-def test_a_run_that_waited_for_its_sub_run_is_played_through(tmp_path, approve):
+def test_a_run_that_waited_for_its_sub_run_is_replayed_to_its_end(tmp_path, approve):
     put_in = []
 
     @tool(effects=Effects(writes={"file:a"}))
@@ -319,7 +319,7 @@ def test_a_turn_that_the_time_limit_cut_off_is_cut_off_again(tmp_path):
     assert [type(event) for event in facts(played)] == [type(event) for event in facts(journal)]
 
 
-def test_a_call_that_was_not_started_for_want_of_room_is_not_played(tmp_path):
+def test_a_call_that_was_not_started_for_lack_of_room_is_not_replayed(tmp_path):
     release = threading.Event()
 
     @tool(read_only=True, max_concurrent=1, timeout=0.05)
@@ -345,7 +345,7 @@ def test_a_call_that_was_not_started_for_want_of_room_is_not_played(tmp_path):
     assert list(again.messages) == list(first.messages)
 
 
-def test_a_run_that_was_cancelled_and_resumed_is_played_as_one(tmp_path):
+def test_a_run_that_was_cancelled_and_resumed_is_replayed_as_one(tmp_path):
     path, journal = tmp_path / "run.jsonl", WatchedJournal()
 
     class Half(ScriptedProvider):
@@ -397,8 +397,8 @@ class DiesError(Exception):
 
 
 @pytest.mark.parametrize("at", range(1, 40))
-def test_wherever_a_process_dies_the_recording_that_goes_on_is_whole(tmp_path, at):
-    """Killed ahead of each record of the journal: what the cassette has and the journal has not happens again."""
+def test_wherever_a_process_dies_the_continued_recording_is_whole(tmp_path, at):
+    """The process dies before each record of the journal. What only the cassette has happens again."""
     path, count = tmp_path / "run.jsonl", 0
 
     def look(record):
@@ -442,7 +442,7 @@ def test_wherever_a_process_dies_the_recording_that_goes_on_is_whole(tmp_path, a
     assert ran == RAN
 
 
-def test_a_last_line_that_was_cut_off_is_left_out(tmp_path):
+def test_a_truncated_last_line_is_left_out(tmp_path):
     path = tmp_path / "run.jsonl"
     run(Cassette.record(path), lambda wrap: ScriptedProvider([native(("ping", {})), "Done."]))
     whole = path.read_bytes()
@@ -497,7 +497,7 @@ WORK = [
 
 @pytest.mark.parametrize("hurry", [0.0, 3600.0], ids=["no time passes", "an hour passes at each look"])
 @pytest.mark.parametrize("thinks", [False, True], ids=["tools take it", "the model takes it"])
-def test_a_time_limit_between_two_turns_is_reached_where_it_was(tmp_path, hurry, thinks):
+def test_a_time_limit_between_two_turns_is_reached_at_the_same_place(tmp_path, hurry, thinks):
     path, live = tmp_path / "run.jsonl", Hands()
 
     def slow(messages):
@@ -512,7 +512,7 @@ def test_a_time_limit_between_two_turns_is_reached_where_it_was(tmp_path, hurry,
         agent = Agent(model, of_hours(clock), cassette=cassette, journal=journal, limits=limits, clock=clock)
         paused = agent.run_sync("Go.")
         assert paused.status == "awaiting_approval"
-        clock.time += 100_000  # the person slept over it: that is not the run's time
+        clock.time += 100_000  # the person answers the next day: that time is not the run's
         return asyncio.run(agent.resume(paused, {paused.waiting[0]: True})), journal
 
     first, journal = one(Cassette.record(path), ScriptedProvider(turns, tools=True), live)

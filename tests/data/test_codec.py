@@ -122,7 +122,7 @@ def test_every_class_survives_the_round_trip(name: str):
     max_examples=fewer(60), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 @given(values_of(Record))
-def test_a_row_holds_a_record_without_what_stands_beside_it(record: Record):
+def test_a_row_holds_a_record_without_the_fields_of_its_key(record: Record):
     row = dump_row(record)
     assert load_text(row) == {key: item for key, item in dump(record).items() if key not in ("run_id", "seq")}
     assert load_row(row, record.run_id, record.seq) == record
@@ -144,7 +144,7 @@ def test_a_row_is_refused_when_the_record_is(wrong: Record, place: str):
         dump_row(wrong)
 
 
-def test_a_record_that_was_read_is_as_frozen_as_one_that_was_made():
+def test_a_decoded_record_is_as_frozen_as_a_new_one():
     read = loads(dumps(RECORD))
     assert type(read) is Record
     assert replace(read, seq=4) == replace(RECORD, seq=4)
@@ -167,7 +167,7 @@ def test_awkward_text_survives(text: str):
     assert load_row(dump_row(record), record.run_id, record.seq).agent == text
 
 
-def test_a_row_holds_text_as_it_is_where_utf_8_can():
+def test_a_row_holds_text_unescaped_where_utf_8_can():
     assert '"agent":"é😀\x7f"' in dump_row(replace(RECORD, agent="é😀\x7f"))
     assert '"agent":"\\u00e9\\ud800"' in dump_row(replace(RECORD, agent="é\ud800"))
 
@@ -246,7 +246,7 @@ WRITTEN: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("value", "text"), WRITTEN, ids=[text for _, text in WRITTEN])
-def test_the_text_of_what_libraries_write_in_different_ways(value: Any, text: str):
+def test_the_text_of_values_that_libraries_write_differently(value: Any, text: str):
     assert dumps(value).startswith(f'{{"format":1,"type":"{type(value).__name__}",{text}')
     assert dumps(value) == json.dumps(dump(value), separators=(",", ":"))
 
@@ -287,7 +287,7 @@ def test_msgspec_and_the_loops_read_alike(value: Any, data: st.DataObject):
 
 
 @pytest.mark.parametrize("depth", [150, 250])
-def test_what_is_nested_too_deeply_for_some_reader_is_refused_when_written(depth: int):
+def test_a_value_that_is_nested_too_deeply_for_some_reader_is_refused_on_write(depth: int):
     value: Any = ["]" * 300]
     for _ in range(depth):
         value = [{"a": value}]
@@ -306,7 +306,7 @@ def _outcome(text: str) -> Any:
 
 
 @pytest.mark.parametrize("place", ["result", "memory"])
-def test_a_tag_is_asked_for_where_only_one_class_may_stand(place: str):
+def test_a_tag_is_required_even_where_only_one_class_is_possible(place: str):
     document = dump(ToolFinished(RESULT, memory=(MemoryChanged(("a",), 1),)))
     inner = document[place][0] if place == "memory" else document[place]
     del inner["type"]
@@ -315,7 +315,7 @@ def test_a_tag_is_asked_for_where_only_one_class_may_stand(place: str):
             read(document)
 
 
-def test_a_number_that_is_no_json_is_refused_in_an_object_too():
+def test_a_number_that_is_not_json_is_refused_inside_an_object_too():
     with pytest.raises(FormatError, match=r"LimitReached\.used: NaN and infinite numbers are not JSON"):
         load({"format": 1, "type": "LimitReached", "limit": "steps", "used": float("nan"), "allowed": 1.0})
 
@@ -429,7 +429,7 @@ UNWRITABLE: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("value", "problem"), UNWRITABLE, ids=[problem for _, problem in UNWRITABLE])
-def test_what_could_not_be_read_back_is_refused_when_written(value: Any, problem: str):
+def test_a_value_that_could_not_be_read_back_is_refused_on_write(value: Any, problem: str):
     with pytest.raises(FormatError) as caught:
         dumps(value)
     assert problem in str(caught.value)

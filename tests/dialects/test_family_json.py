@@ -78,7 +78,7 @@ COMMON = [
 
 @st.composite
 def soups(draw: st.DrawFn, dialect: Dialect) -> str:
-    """Markers, halves of them and JSON without any order, or a written turn that was damaged."""
+    """Markers, halves of markers and JSON in any order, or a damaged turn."""
     whole = marker_texts(dialect)
     halves = [text[: len(text) // 2] for text in whole]
     calls = [
@@ -174,7 +174,7 @@ def test_prose_is_held_back_at_most_256_characters(dialect: Dialect, data: st.Da
 
 
 @each_dialect
-def test_a_string_argument_leaves_as_it_comes(dialect: Dialect):
+def test_a_string_argument_is_released_as_it_arrives(dialect: Dialect):
     text = written(dialect, ("write", {"content": "word " * 300}))
     parser = dialect.parser(TOOLS)
     first = text.index("word")
@@ -342,7 +342,7 @@ CASES = [
     Case("llama3-json", f"<|python_tag|>{P};{Q}", [*CALLED_F, *CALLED_G]),
     Case("llama3-json", f"{F} ; and", CALLED_F, "and", notes=("arguments_key:arguments",)),
     Case("llama3-json", '{"type": "function", "name": "f", "parameters": {}}', CALLED_F, notes=("extra_key:type",)),
-    # the arguments first: a call if all of it stands there, else an object as others are
+    # the arguments come first: a call if all of it is there, otherwise an object like others
     Case("llama3-json", 'So: {"parameters": {}, "name": "f"}', CALLED_F, "So: "),
     Case("xlam", '[{"arguments": {}, "name": "f"}]', CALLED_F),
     Case("granite3", '[{ "arguments" : {} , "name" : "f" }]', CALLED_F),
@@ -434,7 +434,7 @@ def test_the_instructions_show_calls_that_can_be_read(dialect: Dialect):
 
 
 @each_dialect
-def test_prose_reasoning_and_unmarked_json_stay_what_they_are(dialect: Dialect):
+def test_prose_reasoning_and_unmarked_json_stay_unchanged(dialect: Dialect):
     text = 'Plain `<tool_call>` and {"a": [1]} and functools.partial; a function; He said A.'
     assert all(isinstance(delta, TextDelta | ReasoningDelta) for delta in parse_pieces(dialect, chunks(text, 3)))
     assert read_turn(dialect, text).text == text
@@ -448,7 +448,7 @@ def test_a_signature_is_decided_at_its_first_wrong_character():
     assert decide('{"nam', final=True) == "text"
 
 
-def test_a_code_block_that_ends_within_a_line_is_the_same_however_the_text_is_cut():
+def test_a_code_block_that_ends_within_a_line_is_the_same_in_every_cut():
     action = 'Action:\n```json\n[{"tool_name": "f", "parameters": {}}]\n```'
     check_splits(get_dialect("command-r-plus"), f"```Action:\n```json{action}", TOOLS)
 
@@ -459,7 +459,7 @@ def test_a_call_without_a_marker_that_does_not_begin_the_turn_is_the_same_in_eve
     check_splits(dialect, text.replace("{}", '{"name": "write", "arguments": {"file": "a", "content": ""}}'), TOOLS)
 
 
-def test_minimax_m1_writes_all_calls_into_one_block_a_line_each():
+def test_minimax_m1_writes_all_calls_into_one_block_one_per_line():
     dialect = get_dialect("minimax-m1")
     calls = [ToolCall(f"{i}", "write", {"file": name, "content": ""}) for i, name in enumerate("ab")]
     lines = [f'{{"name": "write", "arguments": {{"file": "{name}", "content": ""}}}}' for name in "ab"]

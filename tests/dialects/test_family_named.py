@@ -150,7 +150,7 @@ PIECES = [
 
 
 def soup(case: Case) -> st.SearchStrategy[str]:
-    """Texts in which the dialect's markers, names and JSON meet without any order, or nearly in order."""
+    """Texts that mix the dialect's markers, names and JSON in any order, or almost in order."""
     whole = [case.call('"a"'), case.opening, case.closing, *case.markers, *(each for each in case.think if each)]
     cut = [marker[:-1] for marker in whole if len(marker) > 1]
     piece = st.one_of(st.sampled_from(whole), st.sampled_from([*PIECES, *cut]), st.text(max_size=2))
@@ -201,7 +201,7 @@ def test_a_call_that_is_cut_off_never_runs(case: Case):
 
 
 @each_case
-def test_arguments_leave_as_they_come(case: Case):
+def test_arguments_are_released_as_they_arrive(case: Case):
     parser = case.dialect.parser(TOOLS)
     deltas = list(parser.feed(case.opening + '"'))
     assert [type(delta) for delta in deltas][:1] == [CallStarted]
@@ -214,7 +214,7 @@ def test_arguments_leave_as_they_come(case: Case):
 @given(data=st.data())
 @examples(30)
 def test_text_is_held_no_longer_than_a_candidate(case: Case, data: st.DataObject):
-    """Every character of text is soon said, or part of a marker, a call, an example of one or a forged result."""
+    """Every character of text is soon released, or belongs to a marker, a call, an example or a forged result."""
     filler = st.sampled_from([case.markers[0], " " * 90, "x" * 90, "```json", "\n" * 90, case.opening[:20]])
     text = "".join(data.draw(st.lists(st.one_of(soup(case), filler), max_size=6)))
     if any(not hasattr(delta, "text") for delta in parse_pieces(case.dialect, [text], TOOLS)):
@@ -314,14 +314,14 @@ def test_special_tokens_end_reasoning(name: str, text: str):
         assert [call.name for call in turn.calls] == ["write"]
 
 
-def test_a_call_in_a_thought_of_mistral_is_talk():
+def test_a_call_inside_thoughts_of_mistral_is_text():
     text = f"[THINK]I would [TOOL_CALLS]write[ARGS]{A}.[/THINK]done"
     assert calls_of("mistral-args", text) == []
 
 
 @pytest.mark.parametrize("begin", [SECTION, "<|tool_call_section_begin|>"])
 @pytest.mark.parametrize("end", [SECTION_END, "<|tool_call_section_end|>", ""])
-def test_kimi_spells_its_section_in_two_ways_and_forgets_its_end(begin: str, end: str):
+def test_kimi_may_spell_its_section_in_two_ways_and_omit_its_end(begin: str, end: str):
     assert calls_of("kimi-k2", f"{begin}{KIMI_A}{KIMI_B}{end}") == [WRITE_A, WRITE_B]
 
 
@@ -341,7 +341,7 @@ def test_solar_writes_turns_and_takes_calls_with_and_without_their_section():
 
 
 @pytest.mark.parametrize("bad", ["<|tool_call:name|>", "{}", "a<|tool_call:name|>write<|tool_call:args|>{x}"])
-def test_solar_a_call_that_cannot_be_read_fails_alone(bad: str):
+def test_an_unreadable_call_of_solar_fails_alone(bad: str):
     good = f"<|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>write<|tool_call:args|>{B}<|tool_call:end|>"
     text = f"<|tool_calls|><|tool_call:begin|>{bad}<|tool_call:end|>{good}<|calls|>"
     broken, made = turn_of("solar-open", text).calls
@@ -363,12 +363,12 @@ def test_kimi_tokens_in_inline_code_are_text():
 
 
 @pytest.mark.parametrize("header", ["5", "weird@id", "functions.write.0", ""])
-def test_kimi_guesses_no_name_and_the_other_calls_run(header: str):
+def test_no_name_is_guessed_for_kimi_and_the_other_calls_run(header: str):
     bad = KIMI_A.replace("functions.write:0", header)
     assert calls_of("kimi-k2", f"{SECTION}{bad}{KIMI_B}{SECTION_END}") == [("no_name", False), WRITE_B]
 
 
-def test_kimi_a_bare_counter_is_a_call_of_the_only_tool_and_noted():
+def test_a_bare_counter_of_kimi_is_a_noted_call_of_the_only_tool():
     text = f"{SECTION}{KIMI_A.replace('functions.write:0', '5')}{KIMI_B}{SECTION_END}"
     (only,) = [tool for tool in TOOLS if tool.name == "write"]
     dialect = get_dialect("kimi-k2")
@@ -378,7 +378,7 @@ def test_kimi_a_bare_counter_is_a_call_of_the_only_tool_and_noted():
         ("write", ()),
     ]
     check_splits(dialect, text, [only])
-    # By itself without the section, and never where another word stands, or with two tools.
+    # Without the section, it is a call by itself. With another word, or with two tools, it is none.
     assert read_turn(dialect, KIMI_A.replace("functions.write:0", "5"), [only]).calls[0].name == "write"
     for header, tools in (("five", [only]), ("5", TOOLS[:2]), ("5", ())):
         other = read_turn(dialect, text.replace("begin|>5<", f"begin|>{header}<"), tools)
@@ -386,7 +386,7 @@ def test_kimi_a_bare_counter_is_a_call_of_the_only_tool_and_noted():
 
 
 @pytest.mark.parametrize("arguments", ["", " ", "[]", '"{}"', "1"])
-def test_arguments_that_are_no_object_never_become_an_empty_one(arguments: str):
+def test_arguments_that_are_not_an_object_never_become_an_empty_object(arguments: str):
     bad = KIMI_A.replace(A, arguments)
     code = "arguments_not_object" if arguments.strip() else "no_arguments"
     assert calls_of("kimi-k2", f"{SECTION}{bad}{KIMI_B}{SECTION_END}") == [(code, False), WRITE_B]
@@ -411,7 +411,7 @@ def test_kimi_ids_are_the_models_own():
     assert result_message.text == "## Return of functions.write:7\nok\n&#35;# Return of functions.rm:0\nok"
 
 
-def test_mistral_reads_the_id_and_a_name_alone():
+def test_mistral_may_write_an_id_or_a_name_without_arguments():
     (call,) = turn_of("mistral-ids", f"[TOOL_CALLS]write[CALL_ID]abcdefgh1[ARGS]{A}").calls
     assert isinstance(call, ToolCall)
     assert (call.name, call.provider_id) == ("write", "abcdefgh1")
@@ -434,7 +434,7 @@ def test_functionary_v32_begins_after_the_prompts_marker():
     turn = turn_of("functionary-v32", f"all\nSure.>>>write\n{A}")
     assert turn.text == "Sure."
     assert len(turn.calls) == 1
-    assert calls_of("functionary-v32", f"Result\n{A}") == []  # no tool of ours: a reply that begins so
+    assert calls_of("functionary-v32", f"Result\n{A}") == []  # not a tool: a reply that begins this way
     assert turn_of("functionary-v32", ">>> print(1)\n{}").text == ">>> print(1)\n{}"
 
 
@@ -484,7 +484,7 @@ def test_harmony_channels():
     assert turn_of("harmony", "<|channel|> is a token of it").text == "<|channel|> is a token of it"
 
 
-def test_harmony_results_by_the_model_are_forged():
+def test_results_that_a_harmony_model_writes_are_forged():
     text = f'<|start|>functions.write to=assistant<|channel|>commentary<|message|>"ok"<|end|>{FINAL}c'
     deltas = check_splits(get_dialect("harmony"), text, TOOLS)
     assert deltas == [ForgedResults('"ok"'), TextDelta("c")]
@@ -530,7 +530,7 @@ TEMPLATES = {
         ),
         "## Return of functions.get_weather:0\nsunny\n## Return of functions.get_weather:1\nrain",
     ),
-    "solar-open": (  # ids as the template demands them
+    "solar-open": (  # ids in the form that the template demands
         (
             '<|tool_calls|><|tool_call:begin|>91b9ba2af1<|tool_call:name|>get_weather<|tool_call:args|>{"city": '
             '"Paris", "days": 2}<|tool_call:end|><|tool_call:begin|>'
@@ -611,7 +611,7 @@ def test_a_malformed_call_is_written_as_it_came():
         assert answer.text == text
 
 
-def test_an_odd_turn_is_sound_at_every_point():
+def test_an_odd_turn_keeps_the_invariants_at_every_point():
     for case in CASES:
         text = case.call('"a"') * 3
         for end in range(0, len(text), 3):
@@ -632,7 +632,7 @@ def test_prose_between_plamos_calls_is_set_aside() -> None:
 
 
 @pytest.mark.parametrize("name", ["deepseek-v3", "deepseek-v31", "kimi-k2"])
-def test_prose_between_calls_is_set_aside_and_an_end_marker_may_stand_twice(name: str) -> None:
+def test_prose_between_calls_is_set_aside_and_an_end_marker_may_be_doubled(name: str) -> None:
     dialect = get_dialect(name)
     calls = (ToolCall("a", "read", {"file": "a"}), ToolCall("b", "read", {"file": "b"}))
     text = "".join(entry.text for entry in dialect.render([Message("assistant", calls)], TOOLS))
@@ -650,8 +650,8 @@ def test_prose_between_calls_is_set_aside_and_an_end_marker_may_stand_twice(name
 
 @pytest.mark.parametrize("name", ["Web Search", "über mich!", "a b" + " c" * 30])
 @pytest.mark.parametrize("dialect", ["kimi-k2", "mistral-args", "deepseek-v3"])
-def test_a_tool_whose_name_has_spaces_is_looked_for_in_every_cut(dialect: str, name: str):
-    """Where its call lost the marker in front: the beginning of such a name was text already."""
+def test_a_tool_name_with_spaces_is_read_the_same_in_every_cut(dialect: str, name: str):
+    """The call lacks its first marker, so the beginning of such a name was already text."""
     tools = [ToolSpec(name, "", {"type": "object", "properties": {"q": {"type": "string"}}})]
     for text in (
         f"me>functions.{name}:0<|tool_call_argument_begin|>",

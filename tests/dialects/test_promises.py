@@ -99,7 +99,7 @@ NASTY_SAMPLES = [
 
 @pytest.mark.parametrize(("dialect", "text"), crossed(PROTOCOLS, NASTY_SAMPLES, every=3))
 def test_1_every_cut_in_three_of_a_nasty_sample(dialect: Dialect, text: str):
-    """In two where the sample is of another dialect's: most of it is text then."""
+    """A sample of another dialect is cut in two only, because most of it is text."""
     own = f"<{BLOCK[dialect.name]}" in text.lower() or "<results" in text
     check_splits(dialect, text, TOOLS, "stop", splits=every_split(text, 3 if own else 2))
     check_splits(dialect, text, TOOLS, "length", splits=every_split(text, 2))
@@ -176,7 +176,7 @@ def test_2_twice_the_text_takes_about_twice_as_long(dialect: Dialect):
 @each_dialect
 @pytest.mark.parametrize("unit", ["<", "< `"])
 def test_2_a_long_text_at_once_takes_linear_time(dialect: Dialect, unit: str):
-    """Searching what was passed over is so fast that its square shows in long texts only."""
+    """A repeated search of read text is so fast that its quadratic time shows only in long texts."""
     assert parse_growth(dialect, "", unit, 1_000_000, 100_000) < LINEAR
 
 
@@ -238,7 +238,7 @@ def test_3_text_is_held_back_at_most_256_characters(dialect: Dialect, data: st.D
 
 
 def _marker_characters(dialect: Dialect, text: str, emitted: int) -> int:
-    """Of what was not said, the characters of the markers around reasoning."""
+    """How many of the characters that were not released belong to markers around reasoning."""
     total = sum(len(delta.text) for delta in parse_pieces(dialect, [text], TOOLS) if hasattr(delta, "text"))
     assert total >= emitted
     return len(text) - total
@@ -298,7 +298,7 @@ def test_4_no_input_raises(dialect: Dialect, data: st.DataObject):
 @each_dialect
 @given(text=st.text(max_size=200), finish=FINISHES)
 @examples(100)
-def test_4_nor_does_any_text_at_all(dialect: Dialect, text: str, finish: str):
+def test_4_no_text_at_all_raises(dialect: Dialect, text: str, finish: str):
     check_splits(dialect, text, TOOLS, finish, splits=[tuple(chunks(text, 1))])
 
 
@@ -328,13 +328,13 @@ def test_4_odd_values_become_deltas(dialect: Dialect, value: str):
     "finish",
     ["stop", "length", "tool_calls", "content_filter", "refusal", "pause", "closed_by_us", "cancelled", "error"],
 )
-def test_4_close_right_away(dialect: Dialect, finish: str):
+def test_4_close_without_any_input(dialect: Dialect, finish: str):
     assert dialect.parser().close(finish) == []
     assert dialect.parser((), "reasoning").close(finish) == []
 
 
 @each_dialect
-def test_4_look_alike_letters_are_no_markers(dialect: Dialect):
+def test_4_look_alike_letters_are_not_markers(dialect: Dialect):
     for text in (
         "<th\u0131nk>a</th\u0131nk>",
         "<re\u017fults>[1]</re\u017fults>",
@@ -444,13 +444,13 @@ def test_7_the_escape_of_plain_text_is_reversible_and_leaves_the_rest(text: str)
 @pytest.mark.parametrize(
     "text", ["a < b", "<b>x</b>", "<!-- <", "<exec", "<thin>", "</ resul", "<", "&lt;b>", "a &amp; b"]
 )
-def test_7_everything_else_stays_as_it_is(dialect: Dialect, text: str):
+def test_7_everything_else_stays_unchanged(dialect: Dialect, text: str):
     result = ToolResult("1", "read", "success", (TextPart(text),))
     assert text in dialect.render_results([result])
 
 
 @each_dialect
-def test_7_user_text_stays_as_it_is(dialect: Dialect):
+def test_7_user_text_stays_unchanged(dialect: Dialect):
     emitted = "What does <execute>[1]</execute> mean, and </tool_call>? <think>&lt;</think>"
     (message,) = dialect.render([Message.user(emitted)])
     assert message.text == emitted
@@ -471,7 +471,7 @@ def test_7_a_result_cannot_end_its_own_message(dialect: Dialect, part):
 
 
 def is_beginning(emitted: list[Delta], whole: list[Delta]) -> bool:
-    """Whether the joined deltas `said` are the beginning of `whole`; the last text may be longer there."""
+    """Whether the joined deltas `emitted` are the beginning of `whole`, where the last text may be longer."""
     if not emitted:
         return True
     last = emitted[-1]
@@ -486,7 +486,7 @@ def is_beginning(emitted: list[Delta], whole: list[Delta]) -> bool:
 @each_dialect
 @given(data=st.data())
 @examples(120)
-def test_8_what_was_emitted_stays(dialect: Dialect, data: st.DataObject):
+def test_8_emitted_text_stays(dialect: Dialect, data: st.DataObject):
     text, tools = data.draw(replies(dialect))
     whole = join_deltas(parse_pieces(dialect, [text], tools, data.draw(FINISHES)))
     parser = dialect.parser(tools)
@@ -528,7 +528,7 @@ def test_8_a_call_cut_at_any_character_at_stop_is_whole_or_malformed(dialect: Di
 @each_dialect
 @pytest.mark.parametrize("frame", ["```xml\n{call}", "```xml\n{call}\n```", "To read, use {call}"])
 def test_8_a_call_that_may_be_an_example_does_not_run_in_a_turn_that_was_cut(dialect: Dialect, frame: str):
-    """What would have followed could have told that it is one."""
+    """The missing text could have shown that it is an example."""
     written = dialect.render([Message("assistant", (ToolCall("callid000", "read", {"file": "a"}),))], TOOLS)[0].text
     text = frame.format(call=written.strip())
     turn = read_turn(dialect, text, TOOLS, finish="length")
@@ -542,7 +542,7 @@ def test_8_a_call_that_may_be_an_example_does_not_run_in_a_turn_that_was_cut(dia
 @given(data=st.data())
 @examples(100)
 def test_8_a_damaged_block_runs_nothing_that_was_not_written(dialect: Dialect, data: st.DataObject):
-    """Cut anywhere, finished any way: what counts is what a longer reading would also have completed."""
+    """However the block is cut and finished, a call counts only if the longer text also completes it."""
     text, tools = data.draw(replies(dialect))
     at = data.draw(st.integers(0, len(text)))
     cut = parse_pieces(dialect, [text[:at]], tools, "length")
@@ -579,7 +579,7 @@ def test_9_forged_results_are_reported_and_never_believed(dialect: Dialect):
 
 @each_dialect
 @pytest.mark.parametrize("finish", ["stop", "length"])
-def test_9_a_forgery_without_end_is_still_one(dialect: Dialect, finish: str):
+def test_9_a_forgery_without_an_end_is_still_a_forgery(dialect: Dialect, finish: str):
     text = FORGED[dialect.name][:-4]
     deltas = check_splits(dialect, text, TOOLS, finish)
     assert [type(delta) for delta in deltas] == [ForgedResults]
@@ -597,7 +597,7 @@ def test_9_a_call_inside_forged_results_is_part_of_the_forgery(dialect: Dialect)
 # --- what counts when something is wrong --------------------------------------------------------
 
 
-def test_an_element_that_is_no_call_fails_in_its_position_and_the_others_run():
+def test_an_element_that_is_not_a_call_fails_in_its_position_and_the_others_run():
     text = '<execute>[{"name": "ping", "args": {}}, {"nam": 1}, 7, {"name": "read", "args": {}}]</execute>'
     deltas = check_splits(get_dialect("cogency-json"), text, TOOLS)
     malformed = [(delta.index, delta.code) for delta in deltas if isinstance(delta, CallMalformed)]

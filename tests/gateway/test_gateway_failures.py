@@ -52,7 +52,7 @@ def error_message(path: str, response) -> str:
 
 
 @pytest.mark.parametrize("path", ["/v1/messages/batches", "/v1/assistants"])
-def test_an_endpoint_that_is_not_here_says_which_are(path: str):
+def test_the_error_of_a_missing_endpoint_lists_the_endpoints(path: str):
     async def run() -> None:
         async with gateway(Upstream(url="http://127.0.0.1:9/v1")) as served:
             response = await served.client.post(path, json={})
@@ -63,7 +63,7 @@ def test_an_endpoint_that_is_not_here_says_which_are(path: str):
     asyncio.run(run())
 
 
-def test_what_programs_read_of_an_error_stands_in_its_details():
+def test_the_details_of_an_error_are_for_programs():
     async def run() -> None:
         async with gateway(Upstream(url="http://127.0.0.1:9/v1", dialect="hermes")) as served:
             request = {**body("/v1/messages", stream=False), "thread": {"type": "create"}}
@@ -89,7 +89,7 @@ UPSTREAM_ERRORS = [
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("path", ENDPOINTS)
 @pytest.mark.parametrize(("status", "error", "expected", "word"), UPSTREAM_ERRORS)
-def test_an_upstreams_error_as_the_client_is_told_it(status, error, expected, word, path, stream, monkeypatch, caplog):
+def test_an_upstreams_error_as_the_client_reads_it(status, error, expected, word, path, stream, monkeypatch, caplog):
     monkeypatch.setenv("UPSTREAM_KEY", "sk-upstream-secret-1")
     answer = whole(f"{status} X", json.dumps({"error": error}).encode(), "application/json", "retry-after: 90")
 
@@ -116,7 +116,7 @@ def test_an_upstreams_error_as_the_client_is_told_it(status, error, expected, wo
         assert response.json()["error"]["code"] == "context_length_exceeded"
 
 
-def test_an_upstream_that_is_not_there_or_says_nothing():
+def test_an_upstream_that_is_unreachable_or_silent():
     async def run():
         async with serve(dropped()) as server:
             gone = server.base_url
@@ -150,8 +150,8 @@ WHOLE = b"".join(texts(*pieces("Let me look. " + written("hermes", *CALLS), 5)))
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
-def test_an_answer_that_breaks_off_anywhere_is_told_as_broken(path: str):
-    """At each of many places: nothing that says the answer is whole may follow."""
+def test_an_answer_that_breaks_off_anywhere_is_reported_as_broken(path: str):
+    """The break is at each of many places. Nothing after it may say that the answer is whole."""
     ends = WHOLE.index(b'"finish_reason": "stop"')
 
     async def run():
@@ -248,7 +248,7 @@ def raw(fields: dict, *headers: bytes) -> bytes:
 
 
 async def settled(progress) -> None:
-    """Waits until a number is above 0 and does not change any more."""
+    """Waits until a number is above 0 and no longer changes."""
     last = -1
     while progress() != last or not last:
         last = progress()
@@ -265,7 +265,7 @@ async def counted(served, series: str) -> float:
 
 
 def test_a_slow_client_slows_the_upstream_down():
-    """64 MiB are offered to a client that reads nothing: they stay where they are, and come when it reads."""
+    """The upstream offers 64 MiB to a client that reads nothing. They stay there until the client reads."""
     piece, count = "x" * 65536, 1024
     counter = [0]
 
@@ -295,7 +295,7 @@ def test_a_slow_client_slows_the_upstream_down():
     assert counter[0] == count
 
 
-def test_a_client_that_reads_nothing_any_more_is_dropped():
+def test_a_client_that_stops_reading_is_dropped():
     async def run() -> None:
         servers: list[Server] = []
 
@@ -400,7 +400,7 @@ def test_a_body_without_a_length_is_cut_off_too():
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_headers_have_a_bound(ended: bool):
+def test_headers_have_a_size_limit(ended: bool):
     async def run() -> bytes:
         async with serve(in_turn()) as server, gateway(at(server), bounds=Bounds(header_bytes=2000)) as served:
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
@@ -413,7 +413,7 @@ def test_headers_have_a_bound(ended: bool):
     assert asyncio.run(run()).startswith(b"HTTP/1.1 431 ")
 
 
-def test_who_is_let_in():
+def test_only_a_valid_key_is_accepted():
     key = "k" * 20
     cases = [
         ({}, 401),
@@ -452,7 +452,7 @@ def test_a_web_page_cannot_ask_a_gateway_without_keys():
     assert asyncio.run(run()) == (403, 415)
 
 
-def test_paths_and_methods_that_are_none():
+def test_unknown_paths_and_methods():
     async def run():
         async with serve(in_turn()) as server, gateway(at(server)) as served:
             return [
@@ -489,7 +489,7 @@ def test_places_and_the_queue_are_bounded():
     asyncio.run(run())
 
 
-def test_a_place_is_neither_lost_nor_given_twice_when_who_waits_for_it_leaves():
+def test_a_place_is_neither_lost_nor_given_twice_when_a_waiting_client_leaves():
     async def run():
         admission, order = Admission(Bounds(streams=1, queue=5, queue_seconds=30)), []
 
@@ -499,18 +499,18 @@ def test_a_place_is_neither_lost_nor_given_twice_when_who_waits_for_it_leaves():
                 await asyncio.Event().wait()
 
         async def turns():
-            for _ in range(10):  # of the event loop: everybody comes as far as they can
+            for _ in range(10):  # turns of the event loop: every task gets as far as it can
                 await asyncio.sleep(0)
 
         async with admission.place():
             impatient, patient = asyncio.create_task(stay("impatient")), asyncio.create_task(stay("patient"))
             await turns()
-            impatient.cancel()  # while nobody has left: the place is not theirs to give
+            impatient.cancel()  # while the place is still in use
             await asyncio.wait([impatient])
             assert (admission.active, admission.queued) == (1, 1)
             late = asyncio.create_task(stay("late"))
             await turns()
-        patient.cancel()  # the place is the patient one's already, who has not been told yet
+        patient.cancel()  # the patient task already has the place and does not know it yet
         await turns()
         assert (admission.active, admission.queued, order) == (1, 0, ["late"])
         late.cancel()
@@ -521,7 +521,7 @@ def test_a_place_is_neither_lost_nor_given_twice_when_who_waits_for_it_leaves():
     asyncio.run(run())
 
 
-def test_who_waits_too_long_is_told_when_to_come_again():
+def test_a_client_that_waits_too_long_reads_when_to_retry():
     async def run():
         go_on = asyncio.Event()
 
@@ -541,7 +541,7 @@ def test_who_waits_too_long_is_told_when_to_come_again():
     assert (late.status_code, late.headers["retry-after"]) == (503, "1")
 
 
-def test_the_log_tells_of_a_request_and_not_what_was_said(caplog):
+def test_the_log_describes_a_request_without_its_content(caplog):
     caplog.set_level(logging.INFO, "toolspeak.gateway")
 
     async def run(**more):
@@ -577,7 +577,7 @@ def test_the_log_tells_of_a_request_and_not_what_was_said(caplog):
 
 
 @pytest.mark.parametrize(("status", "code"), [(429, 429), (503, 503)])
-def test_a_wait_of_more_than_two_seconds_is_the_clients(status: int, code: int):
+def test_a_wait_of_more_than_two_seconds_is_left_to_the_client(status: int, code: int):
     answer = whole(f"{status} X", b'{"error": {"message": "later"}}', "application/json", "retry-after: 3")
 
     async def run() -> None:

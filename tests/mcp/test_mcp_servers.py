@@ -25,7 +25,7 @@ from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, Scripte
 
 @asynccontextmanager
 async def server(way: str, folder: Path, **options: float):
-    """The test server, connected in one of the ways there are."""
+    """The test server, connected in the given way."""
     async with AsyncExitStack() as stack:
         match way:
             case "program":
@@ -98,7 +98,7 @@ def test_arguments_are_checked_before_the_server_hears_of_the_call(tmp_path):
     assert traces(tmp_path, "calls") == []
 
 
-def test_a_huge_result_is_capped_as_any_other(tmp_path):
+def test_a_huge_result_is_capped_like_any_other(tmp_path):
     async def main():
         async with server("http", tmp_path) as servers:
             return await call(servers.tools, "s__huge")
@@ -108,7 +108,7 @@ def test_a_huge_result_is_capped_as_any_other(tmp_path):
     assert "bytes left out here" in result.text
 
 
-def test_what_a_server_says_of_its_tools_becomes_their_effects(tmp_path):
+def test_a_servers_annotations_become_the_effects_of_its_tools(tmp_path):
     async def main():
         async with server("program", tmp_path) as servers:
             return {spec.name: spec for spec in servers.tools.specs}
@@ -146,7 +146,7 @@ def test_a_schema_that_cannot_be_used_leaves_its_tool_out_and_fetches_nothing(tm
     assert "s__fetching" not in servers.tools
 
 
-def test_tools_of_one_name_in_two_servers_are_told_apart(tmp_path):
+def test_tools_of_one_name_in_two_servers_get_distinct_names(tmp_path):
     async def main():
         one, other = tmp_path / "one", tmp_path / "other"
         for folder in (one, other):
@@ -161,7 +161,7 @@ def test_tools_of_one_name_in_two_servers_are_told_apart(tmp_path):
     assert first == second == ["echo"]
 
 
-def test_names_that_become_the_same_stay_apart(tmp_path):
+def test_names_that_would_become_equal_stay_distinct(tmp_path):
     async def main():
         async with connected(program(tmp_path, name="a b"), program(tmp_path, name="a.b")) as servers:
             return list(servers.tools)
@@ -189,7 +189,7 @@ def test_cancelling_a_call_cancels_it_in_the_server(way, tmp_path):
     assert run(main()) == "still here"
 
 
-def test_a_call_that_is_out_of_time_is_cancelled_in_the_server(tmp_path):
+def test_a_call_past_its_time_limit_is_cancelled_in_the_server(tmp_path):
     async def main():
         async with server("program", tmp_path, call_timeout=0.2) as servers:
             result = await call(servers.tools, "s__waits")
@@ -260,7 +260,7 @@ def test_a_server_that_hangs_is_started_again_for_the_next_call(tmp_path):
     assert not any(map(is_running, pids))
 
 
-def test_a_server_over_http_that_was_away_is_found_again(tmp_path):
+def test_a_server_over_http_is_reached_again_after_an_outage(tmp_path):
     async def main():
         async with AsyncExitStack() as stack:
             settings = await stack.enter_async_context(http_server(tmp_path))
@@ -281,12 +281,12 @@ def test_a_server_over_http_that_was_away_is_found_again(tmp_path):
 
 
 @pytest.mark.parametrize("way", ["program", "legacy program", "http"])
-def test_changed_tools_are_taken_up_between_runs(way, tmp_path):
+def test_changed_tools_apply_to_the_next_run(way, tmp_path):
     async def main():
         async with server(way, tmp_path) as servers:
             assert not await servers.refresh()
             await call(servers.tools, "s__learns", name="sings")
-            assert "s__sings" not in servers.tools  # a run goes on with what it has
+            assert "s__sings" not in servers.tools  # a run continues with the tools that it has
             async with asyncio.timeout(PATIENT):
                 while not await servers.refresh():  # noqa: ASYNC110 - over HTTP the news comes by a way of its own
                     await asyncio.sleep(0.005)
@@ -353,7 +353,7 @@ def test_an_address_where_nothing_is_served_is_named():
 
 
 def test_a_session_that_the_server_has_forgotten_is_opened_again_and_the_call_made_once(tmp_path):
-    """An older server over HTTP that was restarted: it refuses the call, so it has not run it."""
+    """An older server over HTTP was restarted. It refuses the call, so it has not run the call."""
     heard: list[str] = []
     sessions: list[str] = []
 
@@ -435,12 +435,12 @@ def test_an_agent_uses_the_tools_of_a_file(tmp_path):
     assert result.answer == "done"
     heard = [part for message in result.state.messages for part in message.results]
     assert (heard[0].status, heard[0].text) == ("success", "hello")
-    assert heard[1].code == "rejected"  # it does not say what it touches, so somebody has to be asked
+    assert heard[1].code == "rejected"  # it does not say what it touches, so the call needs approval
     assert traces(tmp_path, "calls") == ["echo"]
 
 
 def raw(folder: Path, script: str, *arguments: str) -> StdioServer:
-    """A server that speaks the protocol by itself, and what must not be said too."""
+    """A server that writes the protocol without the SDK, and also messages that are not allowed."""
     return StdioServer("s", sys.executable, (str(Path(__file__).with_name(script)), str(folder), *arguments))
 
 
@@ -514,7 +514,7 @@ def test_one_tool_that_cannot_be_read_is_left_out_and_the_others_are_there(how, 
     ) in omission.reason
 
 
-def test_what_a_server_writes_on_its_way_out_does_not_drive_the_terminal(tmp_path):
+def test_the_last_output_of_a_server_does_not_control_the_terminal(tmp_path):
     async def main():
         async with connected(raw(tmp_path, "odd_server.py", "dies")):
             raise AssertionError("entered")
@@ -536,7 +536,7 @@ class Approvals:
 
 
 @pytest.mark.parametrize("how", ["comes back otherwise", "changes its mind"])
-def test_a_tool_that_is_defined_anew_is_asked_about_anew(how, tmp_path):
+def test_a_redefined_tool_needs_a_new_answer(how, tmp_path):
     """`ok` only reads, `write` writes; both get another definition when the server comes back, or while it serves."""
 
     async def main():
@@ -554,7 +554,7 @@ def test_a_tool_that_is_defined_anew_is_asked_about_anew(how, tmp_path):
 
     questions, texts = run(main())
     reads = [text for text in texts if "has changed the definition of 'ok'" in text]
-    assert len(reads) == 1  # the call that was let run as a read was not made
+    assert len(reads) == 1  # the call that ran without approval, as a read, was not made
     assert [name for name, _ in questions] == ["s__write", "s__ok", "s__write"]
     assert "writes" in questions[1][1]
     assert traces(tmp_path, "calls").count("ok") == texts.count("fine") - traces(tmp_path, "calls").count("write")

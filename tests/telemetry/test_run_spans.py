@@ -81,7 +81,7 @@ def test_a_run_is_a_tree_of_spans_named_by_the_conventions():
 
 
 def test_a_tool_runs_in_the_span_of_its_call():
-    """Both in its thread and in the event loop; so the spans of its own requests belong to the call."""
+    """This holds in its thread and in the event loop, so the spans of its own requests belong to the call."""
 
     @tool(read_only=True)
     def in_thread() -> str:
@@ -142,7 +142,7 @@ def test_a_call_that_starts_early_has_one_span_below_the_run():
     assert {span.attributes["toolspeak.call.status"] for span in (early, late)} == {"success"}
 
 
-def test_content_is_left_out_unless_it_is_asked_for():
+def test_content_is_exported_only_on_request():
     def exported(trace: Recording) -> str:
         return "\n".join(span.to_json() for span in trace.spans)
 
@@ -200,7 +200,7 @@ def test_a_secret_is_never_exported():
     assert secret not in text
 
 
-def test_what_does_not_run_or_fails_is_an_error():
+def test_a_call_that_fails_or_does_not_run_is_an_error():
     turn = calls(("fail", {}), ("look", {}), ("no_such_tool", {}), ("write", {"path": "a"}))
     with recording() as trace:
         ran(turn, "Done.", approve="none")
@@ -295,7 +295,7 @@ def test_a_sub_run_is_below_the_call_that_started_it():
     assert inner.attributes["toolspeak.run.parent_id"] == outer.attributes["toolspeak.run.id"]
 
 
-def test_an_agent_that_goes_on_after_a_hand_off_has_a_span_of_its_own():
+def test_an_agent_that_continues_after_a_hand_off_has_a_span_of_its_own():
     second = agent(LOOK, "Done.", name="second", description="Goes on.")
     first = agent(calls(("transfer_to_second", {})), name="first", handoffs=[second])
     with recording() as trace:
@@ -326,7 +326,7 @@ def test_a_question_is_a_span_until_its_answer():
     assert total(metrics["toolspeak.approvals.waiting"]) == 0
 
 
-def test_a_run_that_waits_and_goes_on_stays_in_its_trace():
+def test_a_run_that_waits_and_continues_stays_in_its_trace():
     journal = MemoryJournal()
     with recording() as trace:
         asking = agent(calls(("write", {"path": "a"})), "Done.", journal=journal)
@@ -380,7 +380,7 @@ def test_a_run_that_is_cancelled_ends_its_spans():
 
 
 def test_a_run_that_was_cancelled_and_is_resumed_exports_each_span_once():
-    """Its first drive ended its span itself, so the second one does not export that as lost."""
+    """The first drive ended its own span, so the second drive does not export that span as lost."""
     entered, goes_on = asyncio.Event(), asyncio.Event()
 
     @tool(read_only=True)
@@ -454,7 +454,7 @@ def test_metrics_hold_no_run_and_no_text():
     assert total(metrics["toolspeak.step.duration"]) == 6
 
 
-def test_spans_that_are_sampled_out_are_not_made_and_their_trace_is_passed_on():
+def test_sampled_out_spans_are_not_made_and_their_trace_is_passed_on():
     async def run() -> str:
         done = stream(event(says("Done.", "stop")), event("[DONE]"))
         async with serve(done) as server, Agent(OpenAIProvider("m", base_url=server.base_url)) as asking:
@@ -488,7 +488,7 @@ def test_without_an_sdk_nothing_is_recorded():
 
 
 def test_without_the_extra_the_error_names_it(monkeypatch):
-    """As where `opentelemetry` is not installed."""
+    """The test hides `opentelemetry`, as if it were not installed."""
     for name in [name for name in sys.modules if name.startswith(("opentelemetry", "toolspeak.telemetry."))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)

@@ -252,14 +252,14 @@ def as_lists(request: ModelRequest) -> ModelRequest:
 
 
 def sayable(request: ModelRequest) -> ModelRequest:
-    """What the API can say of a request: no text of white space, and no name of an output schema."""
+    """The request as the API can express it: without text of white space alone and without the output schema's name."""
     output = request.output and replace(request.output, name="output", strict=True, schema=CLOSED)
     parallel = None if request.choice.mode == "none" else request.parallel
     return as_lists(with_default(replace(request, output=output, parallel=parallel)))
 
 
 def visible(message: Message) -> Message:
-    """White space alone is no text to the API, and none may end the conversation."""
+    """The API takes no text of white space alone, and no white space at the end of a conversation."""
 
     def visible_part(part: Any) -> Any:
         if isinstance(part, TextPart) and not part.text.strip():
@@ -273,7 +273,7 @@ def visible(message: Message) -> Message:
 @given(requests(opaque=SIGNED), st.booleans(), st.booleans())
 def test_every_request_is_read_as_it_was_written(request: ModelRequest, cache: bool, stream: bool):
     messages = [visible(message) for message in request.messages if isinstance(message, Message)]
-    # Whether a call failed is all that the API tells of it.
+    # Of a failed call, the API says only that it failed.
     plain = [
         replace(message, parts=tuple(replace(p, code=None) if isinstance(p, ToolResult) else p for p in message.parts))
         for message in messages
@@ -285,7 +285,7 @@ def test_every_request_is_read_as_it_was_written(request: ModelRequest, cache: b
 # --- what is sent ------------------------------------------------------------------------------------------------
 
 
-def test_neighbours_of_one_role_are_joined_and_results_come_first():
+def test_neighbouring_messages_of_one_role_are_joined_with_results_first():
     messages = messages_of(
         Message.user("a"),
         TextMessage("user", "b"),
@@ -299,7 +299,7 @@ def test_neighbours_of_one_role_are_joined_and_results_come_first():
     assert [block["type"] for block in messages[2]["content"]] == ["tool_result", "text", "text"]
 
 
-def test_a_system_message_inside_the_conversation_is_the_users():
+def test_a_system_message_inside_the_conversation_becomes_a_user_message():
     body = encode(ModelRequest([Message.system("s"), USER, Message.system("now in French")]))
     assert body["system"] == [{"type": "text", "text": "s"}]
     assert body["messages"] == [message_of("user", "Hi", "now in French")]
@@ -328,14 +328,14 @@ def test_an_answer_to_be_continued_does_not_end_in_white_space():
     [None, Opaque("openai-responses", MODEL, {"id": "rs_1"}), Opaque("anthropic", "claude-haiku-5-5", SIGNED.data)],
     ids=["unsigned", "another provider's", "another model's"],
 )
-def test_reasoning_that_is_not_the_models_own_stays_here(opaque: Opaque | None):
+def test_reasoning_of_another_model_is_not_sent(opaque: Opaque | None):
     assert messages_of(USER, Message("assistant", (ReasoningPart("hm", opaque), TextPart("Hello.")))) == [
         message_of("user", "Hi"),
         message_of("assistant", "Hello."),
     ]
 
 
-def test_a_malformed_call_goes_back_as_text_and_its_result_in_words():
+def test_a_malformed_call_and_its_result_go_back_as_text():
     malformed = MalformedCall("c2", '{"path": ', "invalid_arguments", "cut off", "read")
     answers = (result("c1"), ToolResult("c2", "read", "failure", (TextPart("cut off"),), "malformed"))
     messages = messages_of(USER, Message("assistant", (call("c1"), malformed)), Message("tool", answers))
@@ -343,7 +343,7 @@ def test_a_malformed_call_goes_back_as_text_and_its_result_in_words():
     assert [block["type"] for block in messages[2]["content"]] == ["tool_result", "text"]
 
 
-def test_what_the_api_takes_no_image_or_file_of_is_told_in_words():
+def test_an_image_or_a_file_that_the_api_does_not_take_becomes_text():
     parts = (
         ImagePart("image/tiff", b"II"),
         FilePart("a.zip", "application/zip", b"PK"),
@@ -367,7 +367,7 @@ def test_what_the_api_takes_no_image_or_file_of_is_told_in_words():
     )
 )
 @settings(deadline=None)
-def test_ids_are_accepted_and_stay_apart_and_the_same(ids: list[tuple[str, str | None]]):
+def test_ids_are_valid_distinct_and_stable(ids: list[tuple[str, str | None]]):
     calls = tuple(ToolCall(own, "read", {}, provider_id) for own, provider_id in ids)
     history = (
         [USER, Message("assistant", calls), Message("tool", tuple(result(own) for own, _ in ids))] if ids else [USER]
@@ -382,14 +382,14 @@ def test_ids_are_accepted_and_stay_apart_and_the_same(ids: list[tuple[str, str |
     assert later[: len(messages)] == messages
 
 
-def test_an_id_that_looks_like_a_changed_one_stays_apart():
+def test_an_id_that_looks_like_a_changed_id_stays_distinct():
     (changed,) = [block["id"] for block in messages_of(USER, Message("assistant", (call("a.b"),)))[1]["content"]]
     blocks = messages_of(USER, Message("assistant", (call("a.b"), call("x", provider_id=changed))))[1]["content"]
     assert blocks[0]["id"] == changed
     assert len({block["id"] for block in blocks}) == 2
 
 
-def test_a_name_the_model_made_up_is_sent_in_accepted_letters():
+def test_an_invented_tool_name_is_sent_in_valid_characters():
     assert messages_of(USER, Message("assistant", (call("c1", "a.b/c"),)))[1]["content"][0]["name"] == "a_b_c"
 
 
@@ -398,7 +398,7 @@ def test_a_tool_whose_name_the_api_refuses():
         encode(ModelRequest([USER], [ToolSpec("a.b", "", SCHEMA)]))
 
 
-def test_a_tool_without_parameters_has_a_schema_of_an_object():
+def test_a_tool_without_parameters_has_an_object_schema():
     (tool,) = encode(ModelRequest([USER], [ToolSpec("now", "", {})]))["tools"]
     assert tool == {"name": "now", "input_schema": {"type": "object"}}
 
@@ -415,7 +415,7 @@ def marks(body: dict[str, Any]) -> int:
 @given(requests(opaque=SIGNED))
 @example(ModelRequest([Message.user("\r")]))
 @settings(deadline=None)
-def test_at_most_four_cache_markers_and_none_at_a_thought(request: ModelRequest):
+def test_a_request_has_at_most_four_cache_markers_and_none_on_a_thought(request: ModelRequest):
     body = encode(replace(request, cache=True))
     contents = [body.get("system"), body.get("tools"), *(message["content"] for message in body["messages"])]
     assert bool(any(contents)) <= marks(body) <= 4  # white space alone is not sent, so there may be nothing to mark
@@ -429,12 +429,12 @@ def without_marks(value: Any) -> Any:
     return [without_marks(inner) for inner in value] if isinstance(value, list) else value
 
 
-def test_what_was_cached_stays_the_same_in_the_next_turn():
+def test_the_cached_prefix_stays_the_same_in_the_next_turn():
     history = [Message.system("s"), USER, Message("assistant", (call("t1"),)), Message("tool", (result("t1"),))]
     first = encode(ModelRequest(history[:2], [READ], cache=True))
     second = encode(ModelRequest(history, [READ], cache=True))
     assert without_marks(second["messages"])[:1] == without_marks(first["messages"])
-    # Where the first request was cached to, the second is marked too: its new blocks may be more than are looked back.
+    # The second request has a marker where the first one's cache ends. The API looks back over few blocks only.
     assert second["messages"][0]["content"][-1]["cache_control"] == MARK
 
 
@@ -466,8 +466,8 @@ def test_objects_of_an_output_schema_are_closed():
     assert closed["description"] == "An answer."
 
 
-def test_an_output_schema_that_need_not_hold_is_sent_if_it_can_be():
-    """The API refuses open objects, whatever is meant by them."""
+def test_a_schema_that_is_not_strict_is_sent_if_the_api_takes_it():
+    """The API refuses every open object."""
     schema = {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {"type": "integer"}}}}}
     config = encode(ModelRequest([USER], output=OutputSchema("x", schema, strict=False)))["output_config"]
     assert config["format"]["schema"]["properties"]["a"]["additionalProperties"] is False
@@ -475,7 +475,7 @@ def test_an_output_schema_that_need_not_hold_is_sent_if_it_can_be():
         assert "output_config" not in encode(ModelRequest([USER], output=OutputSchema("x", loose, strict=False)))
 
 
-def test_options_are_sent_as_they_are_and_none_removes_a_field():
+def test_options_are_sent_unchanged_and_a_none_removes_a_field():
     body = encode(ModelRequest([USER], options={"service_tier": "auto", "max_tokens": None}))
     assert body["service_tier"] == "auto"
     assert "max_tokens" not in body
@@ -487,13 +487,13 @@ def test_an_option_cannot_replace_the_request_itself(name: str):
         encode(ModelRequest([USER], options={name: "x"}))
 
 
-def test_two_output_formats_are_a_mistake():
+def test_two_output_formats_are_an_error():
     options = {"output_config": {"format": {"type": "json_schema", "schema": {}}}}
     with pytest.raises(ConfigurationError, match="cannot set a format"):
         encode(ModelRequest([USER], output=OutputSchema("x", SCHEMA), options=options))
 
 
-def test_the_whole_conversation_is_sent_whatever_a_server_has():
+def test_the_whole_conversation_is_sent_whatever_the_server_stores():
     history = [USER, Message.assistant("Hello."), Message.user("And?")]
     assert encode(ModelRequest(history, earlier=Earlier("msg_1", 1)))["messages"] == messages_of(*history)
 
@@ -515,7 +515,7 @@ def decode(*messages: Any, **fields: Any) -> ModelRequest:
     return ANTHROPIC.decode_request(body(*messages, **fields)).request
 
 
-def test_texts_for_lists_of_blocks():
+def test_a_text_may_replace_a_list_of_blocks():
     use = {"type": "tool_use", "id": "t1", "name": "read", "input": {}}
     request = decode(
         {"role": "user", "content": "Hi"},
@@ -533,12 +533,12 @@ def test_texts_for_lists_of_blocks():
     ]
 
 
-def test_a_stream_is_asked_for_or_not():
+def test_a_request_may_ask_for_a_stream():
     assert ANTHROPIC.decode_request(body()).stream is False
     assert ANTHROPIC.decode_request(body(stream=True)).stream is True
 
 
-def test_automatic_caching_is_asked_for_at_the_top():
+def test_automatic_caching_is_a_field_of_the_request():
     request = decode(cache_control=MARK)
     assert request.cache is True
     assert "cache_control" not in request.options
@@ -617,7 +617,7 @@ def test_a_request_that_cannot_be_read_names_the_field(request_body: Any, proble
     assert problem in str(caught.value)
 
 
-def test_a_kept_conversation_is_refused_as_anthropics_package_reads_it():
+def test_a_stored_conversation_is_refused_with_an_error_that_anthropics_package_reads():
     """`thread_unsupported_request` has its tool runner send the whole conversation instead (anthropic 2.12)."""
     with pytest.raises(FormatError) as caught:
         ANTHROPIC.decode_request(body(thread={"type": "continue", "previous_message_id": "msg_1"}))

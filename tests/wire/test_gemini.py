@@ -97,15 +97,15 @@ def frames_of(deltas: list[Delta]) -> list[dict[str, Any]]:
 
 @given(requests(parallel=False, opaque=Opaque("gemini", OLD, SIGNED), result_images=False))
 @settings(deadline=None)
-def test_a_request_survives_being_sent(request: ModelRequest):
-    if request.output is not None:  # the API is told the schema alone
+def test_a_request_survives_encoding_and_decoding(request: ModelRequest):
+    if request.output is not None:  # the API gets only the schema
         request = replace(request, output=OutputSchema("response", request.output.schema))
     assert asked_back(request, OLD) == request
 
 
 @given(requests(parallel=False, opaque=Opaque("gemini", NEW, SIGNED)))
 @settings(deadline=None)
-def test_a_request_to_a_model_that_wants_signatures_is_the_same_when_sent_on(request: ModelRequest):
+def test_a_request_to_a_model_that_requires_signatures_is_the_same_after_a_relay(request: ModelRequest):
     body = body_of(request, NEW)
     assert body_of(asked_back(request, NEW), NEW) == body
 
@@ -150,7 +150,7 @@ def test_an_option_that_is_a_field_of_the_request(name: str):
         body_of(ModelRequest(MESSAGES, options={name: 1}))
 
 
-def test_results_stand_in_one_content_in_the_order_of_their_calls():
+def test_results_are_in_one_content_in_the_order_of_their_calls():
     calls = (ToolCall("a", "read", {"path": "x"}, "f1"), ToolCall("b", "list", {}, None))
     results = (
         Message("tool", (ToolResult("b", "list", "failure", (TextPart("no"),), "exception"),)),
@@ -175,7 +175,7 @@ def test_results_stand_in_one_content_in_the_order_of_their_calls():
     ]
 
 
-# What a result says and the object that a function's response is, both ways.
+# The text of a result and the object of a function's response, in both directions.
 RESPONSES = [
     (TextPart("text"), {"result": "text"}),
     (TextPart(""), {"result": ""}),
@@ -214,7 +214,7 @@ def test_a_malformed_call_and_its_result_go_back_as_text():
     assert text == {"role": "user", "parts": [{"text": "write JSON"}]}
 
 
-def test_an_answer_of_nothing_is_no_content():
+def test_an_empty_answer_has_no_content():
     assert contents(Message.user("a"), Message("assistant", ()), Message.user("b")) == [
         {"role": "user", "parts": [{"text": "a"}]},
         {"role": "user", "parts": [{"text": "b"}]},
@@ -263,7 +263,7 @@ def test_a_signature_of_another_model_does_not_go_back():
         ("gemma-3-27b-it", False),
     ],
 )
-def test_calls_of_another_model_are_told_as_such_where_signatures_are_asked_for(model: str, unsigned: bool):
+def test_calls_of_another_model_are_marked_as_unsigned_if_signatures_are_required(model: str, unsigned: bool):
     calls = (TextPart("I read."), ToolCall("a", "read", {}), ToolCall("b", "list", {}))
     [content] = contents(Message("assistant", calls), model=model)
     assert [part.get("thoughtSignature") for part in content["parts"]] == [None, UNSIGNED if unsigned else None, None]
@@ -309,7 +309,7 @@ def test_calls_and_results_without_ids_find_each_other():
     assert results.role == "tool"
 
 
-def test_ids_that_come_again_are_made_unique():
+def test_repeated_ids_become_unique():
     call = {"functionCall": {"id": "x", "name": "read"}}
     result = {"functionResponse": {"id": "x", "name": "read", "response": {}}}
     turn = [{"role": "model", "parts": [call]}, {"role": "user", "parts": [result]}]
@@ -357,14 +357,14 @@ def test_a_schema_of_the_api_is_read_as_json_schema():
     }
 
 
-def test_several_allowed_tools_are_the_ones_that_are_offered():
+def test_only_the_allowed_tools_are_offered():
     tools = [{"functionDeclarations": [{"name": name} for name in "abc"]}]
     config = {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["a", "c"]}}
     request = read({"parts": [{"text": "x"}]}, tools=tools, toolConfig=config)
     assert ([tool.name for tool in request.tools], request.choice) == (["a", "c"], ToolChoice("required"))
 
 
-def test_what_a_model_did_besides_is_kept_for_it():
+def test_other_parts_of_a_models_turn_are_kept_for_the_model():
     part = {"executableCode": {"language": "PYTHON", "code": "1"}}
     assert read({"role": "model", "parts": [part]}).messages == [
         Message("assistant", (TextPart("", Opaque("gemini", "m", part)),))
@@ -417,7 +417,7 @@ def test_the_path_names_the_model(path: str, expected: tuple[str, bool]):
     assert (request.model, request.stream) == expected
 
 
-def test_a_path_of_something_else():
+def test_a_path_of_another_method():
     with pytest.raises(FormatError, match=r"POST to /v1beta/models/<model>:generateContent"):
         GEMINI.decode_request_at("/v1beta/models/a:embedContent", {"contents": [TEXT]})
 
@@ -441,7 +441,7 @@ JUNK = st.recursive(
 
 @given(JUNK)
 @settings(deadline=None)
-def test_nothing_that_is_sent_raises_anything_else(junk: Any):
+def test_no_input_raises_any_other_error(junk: Any):
     with contextlib.suppress(FormatError):
         GEMINI.decode_request({"contents": [TEXT], **junk} if isinstance(junk, dict) else junk)
     decoder = GEMINI.decoder()
@@ -456,14 +456,14 @@ def test_nothing_that_is_sent_raises_anything_else(junk: Any):
 
 @given(turns(opaque=Opaque("gemini", "m-1", SIGNED), response_id="r1"))
 @settings(deadline=None)
-def test_a_turn_survives_being_streamed(turn: list[Delta]):
+def test_a_turn_survives_a_stream(turn: list[Delta]):
     frames = json.loads(json.dumps(frames_of(turn)))
     assert joined_deltas(streamed(*frames, model="m-1")) == joined_deltas(turn)
 
 
 @given(turns(opaque=Opaque("gemini", "m-1", SIGNED), response_id="r1"))
 @settings(deadline=None)
-def test_a_turn_survives_being_sent_whole(turn: list[Delta]):
+def test_a_turn_survives_a_whole_answer(turn: list[Delta]):
     body = json.loads(json.dumps(GEMINI.encode_response(turn, model="m-1", response_id="r1", created=0)))
     assert joined_deltas(GEMINI.decode_response(body, model="m-1")) == joined_deltas(turn)
 
@@ -495,7 +495,7 @@ def test_a_call_without_arguments():
     assert CallCompleted(0, "list", {}, "i") in deltas
 
 
-def test_thoughts_are_reasoning_and_what_they_took_is_counted_once():
+def test_thoughts_are_reasoning_and_their_tokens_count_once():
     counts = {
         "promptTokenCount": 10,
         "toolUsePromptTokenCount": 4,
@@ -519,7 +519,7 @@ def test_thoughts_are_reasoning_and_what_they_took_is_counted_once():
     ]
 
 
-def test_the_parts_of_a_whole_answer_stay_apart_where_one_is_signed():
+def test_the_parts_of_a_whole_answer_stay_separate_if_one_is_signed():
     body = chunk({"text": "a"}, {"text": "b", **SIGNED}, {"text": "c"}, {"text": "d"}, finish="STOP")
     opaque = Opaque("gemini", "v", SIGNED)
     assert GEMINI.decode_response({**body, "modelVersion": "v"}) == [
@@ -534,7 +534,7 @@ def test_the_parts_of_a_whole_answer_stay_apart_where_one_is_signed():
     ]
 
 
-# Chunks that look nearly like the ordinary one.
+# Chunks that look almost like the ordinary one.
 ODD = [
     ({"candidates": []}, []),
     (chunk({"text": ""}), []),
@@ -547,7 +547,7 @@ ODD = [
 
 
 @pytest.mark.parametrize(("odd", "deltas"), ODD)
-def test_a_chunk_is_read_the_same_wherever_it_stands(odd: Any, deltas: list[Delta]):
+def test_a_chunk_is_read_the_same_in_every_position(odd: Any, deltas: list[Delta]):
     decoder = GEMINI.decoder()
     assert decoder.feed(odd) == deltas
     assert decoder.feed(odd) == deltas
@@ -577,7 +577,7 @@ def test_finish_reasons(reason: str, finish: Any):
 @pytest.mark.parametrize(
     ("reason", "code"), [("MALFORMED_FUNCTION_CALL", "invalid_arguments"), ("UNEXPECTED_TOOL_CALL", "unknown_tool")]
 )
-def test_a_call_that_the_api_could_not_read_runs_nothing_and_is_told(reason: str, code: str):
+def test_a_call_that_the_api_could_not_read_is_reported_and_does_not_run(reason: str, code: str):
     candidate = {"finishReason": reason, "finishMessage": "Malformed function call: print(default_api.read("}
     before = chunk({"functionCall": {"name": "list", "args": {}}})
     malformed, batch, end = streamed(before, {"candidates": [candidate]})[-3:]
@@ -588,7 +588,7 @@ def test_a_call_that_the_api_could_not_read_runs_nothing_and_is_told(reason: str
     assert (batch, end) == (BatchEnded((), False), TurnEnded("tool_calls"))
 
 
-def test_a_prompt_that_is_blocked():
+def test_a_blocked_prompt():
     deltas = GEMINI.decode_response(
         {"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 3}}
     )
@@ -620,7 +620,7 @@ def test_an_error_in_the_stream_may_be_worth_a_retry():
     assert (caught.value.status, caught.value.retryable) == (503, True)
 
 
-def test_an_empty_candidate_and_what_is_unknown_are_nothing():
+def test_an_empty_candidate_and_unknown_fields_yield_nothing():
     empty = [{"candidates": [{}]}, {"candidates": []}, {"usageMetadata": {}}, {"news": [1]}]
     second = {"candidates": [{"index": 1, "content": {"parts": [{"text": "no"}]}, "finishReason": "STOP"}]}
     grounded = chunk(finish="STOP", news=1)
@@ -636,7 +636,7 @@ def test_a_stream_without_a_finish_reason_is_not_finished():
 # --- answers as a server sends them ------------------------------------------------------------------------------
 
 
-def test_what_a_dialect_read_is_sent_once_and_whole():
+def test_a_turn_that_a_dialect_read_is_sent_once_and_whole():
     turn = [
         TextDelta("I read."),
         CallStarted(0, "read"),
@@ -673,7 +673,7 @@ def test_what_a_dialect_read_is_sent_once_and_whole():
     assert whole["candidates"][0]["content"]["parts"] == [{"text": 'I read.{"path":'}, *parts[2:]]
 
 
-def test_a_signature_of_another_api_is_no_business_of_the_client():
+def test_a_signature_of_another_api_does_not_reach_the_client():
     turn = [
         ReasoningDelta("r"),
         PartEnded("reasoning", Opaque("anthropic", "m", {"signature": "s"})),
@@ -688,7 +688,7 @@ def test_a_signature_of_another_api_is_no_business_of_the_client():
 @pytest.mark.parametrize(
     ("status", "name"), [(400, "INVALID_ARGUMENT"), (404, "NOT_FOUND"), (429, "RESOURCE_EXHAUSTED"), (502, "INTERNAL")]
 )
-def test_an_error_is_told_as_the_api_tells_it(status: int, name: str):
+def test_an_error_has_the_form_of_the_api(status: int, name: str):
     error = {"error": {"code": status, "message": "why", "status": name}}
     assert GEMINI.encode_error("why", status) == error
     encoder = GEMINI.encoder(WireRequest(ModelRequest(MESSAGES), "m"), response_id="r", created=0)

@@ -90,7 +90,7 @@ def lines_of(deltas: list[Delta]) -> list[dict[str, Any]]:
 
 
 def tellable(message: Message | TextMessage) -> Message:
-    """What the API can be told of a message: one text and then the images' bytes, without their types."""
+    """The message as the API can express it: one text, then the bytes of the images without their types."""
     assert isinstance(message, Message)
     if message.role == "tool":
         results = [part for part in message.parts if isinstance(part, ToolResult)]
@@ -112,10 +112,10 @@ def has_data(part: Any) -> bool:
 
 @given(requests(parallel=False, failures=False), st.booleans())
 @settings(deadline=None)
-def test_a_request_survives_being_sent(request: ModelRequest, stream: bool):
+def test_a_request_survives_encoding_and_decoding(request: ModelRequest, stream: bool):
     if request.choice.mode != "auto":
         request = replace(request, choice=ToolChoice())
-    if request.output is not None:  # the API is told the schema alone
+    if request.output is not None:  # the API gets only the schema
         request = replace(request, output=OutputSchema("response", request.output.schema))
     request = replace(request, messages=[tellable(message) for message in request.messages])
     body = json.loads(json.dumps(body_of(request, stream=stream)))
@@ -165,12 +165,12 @@ def test_an_option_that_is_a_field_of_the_request(name: str):
 
 
 @pytest.mark.parametrize("choice", [ToolChoice("required"), ToolChoice("none"), ToolChoice("specific", "list")])
-def test_a_choice_changes_nothing_of_the_tools(choice: ToolChoice):
-    """The API has none, and what it has read it need not read again."""
+def test_a_tool_choice_leaves_the_tools_unchanged(choice: ToolChoice):
+    """The API has no tool choice, and unchanged tools need not be read again."""
     assert body_of(ModelRequest(MESSAGES, (READ, LIST), choice)) == body_of(ModelRequest(MESSAGES, (READ, LIST)))
 
 
-def test_results_stand_behind_their_calls_in_their_order():
+def test_results_follow_their_calls_in_the_order_of_the_calls():
     calls = (ReasoningPart("Hm."), ToolCall("a", "read", {"path": "x"}, "f1"), ToolCall("b", "list", {}))
     results = (
         Message("tool", (ToolResult("b", "list", "failure", (TextPart("no"),), "exception"),)),
@@ -299,7 +299,7 @@ JUNK = st.recursive(
 
 @given(JUNK)
 @settings(deadline=None)
-def test_nothing_that_is_sent_raises_anything_else(junk: Any):
+def test_no_input_raises_any_other_error(junk: Any):
     with contextlib.suppress(FormatError):
         OLLAMA.decode_request({"model": "m", "messages": [MESSAGE], **junk} if isinstance(junk, dict) else junk)
     for read_it in (OLLAMA.decode_response, OLLAMA.decoder().feed):
@@ -313,7 +313,7 @@ USAGES = st.just(Usage()) | st.builds(Usage, st.integers(0, 99), st.integers(0, 
 
 
 def as_told(turn: list[Delta]) -> list[Delta]:
-    """The API knows no finish reason of a filter: our own word for it is `error` to whoever reads it."""
+    """The API has no finish reason for a filter. A reader takes our own reason for `error`."""
     end = turn[-1]
     assert isinstance(end, TurnEnded)
     return [*turn[:-1], replace(end, finish="error")] if end.finish == "content_filter" else turn
@@ -321,14 +321,14 @@ def as_told(turn: list[Delta]) -> list[Delta]:
 
 @given(turns(usage=USAGES))
 @settings(deadline=None)
-def test_a_turn_survives_being_streamed(turn: list[Delta]):
+def test_a_turn_survives_a_stream(turn: list[Delta]):
     lines = json.loads(json.dumps(lines_of(turn)))
     assert joined_deltas(streamed(*lines)) == joined_deltas(as_told(turn))
 
 
 @given(turns(usage=USAGES))
 @settings(deadline=None)
-def test_a_turn_survives_being_sent_whole(turn: list[Delta]):
+def test_a_turn_survives_a_whole_answer(turn: list[Delta]):
     body = json.loads(json.dumps(OLLAMA.encode_response(turn, model="m-1", response_id="r1", created=CREATED)))
     assert joined_deltas(OLLAMA.decode_response(body)) == joined_deltas(as_told(turn))
 
@@ -360,7 +360,7 @@ def test_thoughts_text_and_calls_in_several_lines():
     ]
 
 
-def test_arguments_as_text_are_read_and_those_that_are_none_are_malformed():
+def test_arguments_as_text_are_read_and_invalid_ones_are_malformed():
     good, bad = ({"function": {"name": "read", "arguments": text}} for text in ('{"a":1}', "{oops"))
     deltas = streamed(line(tool_calls=[good, bad]), last())
     assert CallCompleted(0, "read", {"a": 1}) in deltas
@@ -383,7 +383,7 @@ def test_finish_reasons(reason: str | None, finish: FinishReason):
     assert streamed(line("a"), last(reason))[-1] == TurnEnded(finish, Usage(), "m-1")
 
 
-def test_an_empty_line_and_what_is_unknown_are_nothing():
+def test_an_empty_line_and_unknown_fields_yield_nothing():
     assert streamed({}, {"news": 1}, {"message": None, "done": False}, line(news=1), last()) == [
         TurnEnded("stop", Usage(), "m-1")
     ]
@@ -419,7 +419,7 @@ def test_an_answer_that_cannot_be_read(body: Any, problem: str | None):
 # --- answers as a server sends them ------------------------------------------------------------------------------
 
 
-def test_what_a_dialect_read_is_sent_once_and_whole():
+def test_a_turn_that_a_dialect_read_is_sent_once_and_whole():
     turn = [
         TextDelta("I read."),
         CallStarted(0, "read"),
@@ -457,13 +457,13 @@ def test_what_a_dialect_read_is_sent_once_and_whole():
 
 
 @pytest.mark.parametrize("finish", ["cancelled", "error", "content_filter"])
-def test_no_client_takes_a_turn_that_broke_off_for_a_whole_one(finish: FinishReason):
+def test_no_client_takes_a_broken_turn_for_a_whole_one(finish: FinishReason):
     lines = lines_of([TextDelta("a"), TurnEnded(finish)])
     assert lines[-1]["done_reason"] == finish
     assert streamed(*lines)[-1] == TurnEnded("error", Usage(), "m-1")
 
 
-def test_an_error_is_told_as_the_api_tells_it():
+def test_an_error_has_the_form_of_the_api():
     assert OLLAMA.encode_error("why", 500) == {"error": "why"}
     encoder = OLLAMA.encoder(WireRequest(ModelRequest(MESSAGES), "m"), response_id="r", created=0)
     [(_, frame)] = encoder.fail("why")

@@ -267,7 +267,7 @@ def test_the_last_call_is_complete_with_the_finish_reason():
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter", "unheard_of"])
-def test_a_call_before_another_was_not_cut_off(finish: str):
+def test_a_call_before_another_call_is_not_cut_off(finish: str):
     deltas = decode(
         calls(fragment('{"path": "a"}', index=0, id="c0", name="read")),
         calls(fragment('{"n": ', index=1, id="c1", name="write")),
@@ -279,7 +279,7 @@ def test_a_call_before_another_was_not_cut_off(finish: str):
 
 @pytest.mark.parametrize("behind", ["", " ", "\n", "\r\n\t "])
 @pytest.mark.parametrize("more", [{}, {"id": "c0", "name": "read"}, {"name": "read"}], ids=str)
-def test_white_space_after_a_complete_call_is_nothing(behind: str, more: dict[str, Any]):
+def test_white_space_after_a_complete_call_is_ignored(behind: str, more: dict[str, Any]):
     deltas = decode(
         calls(fragment('{"path": "a"}', index=0, id="c0", name="read")),
         calls(fragment('{"n": 1}', index=1, id="c1", name="write")),
@@ -289,7 +289,7 @@ def test_white_space_after_a_complete_call_is_nothing(behind: str, more: dict[st
     assert (completed(deltas), deltas[-2]) == (TWO, BatchEnded((0, 1), True))
 
 
-def test_text_behind_a_complete_call_takes_nothing_back_and_is_told():
+def test_text_after_a_complete_call_is_reported_and_revokes_nothing():
     deltas = decode(
         calls(fragment('{"path": "a"}', index=0, id="c0", name="read")),
         calls(fragment('{"n": 1}', index=1, id="c1", name="write")),
@@ -303,12 +303,12 @@ def test_text_behind_a_complete_call_takes_nothing_back_and_is_told():
     assert deltas[-2] == BatchEnded((0, 1), False)
 
 
-def test_text_behind_arguments_while_nothing_else_has_begun_makes_them_malformed():
+def test_text_after_the_arguments_of_the_open_call_makes_them_malformed():
     deltas = decode(calls(fragment('{"path": "a"}', index=0, id="c0", name="read")), calls(fragment("}", index=0)), END)
     assert kinds(deltas) == [("CallStarted", 0), ("CallMalformed", 0)]
 
 
-def test_an_index_that_is_used_again_is_another_call():
+def test_a_repeated_index_is_another_call():
     deltas = decode(
         *(calls(fragment(json.dumps({"path": path}), index=at, id=f"c{path}", name="read")) for at, path in
           [(0, "a"), (1, "b"), (0, "c"), (1, "d")]),
@@ -323,7 +323,7 @@ def test_an_index_that_is_used_again_is_another_call():
 
 @pytest.mark.parametrize("text", ['{"path": "a', '{"path": a}', "[1]", '"x"', '{"a": NaN}', "{" * 5])
 @pytest.mark.parametrize("finish", ["tool_calls", "stop"])
-def test_arguments_that_are_no_object_make_no_call(text: str, finish: FinishReason):
+def test_arguments_that_are_not_an_object_make_no_call(text: str, finish: FinishReason):
     """vLLM streams broken JSON as a call with finish `tool_calls`."""
     deltas = decode(calls(fragment(text, index=0, id="c", name="read")), chunk({}, finish))
     (malformed,) = (d for d in deltas if isinstance(d, CallMalformed))
@@ -332,7 +332,7 @@ def test_arguments_that_are_no_object_make_no_call(text: str, finish: FinishReas
 
 
 def test_a_call_cut_off_by_the_token_limit_does_not_run():
-    """llama-server leaves half an object, and nothing at all if the limit came right behind the name."""
+    """llama-server leaves half an object, or nothing if the limit came right after the name."""
     deltas = decode(
         calls(fragment('{"path": "a"}', index=0, id="c0", name="read")),
         calls(fragment("", index=1, id="c1", name="ping")),
@@ -353,14 +353,14 @@ def test_a_call_without_a_name_is_malformed():
 
 @pytest.mark.parametrize("content", [None, ""])
 def test_the_finish_reason_of_calls_without_a_call(content: str | None):
-    """mlx-lm drops a call it cannot read; vLLM's `required` beside a reasoning parser may lose it."""
+    """mlx-lm drops a call that it cannot read. vLLM may lose a call with `required` and a reasoning parser."""
     message = {"role": "assistant", "content": content, "tool_calls": []}
     answer = {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
     assert OPENAI_CHAT.decode_response(answer) == [TurnEnded("tool_calls")]
 
 
 def test_a_named_call_may_end_with_stop():
-    """vLLM, for a named tool."""
+    """vLLM does so for a named tool."""
     deltas = decode(calls(fragment("{}", index=0, id="c0", name="read")), chunk({}, "stop"))
     assert deltas[-2:] == [BatchEnded((0,), True), TurnEnded("stop", model="m-1")]
 
@@ -398,7 +398,7 @@ def signed(data: Any) -> PartEnded:
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-def test_reasoning_that_the_api_wants_back(field: str):
+def test_reasoning_that_the_api_requires_back(field: str):
     chat = OpenAIChatFormat(keep_reasoning=True)
     chunks = [chunk({field: "h", "content": None}), chunk({field: "m"}), chunk({"content": "so"}), chunk({}, "stop")]
     assert join_deltas(decode(*chunks, chat=chat)) == [
@@ -439,7 +439,7 @@ def test_the_details_of_openrouters_reasoning_come_back_whole():
     ]
 
 
-def test_details_alone_are_told_too():
+def test_details_without_text_are_reported_too():
     details = [{"type": "reasoning.summary", "summary": "sum"}, {"type": "reasoning.encrypted", "data": "x"}]
     assert decode(chunk({"reasoning_details": details}, "stop"))[:-1] == [
         ReasoningDelta("sum"),
@@ -453,14 +453,14 @@ def test_mistrals_thoughts_are_parts_of_the_content():
     assert decode(chunk({"content": parts}, "stop"))[:-1] == [ReasoningDelta("hm"), TextDelta("so")]
 
 
-def test_mistrals_references_are_no_text():
+def test_mistrals_references_are_not_text():
     references = [{"type": "reference", "reference_ids": [1]}, {"type": "tool_reference", "tool": "web_search"}]
     parts = [{"type": "text", "text": "so"}, *references, {"type": "thinking", "thinking": references}]
     assert decode(chunk({"content": parts}, "stop"))[:-1] == [TextDelta("so")]
 
 
 def test_a_calls_thought_signature_goes_with_it():
-    """Gemini's compatible endpoint."""
+    """Gemini's compatible endpoint sends one."""
     content = {"google": {"thought_signature": "sig"}}
     deltas = decode(calls({**fragment("{}", index=0, id="c0", name="read"), "extra_content": content}), END)
     assert [d.opaque for d in deltas if isinstance(d, CallCompleted)] == [

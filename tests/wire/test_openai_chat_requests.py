@@ -1,4 +1,4 @@
-"""Requests of OpenAI Chat Completions: written as a client, read as a server."""
+"""Requests of OpenAI Chat Completions: as a client writes them, and as a server reads them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ SIGNED = Opaque("openai-chat", "m", {"field": "reasoning_content"})
 
 @PATIENT
 @given(requests(opaque=SIGNED, failures=False, result_images=False))
-def test_what_the_format_can_say_is_read_as_it_was(request: ModelRequest):
+def test_a_request_survives_encoding_and_decoding(request: ModelRequest):
     for stream in (False, True):
         request_body = OPENAI_CHAT.encode_request(request, model="m", stream=stream)
         read = OPENAI_CHAT.decode_request(request_body)
@@ -80,7 +80,7 @@ def test_what_the_format_can_say_is_read_as_it_was(request: ModelRequest):
 
 @PATIENT
 @given(requests(opaque=SIGNED, provider_ids=False))
-def test_what_was_read_is_written_as_it_was(request: ModelRequest):
+def test_a_decoded_request_is_encoded_as_it_was(request: ModelRequest):
     request_body = OPENAI_CHAT.encode_request(request, model="m", stream=True)
     read = OPENAI_CHAT.decode_request(request_body)
     assert OPENAI_CHAT.encode_request(read.request, model="m", stream=True) == request_body
@@ -164,7 +164,7 @@ def test_messages_both_ways(message: Message, chat_message: dict[str, Any]):
     assert decode(chat_message) == [message]
 
 
-def test_results_stand_behind_their_calls():
+def test_results_follow_their_calls():
     reply = Message("assistant", (A, B))
     assert encode(reply, Message("tool", (result(B, "pong"), result(A, "text", JsonPart({"n": 1})))))[1:] == [
         {"role": "tool", "tool_call_id": "c2", "content": "pong"},
@@ -179,7 +179,7 @@ def test_a_failure_says_that_it_is_one(message: str, content: str):
 
 
 def test_images_of_results_follow_in_a_message_of_the_user():
-    """Most servers take text alone in the role `tool`, and want all results before anything else."""
+    """Most servers take only text in the role `tool`, and require all results before any other message."""
     results = Message("tool", (result(A, "here", PNG), result(B, "pong")))
     assert encode(Message("assistant", (A, B)), results, Message.user("And?"))[1:] == [
         {"role": "tool", "tool_call_id": "given", "content": "here\n[image: image/png]"},
@@ -205,7 +205,7 @@ def test_a_malformed_call_goes_back_as_text():
     ]
 
 
-def test_an_id_that_comes_again_is_not_sent_twice():
+def test_a_repeated_id_is_not_sent_twice():
     first, second = call("c1", "same"), call("c2", "same")
     messages = encode(Message("assistant", (first, second)), Message("tool", (result(first, "1"), result(second, "2"))))
     assert [each["id"] for each in messages[0]["tool_calls"]] == ["same", "c2"]
@@ -223,7 +223,7 @@ def test_mistrals_ids_are_short():
     assert ids[0].isalnum()
 
 
-def test_reasoning_goes_back_only_to_where_it_came_from():
+def test_reasoning_goes_back_only_to_its_own_model():
     def message_for(provider: str, model: str) -> dict[str, Any]:
         return encode(Message("assistant", (ReasoningPart("hm", Opaque(provider, model, SIGNED.data)), A)))[0]
 
@@ -233,7 +233,7 @@ def test_reasoning_goes_back_only_to_where_it_came_from():
     assert "reasoning_content" not in encode(Message("assistant", (ReasoningPart("hm"), A)))[0]
 
 
-def test_a_call_of_another_model_has_empty_reasoning_where_the_api_insists_on_one():
+def test_a_call_of_another_model_has_empty_reasoning_if_the_api_requires_reasoning():
     chat = OpenAIChatFormat(keep_reasoning=True)
     messages = encode(
         Message("assistant", (A,)), Message("tool", (result(A, "x"),)), Message.assistant("so"), chat=chat
@@ -242,7 +242,7 @@ def test_a_call_of_another_model_has_empty_reasoning_where_the_api_insists_on_on
     assert "reasoning_content" not in messages[2]
 
 
-def test_text_messages_are_sent_as_they_are():
+def test_text_messages_are_sent_unchanged():
     assert encode(TextMessage("tool", "[]"), TextMessage("assistant", "ok")) == [
         {"role": "tool", "content": "[]"},
         {"role": "assistant", "content": "ok"},
@@ -270,7 +270,7 @@ def test_tool_choices_both_ways(choice: ToolChoice, expected: Any):
     assert OPENAI_CHAT.decode_request(request_body).request == request
 
 
-def test_without_tools_nothing_is_said_about_them():
+def test_a_request_without_tools_has_no_fields_about_tools():
     request = ModelRequest([Message.user("Hi")], choice=ToolChoice("none"), parallel=True)
     assert set(OPENAI_CHAT.encode_request(request, model="m", stream=False)) == {"model", "messages", "stream"}
     read = OPENAI_CHAT.decode_request(body(tool_choice="none", tools=[], parallel_tool_calls=True)).request
@@ -304,7 +304,7 @@ def test_a_schema_for_the_answer():
         ({"response_format": {"type": "json_object"}}, {"output": OutputSchema("a", {})}),
     ],
 )
-def test_an_option_cannot_say_what_the_request_says(options: dict[str, Any], fields: dict[str, Any]):
+def test_an_option_cannot_replace_a_field_of_the_request(options: dict[str, Any], fields: dict[str, Any]):
     with pytest.raises(ConfigurationError, match=f"the option '{next(iter(options))}' cannot be set"):
         OPENAI_CHAT.encode_request(ModelRequest([], options=options, **fields), model="m", stream=True)
 
@@ -312,7 +312,7 @@ def test_an_option_cannot_say_what_the_request_says(options: dict[str, Any], fie
 # --- what other clients send -------------------------------------------------------------------------------------
 
 
-def test_everything_else_passes_in_the_options():
+def test_all_other_fields_pass_as_options():
     options = {
         "temperature": 0.5,
         "stop": ["x"],
@@ -335,7 +335,7 @@ def test_everything_else_passes_in_the_options():
         ({"stream_options": {"include_usage": True, "include_obfuscation": False}}, True),
     ],
 )
-def test_usage_in_a_stream_is_asked_for(fields: dict[str, Any], wanted: bool):
+def test_a_streamed_request_asks_for_usage(fields: dict[str, Any], wanted: bool):
     assert OPENAI_CHAT.decode_request(body(stream=True, **fields)).usage_wanted is wanted
 
 
@@ -360,8 +360,8 @@ def test_other_ways_to_write_a_message():
     ]
 
 
-def test_ids_that_come_again_are_made_unique():
-    """Clients that number the calls of each turn anew."""
+def test_repeated_ids_become_unique():
+    """Some clients number the calls of each turn from the beginning."""
     step = [
         {"role": "assistant", "tool_calls": [call_object("call_0")]},
         {"role": "tool", "tool_call_id": "call_0", "content": "x"},
@@ -383,15 +383,15 @@ def test_calls_of_one_turn_with_one_id_have_a_result_each():
     assert [part.text for part in answered.results] == ["one", "two"]
 
 
-def test_ids_that_look_like_those_made_here_stay_apart():
-    """The reader once looked for a free id for ever."""
+def test_ids_that_look_generated_stay_distinct():
+    """An earlier reader searched for a free id forever."""
     messages = decode(
         *({"role": "assistant", "tool_calls": [call_object(each)]} for each in ("a", "a-2", "a", "a-1", "a"))
     )
     assert len({message.calls[0].id for message in messages}) == 5
 
 
-def test_a_result_keeps_the_id_that_no_call_has_and_its_name():
+def test_a_result_without_a_call_keeps_its_id_and_its_name():
     messages = decode(
         {"role": "tool", "tool_call_id": "c", "content": "x"},
         {"role": "tool", "content": "y", "name": "read"},

@@ -57,7 +57,7 @@ class Folder:
         return done.stdout + done.stderr if code else done.stdout
 
     def here(self, *arguments, code=0):
-        """As `toolspeak`, in this process: for commands that need no terminal and do not die."""
+        """Like `toolspeak`, in this process: for commands that need no terminal and are not killed."""
         done = CliRunner().invoke(cli, arguments, env=self.env)
         error = done.exception if isinstance(done.exception, ToolspeakError) else None
         exit_code = done.exit_code if error is None else 2 if isinstance(error, ConfigurationError) else 1
@@ -138,7 +138,7 @@ def test_a_killed_run_is_resumed_shown_and_compared(folder):
     assert "(~" not in parted
 
 
-def test_a_killed_run_goes_on_recording_and_is_played_as_one(folder):
+def test_a_killed_run_continues_its_recording_and_replays_as_one(folder):
     folder.plays(
         calling("write", path="a.txt", content="a\n"), calling("shell", command="sleep 15; echo x >> b"), "Done."
     )
@@ -156,7 +156,7 @@ def test_a_killed_run_goes_on_recording_and_is_played_as_one(folder):
     assert list(folder.work.iterdir()) == []
 
 
-def test_a_recording_that_is_gone_or_anothers_is_not_gone_on_with(folder):
+def test_a_missing_or_foreign_recording_is_not_continued(folder):
     folder.plays(calling("write", path="a.txt", content="a\n"), "Done.")
     cassette = folder.work.parent / "run.jsonl"
     other = ("run", "Else", "--approve", "none", "--record", str(cassette))
@@ -170,7 +170,7 @@ def test_a_recording_that_is_gone_or_anothers_is_not_gone_on_with(folder):
         assert before == (cassette.exists() and cassette.read_bytes())
 
 
-def test_all_that_were_interrupted_go_on_and_what_somebody_holds_does_not(folder):
+def test_all_interrupted_runs_continue_except_one_that_another_process_holds(folder):
     folder.plays(calling("shell", command="sleep 15"), "Done.")
     killed = folder.start("run", "one", "--approve", "all")
     folder.wait_for(ToolStarted, "shell")
@@ -201,12 +201,12 @@ def test_all_that_were_interrupted_go_on_and_what_somebody_holds_does_not(folder
     assert output.count("resuming") == 1
 
 
-def test_who_watches_goes_on_with_a_run_that_somebody_has_decided_about(folder):
+def test_a_watcher_continues_a_run_after_its_decision(folder):
     folder.plays(calling("shell", command="echo yes > log"), "Done.")
     process = folder.start("run", "one")
     process.communicate(timeout=DEADLINE)
     assert process.returncode == 3
-    alien = a_run("alien")[0]  # of another program: it is skipped, and holds nothing up
+    alien = a_run("alien")[0]  # a run of another program is skipped and blocks nothing
     folder.read(lambda journal: journal.append(changed(alien, agent="agent")))
     watcher = folder.start("resume", "--all", "--watch")
     assert "watching" in watcher.stderr.readline()
@@ -225,7 +225,7 @@ def test_who_watches_goes_on_with_a_run_that_somebody_has_decided_about(folder):
     assert (watcher.returncode, output.count("resuming"), output.count("was not started")) == (130, 1, 0)
 
 
-def test_a_run_that_somebody_else_has_ended_meanwhile_is_passed_over(folder):
+def test_a_run_that_another_process_has_ended_meanwhile_is_skipped(folder):
     folder.plays(calling("shell", command="until [ -e ../gate ]; do sleep 0.05; done"), "Done.")
 
     async def count_starts(journal):
@@ -242,14 +242,14 @@ def test_a_run_that_somebody_else_has_ended_meanwhile_is_passed_over(folder):
     one = folder.start("resume", "--all", "--approve", "all", "--in-doubt", "repeat")  # begins with the newer
     while folder.read(lambda journal: journal.run(newer.run_id)).owner == newer.owner:
         time.sleep(0.02)
-    folder.plays("Done.", "Done.")  # `one` has its own already, and waits for the gate
+    folder.plays("Done.", "Done.")  # `one` already has its call, and waits for the gate
     assert folder.toolspeak("resume", older.run_id, "--in-doubt", "report") == "Done.\n"
     (folder.work.parent / "gate").touch()
     _, output = one.communicate(timeout=DEADLINE)
     assert (one.returncode, output.count("resuming")) == (0, 1), output
 
 
-def test_whoever_follows_a_run_is_told_when_it_is_deleted(folder):
+def test_a_follower_of_a_run_reads_that_it_was_deleted(folder):
     records = a_run("held", session_id="s")
     folder.read(lambda journal: journal.append(records[0]))
     follower = folder.start("show", "held", "--follow")
@@ -259,14 +259,14 @@ def test_whoever_follows_a_run_is_told_when_it_is_deleted(folder):
     assert (follower.returncode, "held was deleted" in output) == (2, True)
 
 
-def test_a_run_of_another_process_is_suspended_and_goes_on(folder):
+def test_a_run_of_another_process_is_suspended_and_continues(folder):
     gate = "until [ -e ../gate ]; do sleep 0.05; done; echo one >> log"
     folder.plays(both(gate, "echo two >> log"), "Done.")
     holder = folder.start("run", "go", "--approve", "all")
     run_id = folder.wait_for(ToolStarted, "shell")
     asking = folder.start("suspend", run_id[:8])
     assert "waiting for run" in asking.stderr.readline()
-    # What is under way comes to its end, whenever that is.
+    # The current call finishes, however long it takes.
     assert folder.read(lambda journal: journal.run(run_id)).status == "running"
     lease = lambda: folder.read(lambda journal: journal.run(run_id)).held_until  # noqa: E731
     lease_before, end = lease(), time.monotonic() + DEADLINE
@@ -286,7 +286,7 @@ def test_a_run_of_another_process_is_suspended_and_goes_on(folder):
     assert f"{run_id}: suspended: 1 step" in summary
     assert "is suspended: only a run in progress can be suspended" in folder.here("suspend", run_id, code=1)
     assert "no run is in progress" in folder.here("suspend", code=2)
-    assert folder.toolspeak("resume", "--all") == ""  # whoever suspended it says when it goes on
+    assert folder.toolspeak("resume", "--all") == ""  # whoever suspended it decides when it continues
     assert folder.toolspeak("resume", run_id[:8]) == "Done.\n"
     assert (folder.work / "log").read_text() == "one\ntwo\n"
 
@@ -309,7 +309,7 @@ def test_a_run_that_was_killed_is_suspended_at_once(folder):
     assert folder.toolspeak("resume") == "Done.\n"
 
 
-def test_a_session_whose_last_run_was_killed_goes_on_at_once(folder):
+def test_a_session_whose_last_run_was_killed_continues_at_once(folder):
     folder.plays(calling("shell", command="sleep 15"), "Done.")
     killed = folder.start("run", "go", "--approve", "all")
     folder.wait_for(ToolStarted, "shell")
@@ -322,7 +322,7 @@ def test_a_session_whose_last_run_was_killed_goes_on_at_once(folder):
     assert [run["status"] for run in session["runs"]] == ["answered", "no_answer"]
 
 
-def test_what_goes_on_is_the_last_session_of_this_folder_with_its_model(folder, tmp_path):
+def test_continue_takes_the_last_session_of_this_folder_with_its_model(folder, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     second = tmp_path / "second.json"
@@ -352,7 +352,7 @@ def test_what_goes_on_is_the_last_session_of_this_folder_with_its_model(folder, 
     assert "--session" in output
 
 
-def test_a_session_goes_on_without_a_model_being_named_and_in_its_dialect(folder):
+def test_a_session_continues_in_its_dialect_without_an_option_for_its_model(folder):
     folder.plays("<tool_call>\n" + json.dumps({"name": "list", "arguments": {}}) + "\n</tool_call>", "Empty.", "Still.")
     first = folder.toolspeak("run", "What is here?", "--dialect", "tool-call")
     assert first == "Empty.\n"
@@ -364,7 +364,7 @@ def test_a_session_goes_on_without_a_model_being_named_and_in_its_dialect(folder
     assert "the model is missing" in folder.toolspeak("run", "Anything", code=2)
 
 
-def test_a_run_whose_process_is_dead_is_interrupted_and_no_longer_running(folder):
+def test_a_run_whose_process_is_dead_is_interrupted_and_not_running(folder):
     folder.plays(calling("shell", command="sleep 15"), "Done.")
     killed = folder.start("run", "go", "--approve", "all")
     run_id = folder.wait_for(ToolStarted, "shell")
@@ -382,7 +382,7 @@ def test_a_run_whose_process_is_dead_is_interrupted_and_no_longer_running(folder
     assert "interrupted: 1 step" in folder.here("show", run_id[:8])
 
 
-def test_ctrl_c_says_how_to_go_on(folder):
+def test_ctrl_c_says_how_to_continue(folder):
     folder.plays(calling("shell", command="sleep 15"), "Done.")
     process = folder.start("run", "go", "--approve", "all")
     run_id = folder.wait_for(ToolStarted, "shell")
@@ -399,11 +399,11 @@ def test_ctrl_c_says_how_to_go_on(folder):
     assert "resume" not in process.communicate(timeout=DEADLINE)[1]
 
 
-def test_watching_is_for_all(folder):
+def test_watch_needs_all(folder):
     assert "--watch needs --all" in folder.here("resume", "--watch", code=2)
 
 
-def test_a_waiting_call_is_decided_by_resuming(folder):
+def test_resuming_decides_a_waiting_call(folder):
     folder.plays(calling("write", path="a.txt", content="a\n"), "Done.")
     waiting = folder.toolspeak("run", "go", code=3)
     (run,) = folder.read(lambda journal: journal.runs())
@@ -478,7 +478,7 @@ def test_a_run_that_a_program_started_outside_of_a_session_is_listed(folder):
     assert [(entry["title"], len(entry["runs"])) for entry in listing] == [("one", 3), ("Is it there?", 1)]
 
 
-def test_a_title_cannot_drive_the_terminal(folder, monkeypatch):
+def test_a_title_cannot_control_the_terminal(folder, monkeypatch):
     monkeypatch.chdir(folder.work)
     folder.plays(calling("read", path="a.txt"), "\x1b[31m red")
     folder.here("run", "Evil \x1b]0;title\x07 task", "--approve", "none")
@@ -493,7 +493,7 @@ def test_a_title_cannot_drive_the_terminal(folder, monkeypatch):
     assert "\x1b" not in progress
 
 
-def test_what_a_run_cost_is_summed_up(folder, monkeypatch):
+def test_the_cost_of_a_run_is_summed_up(folder, monkeypatch):
     monkeypatch.chdir(folder.work)
     folder.plays(calling("list", path="."), "Done.")
     prices = write(
@@ -512,7 +512,7 @@ def test_what_a_run_cost_is_summed_up(folder, monkeypatch):
     assert "model: 1 call " in output
 
 
-def test_a_run_that_is_named_by_nothing_is_a_usage_error(folder):
+def test_a_name_without_a_run_or_a_journal_is_a_usage_error(folder):
     assert "there is no run 'abc'" in folder.here("show", "abc", code=2)
     assert "there is no journal for postgres-ql://" in folder.here("sessions", "--journal", "postgres-ql://x", code=2)
     assert "not both" in folder.here("resume", "abc", "--all", code=2)
@@ -561,8 +561,8 @@ def test_deleting_a_session_says_what_it_deletes_and_asks_at_a_terminal(folder, 
 
 
 @pytest.mark.parametrize("forged", ["set up to say yes", "decided"])
-def test_a_session_of_somebody_else_runs_nothing(folder, forged):
-    """What a file says of its settings and its decisions is a yes to nothing here."""
+def test_an_imported_session_of_somebody_else_runs_nothing(folder, forged):
+    """The settings and decisions in a file approve nothing here."""
     folder.plays(calling("write", path="a.txt", content="a\n"), "Done.")
     folder.toolspeak("run", "Make a file", code=3)
     (session,) = json.loads(folder.here("sessions", "--json"))
@@ -595,7 +595,7 @@ def test_a_session_of_somebody_else_runs_nothing(folder, forged):
     assert (folder.work / "a.txt").exists()
 
 
-def test_how_to_go_on_is_told_as_it_is_to_be_typed(folder):
+def test_the_command_to_continue_can_be_typed_as_it_is_printed(folder):
     folder.plays(calling("write", path="a.txt", content="a\n"), "Done.")
     elsewhere = str(folder.path.parent / "another place.db")
     output = folder.toolspeak("run", "Make a file", "--journal", elsewhere, code=3)

@@ -86,7 +86,7 @@ def events(output: str, kind: type[Any]) -> list[Any]:
 # --- the question ------------------------------------------------------------------------------------------------
 
 
-def test_yes_lets_the_call_run_and_all_of_it_was_shown(folder: Path):
+def test_yes_runs_the_call_that_was_shown_in_full(folder: Path):
     (folder / "a.txt").write_text("old\n")
     model = book(folder, calls(("read", {"path": "a.txt"}), text="I look."), calls(write("a.txt")), "Done.")
     with at_terminal(folder, model) as process:
@@ -112,7 +112,7 @@ def plain(screen: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", screen)
 
 
-def test_thoughts_are_shown_to_nobody_who_did_not_ask_for_them(folder: Path):
+def test_thoughts_are_shown_only_on_request(folder: Path):
     model = book(folder, "<think>A secret plan.</think>The answer is 4.")
     with at_terminal(folder, model) as process:
         code, screen = process.finish()
@@ -131,7 +131,7 @@ def test_thoughts_are_shown_to_nobody_who_did_not_ask_for_them(folder: Path):
     assert "A secret plan." in plain(screen)
 
 
-def test_this_tool_always_is_kept_in_a_file_until_it_is_revoked(folder: Path):
+def test_a_rule_for_a_tool_stays_in_its_file_until_it_is_revoked(folder: Path):
     model, rules_path = book(folder, calls(write("a.txt")), calls(write("b.txt")), "Done."), folder.parent / "rules"
     with at_terminal(folder, model, "--rules", str(rules_path)) as process:
         process.read_until(ASKS)
@@ -160,7 +160,7 @@ def shell(command: str) -> tuple[str, dict[str, Any]]:
     return ("shell", {"command": command})
 
 
-def test_a_yes_to_commands_that_begin_so_is_none_to_others(folder: Path):
+def test_a_yes_to_commands_with_one_beginning_approves_no_other_commands(folder: Path):
     rules_path = folder.parent / "rules"
     steps = ["git status && echo one > /dev/null", "echo two", "git status -s | head -1", "echo $(touch x)", "touch y"]
     model = book(folder, *(calls(shell(step)) for step in steps), "Done.")
@@ -231,7 +231,7 @@ def test_a_repaired_call_is_shown_with_what_the_model_wrote(folder: Path):
 LINE = "as JSON on one line (Enter: keep the old ones): "
 
 
-def test_arguments_are_edited_on_a_line_checked_shown_and_asked_about_again(folder: Path):
+def test_arguments_edited_on_a_line_are_checked_and_need_another_answer(folder: Path):
     answer = "I was told: {{find:This call was changed[^]]*}}]"
     with at_terminal(folder, book(folder, calls(write("a.txt")), answer)) as process:
         process.read_until(ASKS)
@@ -259,7 +259,7 @@ def test_arguments_are_edited_on_a_line_checked_shown_and_asked_about_again(fold
     assert "I was told: This call was changed before it ran" in screen
 
 
-def test_arguments_are_edited_in_the_editor_that_is_set(folder: Path):
+def test_arguments_are_edited_in_the_configured_editor(folder: Path):
     script = folder.parent / "editor.py"
     script.write_text(
         "import json, pathlib, sys\n"
@@ -291,7 +291,7 @@ def test_an_editor_that_fails_leaves_the_question_open(folder: Path):
     assert list(folder.iterdir()) == []
 
 
-def test_no_stops_the_call_and_the_model_is_told(folder: Path):
+def test_no_stops_the_call_and_the_model_reads_why(folder: Path):
     answer = 'I was told: {{find:the call was rejected[^"]*}}.'
     with at_terminal(folder, book(folder, calls(write("a.txt")), answer)) as process:
         process.read_until(ASKS)
@@ -313,7 +313,7 @@ HIDING = {
 
 @pytest.mark.parametrize("columns", [80, 40])
 @pytest.mark.parametrize("name", HIDING)
-def test_a_yes_is_taken_once_all_of_the_call_was_on_the_screen(folder: Path, name: str, columns: int):
+def test_a_yes_counts_only_after_the_whole_call_was_on_the_screen(folder: Path, name: str, columns: int):
     model = book(folder, calls(("shell", {"command": HIDING[name]})), "Done.")
     with at_terminal(folder, model, env=environment(COLUMNS=str(columns), LINES="24")) as process:
         screen, pages = "", 0
@@ -333,7 +333,7 @@ def test_a_yes_is_taken_once_all_of_the_call_was_on_the_screen(folder: Path, nam
 
 
 @pytest.mark.parametrize("no", ["n ", "no, ", "No: ", "nope - "])
-def test_the_text_after_a_no_is_its_reason_for_the_model(folder: Path, no: str):
+def test_the_model_reads_the_text_after_a_no_as_the_reason(folder: Path, no: str):
     answer = 'I was told: {{find:the call was rejected[^"]*}}.'
     with at_terminal(folder, book(folder, calls(write("a.txt")), answer)) as process:
         process.read_until(ASKS)
@@ -345,7 +345,7 @@ def test_the_text_after_a_no_is_its_reason_for_the_model(folder: Path, no: str):
 
 
 @pytest.mark.parametrize("yes", ["y", "Yes", "ok", "OK.", "okay", "sure", "yep!"])
-def test_the_usual_words_for_yes_are_a_yes(folder: Path, yes: str):
+def test_the_usual_words_for_yes_mean_yes(folder: Path, yes: str):
     with at_terminal(folder, book(folder, calls(write("a.txt")), "Done.")) as process:
         process.read_until(ASKS)
         process.type(f"{yes}\n")
@@ -354,7 +354,7 @@ def test_the_usual_words_for_yes_are_a_yes(folder: Path, yes: str):
 
 
 @pytest.mark.parametrize("word", ["use b.txt", "not now", "note", "yesterday", "1", "?"])
-def test_what_is_neither_a_yes_nor_a_no_is_asked_again(folder: Path, word: str):
+def test_an_answer_that_is_neither_yes_nor_no_repeats_the_question(folder: Path, word: str):
     with at_terminal(folder, book(folder, calls(write("a.txt")), "Done.")) as process:
         process.read_until(ASKS)
         process.type(f"{word}\n")
@@ -365,7 +365,7 @@ def test_what_is_neither_a_yes_nor_a_no_is_asked_again(folder: Path, word: str):
     assert (code, (folder / "a.txt").exists()) == (0, False)
 
 
-def test_all_asks_no_more_in_this_run_and_still_shows(folder: Path):
+def test_all_approves_the_later_calls_of_the_run_and_still_shows_them(folder: Path):
     model = book(folder, calls(write("a"), write("b")), calls(write("c", "third\n")), "Done.")
     with at_terminal(folder, model) as process:
         process.read_until(ASKS)
@@ -377,7 +377,7 @@ def test_all_asks_no_more_in_this_run_and_still_shows(folder: Path):
     assert "+third" in screen
 
 
-def test_each_call_is_asked_for_and_nothing_but_an_answer_answers(folder: Path):
+def test_each_call_has_its_own_question_and_only_an_answer_decides_it(folder: Path):
     with at_terminal(folder, book(folder, calls(write("a"), write("b")), "Done.")) as process:
         process.read_until(ASKS)
         process.type("\n")
@@ -410,7 +410,7 @@ def test_ctrl_c_at_the_question_ends_the_run(folder: Path):
 
 @contextmanager
 def sleeping_command(folder: Path) -> Iterator[tuple[TerminalProcess, int]]:
-    """A run whose shell command waits for ever, and the command's process id."""
+    """A run whose shell command waits forever, and the process id of the command."""
     os.mkfifo(folder / "pid")
     command = "echo $$ > pid; exec sleep 600"
     with at_terminal(folder, book(folder, calls(("shell", {"command": command})), "."), "--approve", "all") as process:
@@ -437,7 +437,7 @@ def test_ctrl_c_while_a_command_runs_kills_it(folder: Path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_being_ended_from_outside_kills_the_command_too(folder: Path, number: signal.Signals):
+def test_a_signal_that_ends_the_run_also_kills_its_command(folder: Path, number: signal.Signals):
     with sleeping_command(folder) as (process, pid):
         process.signal(number)
         code, screen = process.finish()
@@ -449,7 +449,7 @@ def test_being_ended_from_outside_kills_the_command_too(folder: Path, number: si
 # --- redirected streams ------------------------------------------------------------------------------------------
 
 
-def test_with_everything_redirected_the_terminal_device_is_asked(folder: Path):
+def test_with_all_streams_redirected_the_question_goes_to_the_terminal_device(folder: Path):
     out, err, task = (folder.parent / name for name in ("out", "err", "in"))
     task.write_text("the task from a file")
     model = book(folder, calls(write("a.txt"), text="I write."), "Done.")
@@ -478,7 +478,7 @@ def test_only_the_answer_is_on_a_redirected_standard_output(folder: Path):
     assert "▸ write" in screen
 
 
-def test_json_on_standard_output_while_the_terminal_is_asked(folder: Path):
+def test_standard_output_is_json_while_the_question_goes_to_the_terminal(folder: Path):
     out = folder.parent / "out"
     model = book(folder, calls(write("a.txt")), "{{find:rejected: [a-z ]+}}")
     with at_terminal(folder, model, "--json", stdout=out) as process:
@@ -493,7 +493,7 @@ def test_json_on_standard_output_while_the_terminal_is_asked(folder: Path):
     assert events(lines, ModelAnswered)[-1].message == Message.assistant("rejected: not today")
 
 
-def test_json_prints_a_record_a_line_and_nothing_else(folder: Path):
+def test_json_prints_one_record_per_line_and_nothing_else(folder: Path):
     model = book(folder, calls(("list", {}), text="I look \ud800."), "Done.")
     done = without_terminal(folder, "the task", "--model", model, "--json", "--max-steps", "7")
     assert done.returncode == 0
@@ -584,7 +584,7 @@ def test_a_workspace_elsewhere_a_dialect_and_a_task_from_standard_input(folder: 
     assert (folder / "in" / "a").read_text() == "x"
 
 
-def test_a_model_that_fails_is_said_once_with_exit_code_1(folder: Path):
+def test_a_failure_of_the_model_is_reported_once_with_exit_code_1(folder: Path):
     model = book(folder, {"text": "So far", "error": "the server is down"})
     done = without_terminal(folder, "the task", "--model", model)
     assert (done.returncode, done.stdout) == (1, "")
@@ -611,7 +611,7 @@ def test_no_color_shows_no_colours(folder: Path):
     assert [code for code in colours if code[:1] in ("3", "4", "9") and code != "3"] == []
 
 
-def test_neither_the_model_nor_a_tool_drives_the_terminal(folder: Path):
+def test_neither_the_model_nor_a_tool_controls_the_terminal(folder: Path):
     evil = "\x1b]0;owned\x07\x1b[2J[bold]x[/bold]\u202e\r"
     (folder / "evil.txt").write_text(evil, newline="")
     turns = calls(("read", {"path": "evil.txt"}), ("shell", {"command": f"printf '{evil}'"}), text=evil)
@@ -625,7 +625,7 @@ def test_neither_the_model_nor_a_tool_drives_the_terminal(folder: Path):
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", without_styles)
 
 
-def test_the_timeline_shows_what_waited_for_what(folder: Path, tmp_path: Path):
+def test_the_timeline_shows_which_call_waited_for_which(folder: Path, tmp_path: Path):
     wanted = [("read", {"path": "notes.md"}), ("shell", {"command": "true"}), ("list", {})]
     picture = tmp_path / "out.svg"
     model = book(folder, calls(*wanted), "done")

@@ -1,4 +1,4 @@
-"""Endpoints that are passed on to a model's server: embeddings, completions, reranking, audio, tokens."""
+"""Endpoints that the gateway relays to a model's server: embeddings, completions, reranking, audio, tokens."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SOUND = bytes(range(256)) * 40
 def relayed(
     answer: Answer, path: str, *, upstream: dict[str, Any] | None = None, key: str = "", **request: Any
 ) -> tuple[httpx2.Response, Server]:
-    """A request through a gateway with one upstream, and what that was sent."""
+    """Sends a request through a gateway with one upstream; the response, and the upstream's server."""
 
     async def run() -> tuple[httpx2.Response, Server]:
         keys = (Key("alice", digest("alice" * 5), models=("m", "mine")),) if key else ()
@@ -65,7 +65,7 @@ def sent_as(path: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", PASSED)
-def test_request_and_answer_pass_as_they_came(path: str):
+def test_request_and_answer_pass_unchanged(path: str):
     answer = json.dumps({"object": "list", "model": "m", "x": [0.10, 1e-9], "y": "ü"}, indent=1).encode()
     response, server = relayed(whole("200 OK", answer), path, **sent_as(path))
     assert (response.status_code, response.content) == (200, answer)
@@ -80,7 +80,7 @@ def test_request_and_answer_pass_as_they_came(path: str):
 
 
 @pytest.mark.parametrize("path", PASSED)
-def test_the_models_name_is_the_configured_one_there_and_the_clients_here(path: str):
+def test_the_upstream_reads_its_configured_model_name_and_the_client_its_own(path: str):
     answer = whole("200 OK", b'{"model": "there", "data": [1]}')
     response, server = relayed(answer, path, upstream={"names": ("m",), "model": "there"}, **sent_as(path))
     assert response.json() == {"model": "m", "data": [1]}
@@ -107,14 +107,14 @@ def test_the_upstreams_key_takes_the_place_of_the_clients_and_no_other_header_pa
     )
 
 
-def test_of_an_upstreams_headers_the_type_alone_passes():
+def test_of_an_upstreams_headers_only_the_content_type_passes():
     answer = whole("200 OK", b"{}", "application/json", "set-cookie: a=b", "x-powered-by: y", "keep-alive: timeout=5")
     response, _ = relayed(answer, "/v1/embeddings", json={"model": "m"})
     assert not {"set-cookie", "x-powered-by", "keep-alive"} & set(response.headers)
 
 
 @pytest.mark.parametrize("path", ["/v1/embeddings", *FORMS])
-def test_a_key_asks_for_its_own_models_only(path: str):
+def test_a_key_can_request_only_its_own_models(path: str):
     request = sent_as(path)
     request["json" if "json" in request else "data"]["model"] = "secret"
     response, server = relayed(whole("200 OK", b"{}"), path, key="alice" * 5, **request)
@@ -123,7 +123,7 @@ def test_a_key_asks_for_its_own_models_only(path: str):
     assert response.status_code == 200
 
 
-def test_of_a_model_that_stands_there_twice_the_one_that_was_looked_at_is_asked():
+def test_a_request_with_two_models_goes_to_the_model_that_was_checked():
     body = b'{"model": "secret", "input": "x", "model": "m"}'
     headers = {"content-type": "application/json"}
     _, server = relayed(whole("200 OK", b"{}"), "/v1/embeddings", key="alice" * 5, content=body, headers=headers)
@@ -142,7 +142,7 @@ def test_a_model_whose_server_speaks_another_api(path: str, provider: str):
 
 
 @pytest.mark.parametrize("path", ["/tokenize", "/infill", "/rerank"])
-def test_a_request_of_a_servers_own_that_names_no_model_is_of_the_only_one(path: str):
+def test_a_server_specific_request_without_a_model_goes_to_the_only_model(path: str):
     async def run() -> None:
         async with serve(whole("200 OK", b'{"tokens": [1]}')) as server:
             async with gateway(at(server, names=("only",))) as served:
@@ -158,7 +158,7 @@ def test_a_request_of_a_servers_own_that_names_no_model_is_of_the_only_one(path:
 
 
 @pytest.mark.parametrize("base", ["/v1", "/v1/", "/proxy/v1", ""])
-def test_a_path_of_the_servers_root_lies_beside_its_version(base: str):
+def test_a_path_at_the_servers_root_has_no_version_prefix(base: str):
     async def run() -> None:
         async with serve(whole("200 OK", b"{}")) as server:
             url = f"http://127.0.0.1:{server.port}{base}"
@@ -212,7 +212,7 @@ def test_a_streamed_completion_passes_byte_for_byte_and_its_usage_is_counted(wan
     asyncio.run(run())
 
 
-def test_a_streamed_completion_has_the_name_that_the_client_knows():
+def test_a_streamed_completion_has_the_model_name_that_the_client_knows():
     response, _ = relayed(
         stream(*CHUNKS, END), "/v1/completions", upstream={"model": "m"}, json={"model": "mine", "stream": True}
     )
@@ -221,7 +221,7 @@ def test_a_streamed_completion_has_the_name_that_the_client_knows():
     assert chunks[1]["timings"] == {"y": 2}
 
 
-def test_speech_passes_as_it_comes():
+def test_speech_passes_as_it_arrives():
     async def run() -> None:
         heard = asyncio.Event()
 
@@ -243,7 +243,7 @@ def test_speech_passes_as_it_comes():
     asyncio.run(run())
 
 
-def test_a_transcription_that_is_streamed_or_is_text_passes():
+def test_a_streamed_or_plain_text_transcription_passes():
     events_of = [event({"type": "transcript.text.delta", "delta": "a"}), event({"type": "transcript.text.done"})]
     request = {"data": {"model": "m", "stream": "true"}, "files": {"file": SOUND}}
     response, _ = relayed(stream(*events_of), FORMS[0], **request)
@@ -257,7 +257,7 @@ def test_an_empty_answer_passes():
     assert (response.status_code, response.content, response.headers["content-type"]) == (200, b"", "audio/mpeg")
 
 
-def test_a_completion_that_comes_whole_to_one_who_asked_for_a_stream_is_a_stream():
+def test_a_whole_completion_becomes_a_stream_for_a_client_that_streams():
     answer = {"choices": [{"index": 0, "text": "a", "finish_reason": "stop"}]}
     response, _ = relayed(
         whole("200 OK", json.dumps(answer).encode()), "/v1/completions", json={"model": "m", "stream": True}
@@ -287,7 +287,7 @@ def test_a_large_answer_is_counted_and_renamed():
     asyncio.run(run())
 
 
-def test_a_packed_answer_is_unpacked():
+def test_a_compressed_answer_is_decompressed():
     answer = b'{"data": "' + b"x" * 5000 + b'"}'
     packed = whole("200 OK", gzip.compress(answer), "application/json", "content-encoding: gzip")
     response, _ = relayed(packed, "/v1/embeddings", json={"model": "m"})
@@ -314,7 +314,7 @@ FAULTS: list[tuple[Answer, int, str]] = [
 
 @pytest.mark.parametrize("path", ["/v1/embeddings", FORMS[0]])
 @pytest.mark.parametrize(("answer", "status", "word"), FAULTS)
-def test_what_fails_before_the_answer_has_a_status_and_shows_no_address(
+def test_a_failure_before_the_answer_has_a_status_and_shows_no_address(
     answer: Answer, status: int, word: str, path: str
 ):
     response, _ = relayed(answer, path, **sent_as(path))
@@ -343,12 +343,12 @@ def test_a_stream_that_breaks_off_ends_in_an_error(broken: bytes, end: bytes, wo
     assert "[DONE]" not in response.text
 
 
-def test_bytes_that_break_off_are_not_taken_for_whole():
+def test_a_truncated_body_is_not_taken_for_whole():
     with pytest.raises(httpx2.RemoteProtocolError):
         relayed(dropped(AUDIO_HEAD, chunked([SOUND])), "/v1/audio/speech", json={"model": "m"})
 
 
-def test_what_fails_before_there_is_an_answer_is_asked_again():
+def test_a_request_that_fails_before_an_answer_is_sent_again():
     async def run() -> None:
         faults = [dropped(b""), whole("503 X", b"", "text/plain", "retry-after: 0"), whole("200 OK", b'{"data": 1}')]
         async with serve(*faults) as server, gateway(at(server, retries=2)) as served:
@@ -385,7 +385,7 @@ def test_a_client_that_leaves_closes_the_upstreams_answer(head: bytes):
     asyncio.run(run())
 
 
-def test_bounds_hold():
+def test_limits_apply():
     async def run() -> list[int]:
         bounds = Bounds(body_bytes=5000, json_values=50, name_chars=8, depth=5)
         async with serve(whole("200 OK", b"{}")) as server, gateway(at(server), bounds=bounds) as served:
@@ -421,7 +421,7 @@ def test_the_log_of_contents_holds_no_upload(caplog: pytest.LogCaptureFixture):
     assert "said" in embedding
 
 
-def test_places_are_taken_as_by_any_request():
+def test_these_requests_take_places_like_any_other():
     async def run() -> None:
         came, go = asyncio.Event(), asyncio.Event()
 
@@ -480,7 +480,7 @@ def test_a_form_is_read_as_it_is_written():
     form(MODEL.replace('"model"', '"model"; filename="m"')),
     form(MODEL).replace(b"\r\n\r\nm", b"\r\n\r\n\xff"), form(MODEL) + form(MODEL), form(MODEL).replace(b"\r\nm", b"m"),
 ])  # fmt: skip
-def test_a_form_that_servers_could_read_in_two_ways_is_refused(body: bytes):
+def test_an_ambiguous_form_is_refused(body: bytes):
     request = {"content": body, "headers": {"content-type": KIND}}
     response, server = relayed(whole("200 OK", b"{}"), FORMS[0], **request)
     assert (response.status_code, server.exchanges) == (400, [])
@@ -507,7 +507,7 @@ def test_a_form_of_many_parts_is_refused():
 @given(
     st.lists(st.sampled_from([MODEL, FILE, PLAIN, "\r\n", "--B", "--", "\n", '"', ";", "name=model", "m"]), max_size=12)
 )
-def test_a_form_that_is_read_names_its_model_once_and_whatever_else_is_refused(pieces: list[str]):
+def test_an_accepted_form_names_its_model_once_and_any_other_form_is_refused(pieces: list[str]):
     body = "--B\r\n" + "".join(pieces) + "\r\n--B--\r\n"
     with suppress(Failure):
         upload = read_form(KIND, body.encode())

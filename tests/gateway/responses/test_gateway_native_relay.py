@@ -1,5 +1,5 @@
-"""Requests with tools to a model with calls of its own, whose server speaks the client's API: what needs no mending
-passes as it came."""
+"""Requests with tools to a model with native calls, on a server with the client's API: what needs no repair passes
+unchanged."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ ANSWERS = {CHAT: COMPLETION, RESPONSES: RESPONSE, MESSAGES: MESSAGE}
 
 
 def relayed(answer: Answer, path: str = CHAT, *, upstream: dict[str, Any] | None = None, **more: Any):
-    """A request through a gateway with one upstream of the client's API, and what that was sent."""
+    """Sends a request through a gateway whose upstream has the client's API; response, and the upstream's server."""
 
     async def run() -> tuple[httpx2.Response, Server]:
         here = {"provider": PROVIDERS[path], "dialect": "native", **(upstream or {})}
@@ -290,7 +290,7 @@ def test_an_answer_in_one_piece_passes_as_it_came(path: str):
 
 @pytest.mark.parametrize("streams", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("path", ENDPOINTS)
-def test_the_models_name_is_the_configured_one_there_and_the_clients_here(path: str, streams: bool):
+def test_the_upstream_reads_its_configured_model_name_and_the_client_its_own(path: str, streams: bool):
     answer = stream(*STREAMS[path]) if streams else whole("200 OK", json.dumps(ANSWERS[path]).encode())
     upstream = {"model": "m", "options": {"x_option": 1, "x_new": 2}}
     response, server = relayed(answer, path, upstream=upstream, model="mine", stream=streams)
@@ -302,7 +302,7 @@ def test_the_models_name_is_the_configured_one_there_and_the_clients_here(path: 
         assert response.json() == {**ANSWERS[path], "model": "mine"}
 
 
-def test_the_usage_that_a_client_did_not_want_is_counted_and_not_sent():
+def test_usage_that_a_client_did_not_request_is_counted_and_not_sent():
     async def run() -> None:
         here = {"dialect": "native", "names": ("m",)}
         async with serve(in_turn(CHAT_STREAM)) as server, gateway(at(server, **here)) as served:
@@ -315,7 +315,7 @@ def test_the_usage_that_a_client_did_not_want_is_counted_and_not_sent():
     asyncio.run(run())
 
 
-def test_several_answers_pass_unmended():
+def test_several_choices_pass_unchanged():
     several = {**COMPLETION, "choices": [COMPLETION["choices"][0], {**COMPLETION["choices"][0], "index": 1}]}
     answer = json.dumps(several).encode()
     response, server = relayed(whole("200 OK", answer), n=2)
@@ -329,7 +329,7 @@ def test_several_answers_pass_unmended():
 
 
 def joined_events(text: str) -> tuple[str, list[dict[str, Any]], list[dict[str, Any]]]:
-    """What a client puts together of a stream's events: text, calls, and the events."""
+    """What a client assembles from the events of a stream: the text, the calls, and the events."""
     chunks = [each for each in events(text) if each != "[DONE]"]
     content, calls = "", list[dict[str, Any]]()
     for each in chunks:
@@ -345,7 +345,7 @@ def joined_events(text: str) -> tuple[str, list[dict[str, Any]], list[dict[str, 
     return content, calls, chunks
 
 
-def test_what_is_sent_twice_is_sent_once_and_the_rest_stays():
+def test_a_repeated_field_is_sent_once_and_the_rest_stays():
     frames = [
         ROLE,
         chunk({"content": "Hm."}),
@@ -378,7 +378,7 @@ def test_what_is_sent_twice_is_sent_once_and_the_rest_stays():
         call(0, "", call_id="a", name="weather"),
     ],
 )
-def test_calls_in_another_form_come_in_the_apis(first: dict[str, Any]):
+def test_calls_in_another_form_reach_the_client_in_the_form_of_the_api(first: dict[str, Any]):
     frames = [chunk({"content": "Hm."}), chunk(first), chunk({}, "tool_calls", timings={"x": 1}), DONE]
     response, _ = relayed(in_turn(frames), stream=True)
     content, calls, chunks = joined_events(response.text)
@@ -393,8 +393,8 @@ def test_calls_in_another_form_come_in_the_apis(first: dict[str, Any]):
     "delta", [{"content": "Hm."}, call(0, "{}", call_id="a", name="weather")], ids=["text", "call"]
 )
 @pytest.mark.parametrize("role", [{"role": None}, {}], ids=["null", "none"])
-def test_the_role_is_said_once_and_never_null(first: list[bytes], delta: dict[str, Any], role: dict[str, Any]):
-    """llama-cpp-python says null beside calls. OpenAI's client for Node takes the last role that it reads, and wants
+def test_the_role_is_sent_once_and_is_never_null(first: list[bytes], delta: dict[str, Any], role: dict[str, Any]):
+    """llama-cpp-python sends null beside calls. OpenAI's client for Node uses the last role that it reads, and needs
     one."""
     frames = [*first, chunk({**role, **delta}), chunk({}, "stop"), COUNTED, DONE]
     response, _ = relayed(in_turn(frames), stream=True, **WANTED[CHAT])
@@ -403,8 +403,8 @@ def test_the_role_is_said_once_and_never_null(first: list[bytes], delta: dict[st
     assert [delta["role"] for delta in deltas if "role" in delta] == ["assistant"]
 
 
-def test_an_event_whose_role_is_mended_keeps_what_else_it_says_and_the_others_pass_as_they_came():
-    """vLLM says the role first; many small servers never say one."""
+def test_an_event_with_a_repaired_role_keeps_its_other_fields_and_other_events_pass_unchanged():
+    """vLLM sends the role first. Many small servers never send one."""
     named_frame = chunk({"content": "Hm."}, x_event=1).replace(b"data: ", b"id: 1\ndata: ", 1)
     others = [
         chunk({"content": "So,"}),
@@ -445,7 +445,7 @@ def test_calls_in_the_text_are_found_and_the_rest_stays(size: int):
     assert len(logprobs) == len(frames) - 2
 
 
-def test_calls_in_the_text_of_one_piece_are_found_and_the_rest_stays():
+def test_calls_in_the_text_of_a_whole_answer_are_found_and_the_rest_stays():
     choice = {
         **COMPLETION["choices"][0],
         "finish_reason": "stop",
@@ -516,7 +516,7 @@ def test_calls_that_the_request_does_not_allow_are_left_out(path: str, streams: 
     assert "call_left_out" in response.text
 
 
-def test_calls_are_held_where_the_configuration_says_so():
+def test_calls_are_held_if_the_configuration_says_so():
     response, _ = relayed(in_turn(CHAT_STREAM), stream=True, upstream={"hold_calls": True})
     _, calls, chunks = joined_events(response.text)
     assert [(each["id"], json.loads(each["arguments"])) for each in calls] == [
@@ -530,7 +530,7 @@ def test_calls_are_held_where_the_configuration_says_so():
     assert chunks[-1]["toolspeak"]["warnings"][0]["code"] == "call_left_out"
 
 
-def test_a_text_and_a_call_in_a_message_that_says_it_stopped():
+def test_a_message_with_text_and_a_call_ends_with_tool_calls_instead_of_stop():
     choice = {**COMPLETION["choices"][0], "finish_reason": "stop"}
     response, _ = relayed(whole("200 OK", json.dumps({**COMPLETION, "choices": [choice]}).encode()))
     completion = response.json()
@@ -540,7 +540,7 @@ def test_a_text_and_a_call_in_a_message_that_says_it_stopped():
 
 
 @pytest.mark.parametrize("frames", [[chunk({"content": "Hm."})], [chunk({"content": "Hm."}, "")], CALLS])
-def test_an_answer_that_does_not_say_how_it_ended_says_so_before_it_is_done(frames: list[bytes]):
+def test_a_stream_without_a_finish_reason_gets_one_before_its_end(frames: list[bytes]):
     response, _ = relayed(in_turn([ROLE, *frames, DONE]), stream=True)
     assert response.content.startswith(b"".join([ROLE, *frames]))
     chunks = events(response.text)
@@ -549,7 +549,7 @@ def test_an_answer_that_does_not_say_how_it_ended_says_so_before_it_is_done(fram
     assert chunks[-2]["choices"][0]["finish_reason"] == ("tool_calls" if frames is CALLS else "stop")
 
 
-def test_arguments_that_were_cut_are_no_json_for_a_client():
+def test_cut_arguments_are_invalid_json_for_a_client():
     frames = [ROLE, CALLS[0], CALLS[1], chunk({}, "length", timings={"x": 1}), DONE]
     response, _ = relayed(in_turn(frames), stream=True)
     _, calls, chunks = joined_events(response.text)
@@ -559,7 +559,7 @@ def test_arguments_that_were_cut_are_no_json_for_a_client():
     assert chunks[-1]["timings"] == {"x": 1}
 
 
-def test_a_model_that_has_to_call_is_asked_again_and_nothing_of_its_first_try_leaves():
+def test_a_model_that_must_call_is_asked_again_and_its_first_answer_reaches_nobody():
     first = [ROLE, chunk({"content": "No."}), chunk({}, "stop", x_first=1), COUNTED, DONE]
     second = [ROLE, *CALLS[:3], chunk({}, "tool_calls", x_second=1), COUNTED, DONE]
     upstream = {"capabilities": {"tool_choice": False}}
@@ -575,14 +575,14 @@ def test_a_model_that_has_to_call_is_asked_again_and_nothing_of_its_first_try_le
     assert "x_first" not in response.text
 
 
-def test_a_conversation_that_was_healed_is_sent_as_it_was_healed():
+def test_a_healed_conversation_is_sent_in_its_healed_form():
     messages = BODIES[CHAT]["messages"][:3]
     response, server = relayed(in_turn(CHAT_STREAM), messages=messages, stream=True)
     assert [message["role"] for message in server.exchanges[0].json["messages"]][-1] == "tool"
     assert "call_without_result" in response.text
 
 
-def test_an_answer_that_comes_whole_to_one_who_asked_for_a_stream_and_the_other_way_round():
+def test_a_whole_answer_becomes_a_stream_for_a_client_that_streams_and_the_reverse():
     response, _ = relayed(whole("200 OK", json.dumps(COMPLETION).encode()), stream=True)
     assert joined_events(response.text)[1][0]["name"] == "weather"
     assert response.text.endswith("[DONE]\n\n")
@@ -615,7 +615,7 @@ def test_a_stream_that_breaks_off_ends_in_an_error(path: str, broken: bytes, wor
         assert (last["response"]["id"], last["sequence_number"]) == ("resp_up", 3)
 
 
-def test_what_fails_before_anything_was_said_is_asked_again_as_it_came():
+def test_a_request_that_fails_before_any_output_is_sent_again_unchanged():
     busy = stream(ROLE, event({"error": {"message": "busy", "code": 503}}))
 
     async def run() -> None:
@@ -635,7 +635,7 @@ HEAD = STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n"
 
 @pytest.mark.parametrize("streams", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("path", ENDPOINTS)
-def test_where_nothing_has_left_another_server_answers(path: str, streams: bool):
+def test_another_server_answers_if_nothing_has_reached_the_client(path: str, streams: bool):
     beginnings = {
         CHAT: [ROLE, chunk({"content": LEAKED[:20]})],
         MESSAGES: [*STREAMS[MESSAGES][:1], named_event({"type": "ping"})],
@@ -667,7 +667,7 @@ def test_where_nothing_has_left_another_server_answers(path: str, streams: bool)
     asyncio.run(run())
 
 
-def test_sound_leaves_as_it_comes():
+def test_audio_passes_as_it_arrives():
     async def run() -> None:
         heard = asyncio.Event()
 
@@ -729,7 +729,7 @@ def turn_of(texts: Iterable[str], calls: Iterable[tuple[str, str, bool]], finish
     streams=st.booleans(),
     more=st.sampled_from([{}, {}, {"parallel_tool_calls": False}, {"tool_choice": "none"}]),
 )
-def test_a_client_reads_the_same_as_where_the_answer_is_written_anew(
+def test_a_client_reads_the_same_from_a_relayed_and_from_a_rewritten_answer(
     texts: list[str],
     calls: list[tuple[str, str, bool]],
     finish: str,
@@ -743,7 +743,7 @@ def test_a_client_reads_the_same_as_where_the_answer_is_written_anew(
         async with serve(in_turn(frames, frames, cut=cut)) as server, gateway(at(server, dialect="native")) as served:
             body = {**BODIES[CHAT], "stream": streams, **more}
             passed = await served.client.post(CHAT, json=body)
-            # A conversation that has to be healed is asked, and answered, anew.
+            # The gateway rewrites a conversation that must be healed, and its answer.
             broken = {**body, "messages": body["messages"][:3]}
             return passed, await served.client.post(CHAT, json=broken)
 

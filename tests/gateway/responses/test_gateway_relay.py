@@ -120,7 +120,7 @@ def at_api(server: Server, path: str, **more: Any):
 
 @pytest.mark.parametrize("dialect", ["hermes", "native", "auto"])
 @pytest.mark.parametrize("path", ENDPOINTS)
-def test_request_and_answer_pass_as_they_came(path: str, dialect: str):
+def test_request_and_answer_pass_unchanged(path: str, dialect: str):
     answer = json.dumps(ANSWERS[path], indent=1, ensure_ascii=False).encode()
     response, server = relayed(whole("200 OK", answer), path, upstream={"dialect": dialect})
     assert (response.status_code, response.content) == (200, answer)
@@ -140,7 +140,7 @@ def test_events_pass_byte_for_byte(path: str, dialect: str, cut: int):
     assert server.exchanges[0].json == {**BODIES[path], "stream": True, **more}
 
 
-def test_the_usage_that_a_client_did_not_want_is_counted_and_not_sent():
+def test_usage_that_a_client_did_not_request_is_counted_and_not_sent():
     async def run() -> tuple[bytes, dict[str, Any], str]:
         async with serve(in_turn(STREAMS[CHAT])) as server, gateway(at(server, dialect="hermes")) as served:
             response = await served.client.post(CHAT, json={**BODIES[CHAT], "stream": True})
@@ -156,7 +156,7 @@ def test_the_usage_that_a_client_did_not_want_is_counted_and_not_sent():
 
 @pytest.mark.parametrize("streams", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("path", ENDPOINTS)
-def test_the_models_name_is_the_configured_one_there_and_the_clients_here(path: str, streams: bool):
+def test_the_upstream_reads_its_configured_model_name_and_the_client_its_own(path: str, streams: bool):
     answer = stream(*STREAMS[path]) if streams else whole("200 OK", json.dumps(ANSWERS[path]).encode())
     more = {"stream_options": {"include_usage": True}} if streams and path == CHAT else {}
     response, server = relayed(
@@ -309,7 +309,7 @@ def test_a_stream_whose_end_was_forgotten_is_ended():
         assert "error" in events(response.text.replace("\r", ""))[-1], "whether all three are whole is not known"
 
 
-def test_a_packed_answer_is_unpacked():
+def test_a_compressed_answer_is_decompressed():
     answer = json.dumps(ANSWERS[CHAT]).encode()
     response, _ = relayed(whole("200 OK", gzip.compress(answer), "application/json", "content-encoding: gzip"), CHAT)
     assert response.content == answer

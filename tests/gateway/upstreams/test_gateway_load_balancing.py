@@ -1,4 +1,4 @@
-"""Several upstreams of one model: which is asked, and what becomes of requests when one fails."""
+"""Several upstreams of one model: which one gets a request, and what happens to requests when one fails."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ each_request = pytest.mark.parametrize("model_request", [PLAIN, WITH_TOOLS], ids
 
 
 def answers(*turn: bytes) -> Answer:
-    """The same turn to whoever asks, and a list of models."""
+    """Answers every request with the same turn, and lists models."""
 
     async def answer(exchange: Exchange) -> None:
         if exchange.request_line.startswith("GET"):
@@ -59,7 +59,7 @@ def two(
     rows: Callable[[Server, Server], list[Upstream]] = lambda a, b: [at(a), at(b)],
     **settings: Any,
 ) -> Any:
-    """What comes of using a gateway whose model has two upstreams."""
+    """The result of `use` with a gateway whose model has two upstreams."""
 
     async def run() -> Any:
         async with serve(first) as a, serve(second) as b, gateway(*rows(a, b), **settings) as served:
@@ -95,9 +95,11 @@ FAILURES: dict[str, Answer] = {
 @PATHS
 @each_request
 @pytest.mark.parametrize("failure", FAILURES)
-def test_what_fails_before_the_first_byte_goes_to_the_next(failure, model_request, path, stream, caplog):
+def test_a_failure_before_the_first_byte_sends_the_request_to_the_next_upstream(
+    failure, model_request, path, stream, caplog
+):
     async def use(served: Gateway, a: Server, b: Server) -> None:
-        for _ in range(2):  # both begin with either
+        for _ in range(2):  # either upstream may be the first
             turn, _ = await served.ask(path, model_request, stream=stream)
             assert turn.message.text == "Fine."
         assert len(asked_models(b)) == 2
@@ -118,7 +120,7 @@ def test_what_fails_before_the_first_byte_goes_to_the_next(failure, model_reques
 
 @STREAMS
 @each_request
-def test_what_the_request_is_to_blame_for_goes_nowhere_else(model_request, stream):
+def test_a_failure_caused_by_the_request_sends_it_to_no_other_upstream(model_request, stream):
     async def use(served: Gateway, a: Server, b: Server) -> None:
         answered = await served.client.post(
             CHAT, json=ENDPOINTS[CHAT].encode_request(model_request, model="m", stream=stream)
@@ -149,8 +151,8 @@ def test_after_the_first_byte_a_stream_ends_in_an_error(model_request):
 
 
 @each_request
-def test_an_answer_in_one_piece_is_asked_for_again_until_it_is_whole(model_request):
-    """Nothing has left for the client: what broke off is thrown away."""
+def test_a_whole_answer_is_requested_again_until_it_is_complete(model_request):
+    """Nothing has reached the client, so the gateway drops what broke off."""
 
     async def broken(exchange: Exchange) -> None:
         await exchange.send(HEAD, chunked([event(says("One, "))]))
@@ -164,8 +166,8 @@ def test_an_answer_in_one_piece_is_asked_for_again_until_it_is_whole(model_reque
     two(broken, answers(*texts("Fine.")), use)
 
 
-def test_each_upstream_is_asked_in_its_own_way():
-    """Model, dialect, options and key differ; the answer is the same to the client."""
+def test_each_upstream_gets_the_request_in_its_own_form():
+    """Model, dialect, options and key differ. The client reads the same answer."""
     call = ("weather", {"city": "Bern"})
 
     async def use(served: Gateway, a: Server, b: Server) -> None:
@@ -193,8 +195,8 @@ def test_each_upstream_is_asked_in_its_own_way():
 
 
 @each_request
-def test_once_all_have_failed_they_are_asked_again_after_a_pause(model_request):
-    """As often as `retries` says, and the client is told of the failure after which it may ask again."""
+def test_after_all_upstreams_failed_they_are_tried_again_after_a_pause(model_request):
+    """This happens as often as `retries` says. The client reads the failure that allows it to retry."""
     failures = [error(500)]
 
     async def mends(exchange: Exchange) -> None:
@@ -221,7 +223,7 @@ def test_once_all_have_failed_they_are_asked_again_after_a_pause(model_request):
         (error(503, "busy", "retry-after: 7"), error(400, "bad"), 400, None),
     ],
 )
-def test_what_the_client_is_told_where_none_answers(first, second, status, wait):
+def test_the_error_if_no_upstream_answers(first, second, status, wait):
     async def use(served: Gateway, a: Server, b: Server) -> None:
         answered = await served.client.post(CHAT, json=ENDPOINTS[CHAT].encode_request(PLAIN, model="m", stream=True))
         assert (answered.status_code, answered.headers.get("retry-after")) == (status, wait)
@@ -230,8 +232,8 @@ def test_what_the_client_is_told_where_none_answers(first, second, status, wait)
     two(first, second, use)
 
 
-def test_one_that_fails_again_and_again_is_put_aside_and_comes_back(caplog):
-    """After so many failures in a row no request tries it, until it answers a probe and one trial."""
+def test_an_upstream_that_keeps_failing_is_set_aside_and_comes_back(caplog):
+    """After some failures in a row, no request tries it until it answers a probe and one trial."""
     broken = [True]
 
     async def sometimes(exchange: Exchange) -> None:
@@ -275,7 +277,7 @@ def test_one_that_fails_again_and_again_is_put_aside_and_comes_back(caplog):
     assert messages[-1] == "upstream_back"
 
 
-def test_one_that_asks_to_wait_is_left_alone_meanwhile():
+def test_an_upstream_that_asks_to_wait_gets_no_requests_meanwhile():
     async def use(served: Gateway, a: Server, b: Server) -> None:
         for _ in range(6):
             turn, _ = await served.ask(CHAT, WITH_TOOLS, stream=True)
@@ -285,7 +287,7 @@ def test_one_that_asks_to_wait_is_left_alone_meanwhile():
     two(error(429, "later", "retry-after: 30"), answers(*texts("b")), use)
 
 
-def test_those_that_are_put_aside_are_asked_where_no_other_is_left():
+def test_upstreams_that_are_set_aside_are_tried_if_no_other_is_left():
     states = {"a": True, "b": True}
 
     def either(name: str) -> Answer:
@@ -305,8 +307,8 @@ def test_those_that_are_put_aside_are_asked_where_no_other_is_left():
     two(either("a"), either("b"), use, aside_seconds=3600.0)
 
 
-def test_what_begins_alike_sticks_to_one_upstream_and_moves_only_with_it():
-    """The same for another gateway; a lost upstream moves what was its own."""
+def test_conversations_with_the_same_beginning_stay_with_one_upstream():
+    """Another gateway chooses the same upstream. If an upstream is lost, only its conversations move."""
 
     def conversation(number: int, more: int = 0) -> dict[str, Any]:
         messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": f"Question {number}."}]
@@ -335,7 +337,7 @@ def test_what_begins_alike_sticks_to_one_upstream_and_moves_only_with_it():
     asyncio.run(run())
 
 
-def test_it_is_ready_while_some_model_has_an_upstream_and_names_those_that_have_none():
+def test_the_gateway_is_ready_while_some_model_has_an_upstream_and_names_the_models_that_have_none():
     async def run() -> None:
         async with serve(dropped()) as server:
             gone = server.base_url
@@ -352,7 +354,7 @@ def test_it_is_ready_while_some_model_has_an_upstream_and_names_those_that_have_
     asyncio.run(run())
 
 
-def test_tokens_are_counted_by_the_next_where_one_fails():
+def test_the_next_upstream_counts_tokens_if_one_fails():
     async def count(exchange: Exchange) -> None:
         await whole("200 OK", b'{"input_tokens": 7}')(exchange)
 
@@ -370,8 +372,8 @@ def test_tokens_are_counted_by_the_next_where_one_fails():
 
 
 @each_request
-def test_one_that_says_nothing_is_followed_by_the_next_though_pings_have_left(model_request):
-    """A ping is no byte of an answer."""
+def test_the_next_upstream_takes_over_from_a_silent_one_even_after_pings(model_request):
+    """A ping is not a byte of the answer."""
 
     async def silent(exchange: Exchange) -> None:
         await exchange.send(HEAD)
@@ -455,7 +457,7 @@ def test_an_upstream_of_another_api_is_not_asked_for_other_endpoints():
         two(error(500), whole("200 OK", json.dumps(EMBEDDED).encode()), use, rows=rows)
 
 
-def test_a_configuration_lists_them(tmp_path: Path):
+def test_a_configuration_lists_upstreams(tmp_path: Path):
     path = tmp_path / "gateway.toml"
     path.write_text(
         """
@@ -484,7 +486,7 @@ def test_a_configuration_lists_them(tmp_path: Path):
     )
 
 
-def test_a_policy_may_stand_with_one_upstream(tmp_path: Path):
+def test_a_single_upstream_may_have_a_policy(tmp_path: Path):
     path = tmp_path / "gateway.toml"
     path.write_text('[[model]]\nname = "m"\nupstream = "http://h/v1"\npolicy = "sticky"\n')
     (upstream,) = read_config(path).upstreams
@@ -512,7 +514,7 @@ def test_a_policy_may_stand_with_one_upstream(tmp_path: Path):
         ('upstream = "http://h/v1"\n[[model]]\nname = "m"\nupstream = "http://g/v1"', "list both as `upstreams`"),
     ],
 )
-def test_what_is_wrong_with_a_list_of_upstreams_is_told(row: str, problem: str, tmp_path: Path):
+def test_errors_in_a_list_of_upstreams_are_reported(row: str, problem: str, tmp_path: Path):
     path = tmp_path / "gateway.toml"
     path.write_text(f'[[model]]\nname = "m"\n{row}\n')
     with pytest.raises(ConfigurationError, match=problem):
@@ -535,8 +537,8 @@ def test_keys_in_addresses_are_shown_nowhere(caplog):
 
 
 @PATHS
-def test_after_the_head_of_a_relayed_answer_no_other_upstream_is_asked(path):
-    """Of a native call that is held back the events before it have left already."""
+def test_after_the_head_of_a_relayed_answer_no_other_upstream_is_tried(path):
+    """The gateway holds back a native call, but the events before the call have already left."""
     wire = ENDPOINTS[path]
     encoder = wire.encoder(WireRequest(WITH_TOOLS, "m", stream=True), response_id="r1", created=1)
     deltas = [CallStarted(0, "weather", "c1"), ArgumentsDelta(0, '{"city":')]
@@ -556,7 +558,7 @@ def test_after_the_head_of_a_relayed_answer_no_other_upstream_is_asked(path):
             if data != "[DONE]" and data.get("type") in ("message_start", "response.created")
         ]
         assert len(heads) == (path != CHAT)
-        if b.exchanges:  # then nothing of the first has left
+        if b.exchanges:  # then nothing of the first answer has left
             assert "r1" not in answered.text
         else:
             assert "dropped" in json.dumps(stream_events[-1])
