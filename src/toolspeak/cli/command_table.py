@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "demo": "Watch a scripted model find and fix a bug.",
     "dialects": "List the dialects, or find a model's dialect.",
     "diff": "Show where two runs differ.",
+    "doctor": "Check what a run needs, and say what to do.",
     "exec": "Run the calls of one model reply.",
     "grammar": "Print the grammar of one model turn.",
     "journal": "Check a journal, and move or erase runs.",

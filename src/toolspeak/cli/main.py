@@ -39,7 +39,9 @@ def main() -> None:
     _open_closed_outputs()
     _log()
     try:
-        cli.main(_arguments(), standalone_mode=False)
+        code = cli.main(_arguments(), standalone_mode=False)  # that of `Context.exit`
+        if isinstance(code, int):
+            sys.exit(code)
     except (click.exceptions.Abort, KeyboardInterrupt):  # click turns KeyboardInterrupt into Abort
         click.echo("toolspeak: interrupted", err=True)
         sys.exit(INTERRUPTED)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
 from toolspeak.agent.drivers.choose import DEFAULT_DIALECT
 from toolspeak.agent.drivers.server_prompt import ServerPromptDriver, writes_tools
@@ -20,15 +20,12 @@ from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.settings.upstream_settings import Upstream
 from toolspeak.gateway.stored.response_store import ResponseStore, open_store
 from toolspeak.gateway.upstreams.routing import Route, Router
-from toolspeak.gateway.upstreams.upstream_probe import probe
 from toolspeak.gateway.usage.usage_store import UsageStore, open_usage
 from toolspeak.providers.base import Provider
+from toolspeak.providers.server_probe import probe, window_of
 
 MOST_MODELS = 50
 """The most models that are checked for one glob."""
-
-_WINDOWS = ("max_model_len", "context_length", "max_context_length", "n_ctx")
-"""Fields with a model's window: of vLLM and SGLang, OpenRouter and Together, LM Studio, llama.cpp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,10 +219,8 @@ def _required(route: Route) -> str:
 
 
 def _window(route: Route, row: Mapping[str, Any]) -> str:
-    meta = row.get("meta")
-    for table in (row, cast("dict[str, Any]", meta) if isinstance(meta, dict) else {}):
-        for field in _WINDOWS:
-            if isinstance(tokens := table.get(field), int):
-                return f"{tokens:,} tokens ({field} of the server)"
+    tokens, field = window_of(row)
+    if tokens:
+        return f"{tokens:,} tokens ({field} of the server)"
     context = route.provider.capabilities.context
     return f"{context:,} tokens" if context else "unknown: the server does not report it"

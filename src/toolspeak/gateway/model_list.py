@@ -10,8 +10,8 @@ from typing import cast
 from toolspeak.data.messages import JSON
 from toolspeak.gateway.client_request import Request
 from toolspeak.gateway.upstreams.routing import Router, UnknownModel
-from toolspeak.gateway.upstreams.upstream_probe import probe
 from toolspeak.providers.http_client import json_bytes
+from toolspeak.providers.server_probe import probe
 
 
 async def answer_models(request: Request, model_name: str) -> None:

@@ -98,7 +98,7 @@ async def open_agent(
         if setup.mcp or setup.mcp_servers:
             # Results and errors hold every problem; the SDK would also write tracebacks between the lines.
             logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
-            servers = await opened_parts.enter_async_context(mcp.McpServers(_servers(setup)))
+            servers = await opened_parts.enter_async_context(mcp.McpServers(configured_servers(setup)))
             warnings += [str(problem) for problem in servers.left_out]
             toolset = toolset + servers.tools
         if cassette is None or not cassette.replays:  # a replay calls no tool
@@ -168,7 +168,7 @@ def _prices(setup: Setup) -> Mapping[str, Price]:
     return prices
 
 
-def _servers(setup: Setup) -> Sequence[Server]:
+def configured_servers(setup: Setup) -> Sequence[Server]:
     """The MCP servers of the configuration, and those of the file."""
     configured = servers_of(setup.mcp_servers, "mcp", setup.workspace)
     return [*configured, *(read_servers(setup.mcp) if setup.mcp else ())]

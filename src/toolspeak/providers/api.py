@@ -108,6 +108,11 @@ class ApiProvider:
         return self._capabilities
 
     @property
+    def address(self) -> str:
+        """The base URL without user, password and query."""
+        return self._api.address
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """The key, which must not be recorded."""
         return self._api.secrets
@@ -195,22 +200,25 @@ class ApiProvider:
 
     async def probe(self, *, thorough: bool = False) -> JSON:
         """The API's list of models, as JSON; None if the answer is not a list in JSON. Raises ProviderError if the
-        server does not answer; with `thorough` also if it refuses the key, or has neither the list nor the path for
-        turns (404)."""
+        server does not answer; with `thorough` also if it refuses the key, or has neither the list nor the API at the
+        path for turns."""
         if not thorough:
             return await self._api.get(self._endpoint.listing)
         try:
-            return await self._api.get(self._endpoint.listing, refusals=(401, 403, 404))
+            answer = await self._api.get(self._endpoint.listing, refusals=(401, 403, 404))
+            if answer is not None:
+                return answer
         except ProviderError as error:
             if error.status != 404:
                 raise
         try:
-            async with self._api.post(
-                self._endpoint.path, {}, query=self._endpoint.query
-            ):  # not a valid request: at most a 400
+            # Not a valid request: an API answers at most with a 400.
+            async with self._api.post(self._endpoint.path, {}, query=self._endpoint.query) as reply:
+                if await reply.kind(lines=self._endpoint.lines) == "other":
+                    raise self._unexpected_type(reply)
                 return None
         except ProviderError as error:
-            if error.status in (401, 403, 404):
+            if error.status in (401, 403, *_NOT_THERE) or error.code == "ill_formed":
                 raise
             return None
 

@@ -17,12 +17,12 @@ from toolspeak.gateway.observability import Metrics
 from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.settings.upstream_settings import Upstream, labels_of
 from toolspeak.gateway.upstreams.load_balancing import LONGEST_WAIT, Asking, Pool
-from toolspeak.gateway.upstreams.upstream_probe import probe
 from toolspeak.providers import get_provider
 from toolspeak.providers.base import Provider
 from toolspeak.providers.configured_providers import environment_for
 from toolspeak.providers.families import capabilities_of
 from toolspeak.providers.provider_failures import Clock
+from toolspeak.providers.server_probe import probe
 
 MAX_MODELS = 256
 """Names of models that one process keeps connections for, if an upstream serves any name."""
