@@ -133,8 +133,8 @@ def test_a_server_that_never_answers(folder):
 
 
 def test_a_port_on_which_nobody_listens(folder):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
     folder.user(f'[providers.lab]\napi = "openai"\nbase_url = "http://127.0.0.1:{port}/v1"\n')
     done = folder.toolspeak("doctor", "lab:m", "--json")
     findings = findings_of(done)

@@ -95,7 +95,7 @@ async def _model(setup: Setup) -> Sequence[Diagnosis]:
         rows, problem = await probe(provider, thorough=True)
         findings = [*_server(provider, rows, problem, _key(setup))]
         if not problem:
-            findings += _listed(setup, provider, rows or {})
+            findings += _model_in_list(setup, provider, rows or {})
         return [*findings, *_dialect(setup, provider), *_window(setup, provider, rows or {})]
     finally:
         await provider.aclose()
@@ -144,7 +144,7 @@ def _server(
         yield Diagnosis("key", key.state, f"{key.text}, and the server accepts it" if accepted else key.text)
 
 
-def _listed(setup: Setup, provider: ApiProvider, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Diagnosis]:
+def _model_in_list(setup: Setup, provider: ApiProvider, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Diagnosis]:
     """Whether the server has the model, and which names are near."""
     name = provider.name.partition(":")[2]
     if not rows:
