@@ -88,7 +88,7 @@ def change(place: str) -> str:
 
 
 class Model(ScriptedProvider):
-    """A scripted model that calls `asked` with each request's number, before it answers."""
+    """A scripted model that calls `on_request` with each request's number, before it answers."""
 
     def __init__(self, turns: Sequence[str], on_request: Callable[[int], None] = lambda _: None) -> None:
         super().__init__(turns)

@@ -34,7 +34,7 @@ SECONDS, SECONDS_PER_CHARACTER = 2.0, 0.002
 GROWTH = 9.0
 """How much longer four times the text may take: 4 is linear, 16 quadratic."""
 
-FIXED_BYTES, KEPT_PER_CHARACTER = 160 * 1024, 16
+FIXED_BYTES, BYTES_PER_CHARACTER = 160 * 1024, 16
 """Bytes a parser may keep: always, and of the block it reads (raw text and values, four bytes a character at most)."""
 
 HELD_PER_CHARACTER = 128
@@ -164,7 +164,7 @@ def _check_kept(case: Case, text: str, memory: int) -> None:
     parser = case.parser()
     calls = sum(isinstance(delta, CallCompleted | CallMalformed) for delta in parser.feed(text))
     open_block = any(isinstance(each, CallMalformed | CallCompleted | ForgedResults) for each in parser.close("length"))
-    most = FIXED_BYTES + 64 * calls + (KEPT_PER_CHARACTER * len(text) if open_block else 0)
+    most = FIXED_BYTES + 64 * calls + (BYTES_PER_CHARACTER * len(text) if open_block else 0)
     if isinstance(case.dialect, StrictDialect):
         most += HELD_PER_CHARACTER * len(text)
     if memory > most:

@@ -78,7 +78,7 @@ def test_a_long_turn_is_recorded_as_it_comes_and_its_answer_is_whole():
 
 
 class Feed:
-    """A provider that writes pieces at given times (seconds) and then nothing; `sent` are those with their times."""
+    """A provider that writes pieces at given times (seconds) and then nothing. `deliveries` has both."""
 
     name, capabilities = "feed", Capabilities()
 

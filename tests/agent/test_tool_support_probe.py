@@ -18,7 +18,7 @@ CALL = {"index": 0, "id": "x1", "type": "function", "function": {"name": "add", 
 
 
 class Engine:
-    """Writes tools into its prompt or passes them over, refuses them, or does not count; `asked` are the requests."""
+    """Writes tools into its prompt or passes them over, refuses them, or does not count; `bodies` are the requests."""
 
     def __init__(self, *, writes=True, refuses=False, counts=True):
         self.writes, self.refuses, self.counts = writes, refuses, counts

@@ -115,7 +115,7 @@ def native_deltas(topic: str, said_before: int) -> Iterator[dict[str, Any]]:
 
 
 class Upstream:
-    """An answer of the loopback server. `asked` are the bodies of each task's requests, in order."""
+    """An answer of the loopback server. `requests` are the bodies of each task's requests, in order."""
 
     def __init__(self) -> None:
         self.requests: dict[str, list[dict[str, Any]]] = {}

@@ -38,8 +38,8 @@ BEFORE, AFTER = "I will look at it first.", "That is how it is written, and no c
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A reply of a dialect. `meant` are the calls that it was made from; `rule` is what may come of them. No other call
-    may run. `said` is text that must be shown; `quotes`: the reply shows calls as examples, so that markup is text."""
+    """A reply of a dialect. It was made from `expected_calls`, and `rule` says what may become of them. No other call
+    may run. `visible_text` must be shown. With `quotes`, the reply shows calls as examples, so their markup is text."""
 
     kind: str
     text: str

@@ -16,7 +16,7 @@ PLACES = ["file:a", "file:a/b", "file:c"]
 
 
 class World:
-    """Resources with versions; `asked` counts how often each tool's function was entered."""
+    """Resources with versions. `calls` has the key of each call whose function was entered."""
 
     def __init__(self):
         self.state = dict.fromkeys(PLACES, 0)

@@ -178,7 +178,7 @@ Step: TypeAlias = "list[Delta] | str | Status | Breaks | Odd"
 
 @dataclass
 class Model:
-    """Plays its script, a step a request; `asked` are the requests as the server role reads them, `bodies` as sent."""
+    """Plays one step of its script per request. `requests` has them as the server role reads them, `bodies` as sent."""
 
     api: Api
     script: Sequence[Step]

@@ -52,7 +52,7 @@ class Workers:
                 self._lines.put(Report(**json.loads(line)))
 
     def wait_for(self, wanted: Callable[[Report], bool]) -> Report:
-        """The next line that is wanted. Lines that come before it are kept in `said`."""
+        """The next report that is wanted. It and the reports before it go to `reports`."""
         while True:
             try:
                 report = self._lines.get(timeout=WAIT_SECONDS)
@@ -63,7 +63,7 @@ class Workers:
                 return report
 
     def read_all(self) -> None:
-        """Reads what the workers have said until now into `said`."""
+        """Adds what the workers have reported until now to `reports`."""
         while not self._lines.empty():
             self.reports.append(self._lines.get())
 

@@ -14,7 +14,7 @@ from toolspeak.wire.base import StreamFrame, WireFormat, WireRequest
 
 
 class FormatServer:
-    """Answers each request with the next turn; `asked` are the requests as our server role reads them.
+    """Answers each request with the next turn; `requests` are the requests as our server role reads them.
 
     `break_off`: a streamed turn ends behind its first delta with an error of status `failure`.
     """

@@ -39,7 +39,7 @@ def body(path: str, **more: object) -> dict[str, object]:
 
 
 class Model:
-    """Says the first half of an answer at once, and the second once `go_on` is set; `begun` counts the answers."""
+    """Says the first half of an answer at once, and the second once `go_on` is set; `starts` counts the answers."""
 
     def __init__(self, *, waits: bool = False, usage: tuple[int, int] | None = (30, 12)) -> None:
         self.go_on = asyncio.Event()
