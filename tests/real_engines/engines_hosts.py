@@ -61,7 +61,7 @@ async def a_call_of_a_new_run(caller: Caller, workers: Workers, count: int) -> s
     return run
 
 
-@pytest.mark.parametrize("engine", ["queue", "restate"])  # dbos waits for the lease to run out, 30 seconds
+@pytest.mark.parametrize("engine", ["queue", "restate", "dbos"])
 def test_a_host_that_is_cut_off_is_replaced_and_does_no_harm(
     engine: str, hosts: tuple[Host, Host], forwarders: Forwarders, tmp_path: Path
 ):

@@ -10,6 +10,7 @@ from toolspeak.agent.state.state import RunState
 from toolspeak.data.approvals import ApprovalDecided, Decision
 from toolspeak.data.codec import load
 from toolspeak.data.events import Event, RunConfigured, RunStarted, WaitEnded
+from toolspeak.data.messages import ToolChoice
 from toolspeak.data.run_values import Limits
 from toolspeak.data.values import changed
 from toolspeak.errors import RunConflict
@@ -91,7 +92,8 @@ def configuration(
         configured = changed(configured, messages=run_start.messages, replaced=len(submitted.messages))
     if not submitted.model:
         limits = settings.limits if state.limits == Limits() else None
-        configured = changed(configured, model=settings.driver.name, limits=limits, choice=settings.choice)
+        choice = settings.choice if submitted.choice == ToolChoice() else None
+        configured = changed(configured, model=settings.driver.name, limits=limits, choice=choice)
     return [] if configured == RunConfigured() else [configured]
 
 

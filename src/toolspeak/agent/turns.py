@@ -22,7 +22,7 @@ from toolspeak.agent.state.history import Plan, hide_call, to_summarise, without
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.state.steps import memory_after
 from toolspeak.agent.turn_checkpoint import TurnCheckpoint
-from toolspeak.agent.validation import check_deps, checked_choice, toolset_of
+from toolspeak.agent.validation import check_deps, check_submitted_choice, checked_choice, toolset_of
 from toolspeak.data.deltas import CallCompleted, CallMalformed, CallStarted, Delta, TurnEnded, TurnRestarted
 from toolspeak.data.events import HistoryCompacted, LimitReached, ModelAnswered, ModelAsked, ModelFailed
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice, Usage, characters, tokens_of
@@ -137,6 +137,7 @@ class Turns:
         seconds = _WRAP_UP_SECONDS if wrapping_up else seconds_left(state, settings.clock)
         scope = None if seconds is None else asyncio.timeout(seconds)  # it costs more than a microsecond
         try:
+            check_submitted_choice(choice, settings.all_tools)
             if scope is None and not intercepted:
                 turn = await self._read_turn(request)
             else:

@@ -12,7 +12,7 @@ from toolspeak.agent.state.history import Window
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import Message, ToolChoice
 from toolspeak.data.prices import Price, price_of
-from toolspeak.errors import ConfigurationError, UnknownTool, suggest
+from toolspeak.errors import ConfigurationError, ProviderError, UnknownTool, suggest
 from toolspeak.execute import BatchExecutor, Concurrency, InDoubtPolicy, Secrets, StandingRules
 from toolspeak.tools import Tool, ToolFilter, ToolList, Toolset, TurnTools
 from toolspeak.tools.returned_values import Unserialisable, jsonable
@@ -215,6 +215,15 @@ def checked_choice(choice: str | ToolChoice, tools: Toolset | None) -> ToolChoic
     if tool_choice.mode == "required" and not names:
         raise ConfigurationError("tool_choice='required' needs a tool")
     return tool_choice
+
+
+def check_submitted_choice(choice: ToolChoice, tools: Toolset | None) -> None:
+    """As `checked_choice`, for the choice of a run that older code or another program submitted: raises ProviderError,
+    which ends the run, where `checked_choice` raises ConfigurationError, which leaves it for a better try."""
+    try:
+        checked_choice(choice, tools)
+    except ConfigurationError as error:
+        raise ProviderError(str(error)) from error
 
 
 def check_executor(executor: BatchExecutor, choices: Mapping[str, Any], *, adds_tools: bool) -> None:

@@ -147,7 +147,7 @@ class ModelTextReceived:
 
 @value()
 class ModelFailed:
-    """The model API failed and the run cannot continue.
+    """The model API failed, or the run's tool choice names a tool that is gone: the run cannot continue.
 
     - `error`: what failed, in words.
     - `status`: the HTTP status, None without a response.

@@ -5,25 +5,36 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Generator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from contextlib import contextmanager
+from functools import partial
 from uuid import uuid4
 
 from dbos import DBOS, DBOSClient, EnqueueOptions
 from dbos import error as dbos_error
+from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from toolspeak.engines.base import Delivery, RunHandler, WorkLimits
-from toolspeak.engines.handler_calls import HandlerCalls, database_of, refuse_principals
-from toolspeak.errors import EngineError, JournalError
+from toolspeak.engines.handler_calls import HandlerCalls, database_of, refuse_principals, steadily
+from toolspeak.errors import EngineError
 from toolspeak.journal.base import Journal
-from toolspeak.journal.leases import is_held, new_owner
 
-_T = TypeVar("_T")
+_LOG = logging.getLogger(__name__)
 _VERSION = "toolspeak"
-_POLL_SECONDS, _SWEEP_SECONDS, _ORPHAN_SECONDS = 0.5, 1.0, 3.0
+_POLL_SECONDS, _LOOK_SECONDS = 0.5, 0.5
+_SILENT_SECONDS, _GRACE_SECONDS = 2.0, 1.5
+_RECONNECTING_SECONDS = 8.0  # of workers after the server was away
 _EVER = 10**8
+_RESUMING = 0x74736462  # the advisory lock of the worker that resumes: a number that no other program uses
+_ORPHANS = text("""
+    SELECT workflow_uuid, queue_name FROM dbos.workflow_status
+    WHERE status = 'PENDING' AND queue_name LIKE 'toolspeak %' AND (executor_id = :own OR executor_id NOT IN (
+        SELECT application_name FROM pg_stat_activity
+        WHERE application_name IS NOT NULL AND coalesce(state_change, now()) > now() - :seconds * interval '1 second'
+    ))
+""")  # the time is hidden from another role, for which the session counts as alive then
 _PROBLEMS = (dbos_error.DBOSException, SQLAlchemyError)
 
 
@@ -31,7 +42,8 @@ class DbosEngine:
     """Implements `Engine` with DBOS: each request to drive a run is a workflow in a queue, of which a run has one at a
     time under way.
 
-    DBOS itself notices no dead worker. Here a workflow whose run nobody holds, by the journal's lease, starts again.
+    DBOS itself notices no dead worker. Here the workers look for each other's sessions in PostgreSQL, and resume the
+    workflows of one that is gone or silent.
 
     - `url`: `dbos://user@host/database` for that database; `dbos:` for the journal's, which must be PostgreSQL then.
     """
@@ -39,15 +51,13 @@ class DbosEngine:
     name = "dbos"
 
     def __init__(self, url: str, journal: Journal) -> None:
-        self._dsn, self._journal = database_of(self.name, url, journal), journal
+        self._dsn = database_of(self.name, url, journal)
         self._client: DBOSClient | None = None
-        self._threads = ThreadPoolExecutor(4, "toolspeak-dbos")
-        self._since: dict[str, float] = {}  # workflow ids: since when nobody holds their run
 
     async def enqueue(self, run_id: str, *, agent: str, principal: str | None = None, at: float | None = None) -> None:
         """As in `Engine`. Raises EngineError if the database cannot be reached, or has no tables of DBOS yet."""
         try:
-            await self._in_thread(self._enqueue, at, run_id, agent, principal, 0)
+            await asyncio.to_thread(self._enqueue, at, run_id, agent, principal, 0)
         except _PROBLEMS as error:
             raise EngineError(f"the engine dbos: {error}; a worker that starts creates its tables") from error
 
@@ -73,21 +83,25 @@ class DbosEngine:
         calls, loop = HandlerCalls(handler, limits), asyncio.get_running_loop()
 
         async def drive(run_id: str, agent: str, principal: str | None, failures: int) -> None:
-            again, failures = await calls.call(Delivery(run_id, agent, principal, failures + 1), failures)
+            # DBOS has one workflow of a run under way: where another one was, its worker is gone.
+            delivery = Delivery(run_id, agent, principal, failures + 1, takes_over=self.name)
+            again, count = await calls.call(delivery, failures)
             if again is not None:
-                await self._in_thread(self._enqueue, again, run_id, agent, principal, failures)
+                request = partial(self._enqueue, again, run_id, agent, principal, count)
+                await steadily(lambda: asyncio.to_thread(request), lambda error: isinstance(error, _PROBLEMS))
 
         @DBOS.workflow(name="drive")
         async def _workflow(run_id: str, agent: str, principal: str | None, failures: int) -> None:
-            driving = asyncio.run_coroutine_threadsafe(drive(run_id, agent, principal, failures), loop)
-            await asyncio.wrap_future(driving)
+            with sessions.running(str(DBOS.workflow_id)):
+                driving = asyncio.run_coroutine_threadsafe(drive(run_id, agent, principal, failures), loop)
+                await asyncio.wrap_future(driving)
 
-        stopped = asyncio.create_task(stop.wait())
+        sessions = _WorkerSessions(self._dsn)
+        watching: asyncio.Task[None] | None = None
         try:
-            await self._in_thread(self._launch, agents, limits)
-            while not stop.is_set():
-                await self._resume_orphans(agents)
-                await asyncio.wait((stopped,), timeout=_SWEEP_SECONDS)
+            await asyncio.to_thread(self._launch, sessions.own, agents, limits)
+            watching = asyncio.create_task(sessions.watch(stop))
+            await stop.wait()
             calls.drain()
         except _PROBLEMS as error:
             raise EngineError(f"the engine dbos: {error}; check that the server runs and may be written") from error
@@ -95,16 +109,18 @@ class DbosEngine:
             calls.cancel()
             raise
         finally:
-            stopped.cancel()
             # It takes nothing more, and waits for what is under way.
             await asyncio.shield(
-                self._in_thread(DBOS.destroy, destroy_registry=True, workflow_completion_timeout_sec=_EVER)
+                asyncio.to_thread(DBOS.destroy, destroy_registry=True, workflow_completion_timeout_sec=_EVER)
             )
+            if watching is not None:
+                watching.cancel()
+                await asyncio.wait((watching,))
 
-    def _launch(self, agents: Collection[str], limits: WorkLimits) -> None:
+    def _launch(self, executor: str, agents: Collection[str], limits: WorkLimits) -> None:
         # The version is ours: by default DBOS leaves the workflows of other code alone, and they replay none here.
         DBOS(config={
-            "name": "toolspeak", "system_database_url": self._dsn, "executor_id": new_owner(),
+            "name": "toolspeak", "system_database_url": self._dsn, "executor_id": executor,
             "application_version": _VERSION, "log_level": "WARNING",
         })  # fmt: skip
         DBOS.listen_queues([_queue(agent) for agent in agents])
@@ -115,31 +131,75 @@ class DbosEngine:
                 _queue(agent), worker_concurrency=most, partition_concurrency=1, polling_interval_sec=_POLL_SECONDS
             )
 
-    async def _in_thread(self, act: Callable[..., _T], *arguments: Any, **options: Any) -> _T:
-        # DBOS's asynchronous functions would make its threads those of the whole event loop, and end them.
-        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: act(*arguments, **options))
-
-    async def _resume_orphans(self, agents: Collection[str]) -> None:
-        """Starts again what another process began whose run nobody holds, if that stays so for a while."""
-        queues, since, self._since = [_queue(agent) for agent in agents], self._since, {}
-        try:
-            for each in await self._in_thread(
-                DBOS.list_workflows, status="PENDING", queue_name=queues, load_output=False
-            ):
-                info = await self._journal.run(each.workflow_id.partition(" ")[0])
-                if each.executor_id != DBOS.executor_id and not (info is not None and is_held(info)):
-                    first = self._since[each.workflow_id] = since.get(each.workflow_id, time.monotonic())
-                    if time.monotonic() - first >= _ORPHAN_SECONDS:
-                        await self._in_thread(DBOS.resume_workflow, each.workflow_id, queue_name=each.queue_name)
-        except (*_PROBLEMS, JournalError) as error:
-            logging.getLogger(__name__).warning("the engine dbos: %s", error)
-
     async def aclose(self) -> None:
         """Closes the connections."""
         if self._client is not None:
-            await self._in_thread(self._client.destroy)
+            await asyncio.to_thread(self._client.destroy)
             self._client = None
-        self._threads.shutdown(wait=False)
+
+
+class _WorkerSessions:
+    """How workers see each other: each asks PostgreSQL twice a second who is there, in a session with a name of its
+    own. A worker that was killed has no session; one that stands still, or whose host is cut off, asks nothing.
+
+    - `own`: the name of this worker's session, which is its executor's id in DBOS.
+    """
+
+    def __init__(self, dsn: str) -> None:
+        self.own = f"toolspeak {uuid4().hex}"
+        self._under_way = set[
+            str
+        ]()  # the ids of this worker's workflows: DBOS loses one that it takes as a server ends
+        self._orphaned_since: dict[str, float] = {}
+        self._trusted_from = 0.0
+        self._thread = ThreadPoolExecutor(1, "toolspeak-dbos")  # of its own: others may wait for a server that is away
+        self._database = create_engine(
+            make_url(dsn).set(drivername="postgresql+psycopg"),
+            connect_args={"application_name": self.own, "connect_timeout": 3},
+            pool_pre_ping=True,
+        )
+
+    @contextmanager
+    def running(self, workflow_id: str) -> Generator[None]:
+        """A block during which this worker runs a workflow."""
+        self._under_way.add(workflow_id)
+        try:
+            yield
+        finally:
+            self._under_way.discard(workflow_id)
+
+    async def watch(self, stop: asyncio.Event) -> None:
+        """Shows the others that this worker lives, until it is cancelled, and resumes the workflows that nobody runs,
+        until `stop` is set."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                try:
+                    await loop.run_in_executor(self._thread, self._look, stop.is_set())
+                except _PROBLEMS as error:
+                    _LOG.warning("the engine dbos: %s", error)
+                    self._trusted_from = time.monotonic() + _RECONNECTING_SECONDS
+                await asyncio.sleep(_LOOK_SECONDS)
+        finally:
+            self._thread.shutdown(wait=False)
+            self._database.dispose()
+
+    def _look(self, stopping: bool) -> None:
+        """Puts workflows back into their queues that nobody runs. One look does not count: a server that was away has
+        seen no worker until they are connected again."""
+        parameters = {"own": self.own, "seconds": _SILENT_SECONDS}
+        with self._database.begin() as database:
+            now, rows = time.monotonic(), database.execute(_ORPHANS, parameters).all()
+            orphans = [str(workflow_id) for workflow_id, _ in rows if workflow_id not in self._under_way]
+            self._orphaned_since = {each: self._orphaned_since.get(each, now) for each in orphans}
+            lost = {each for each, since in self._orphaned_since.items() if now - since >= _GRACE_SECONDS}
+            if stopping or not lost or now < self._trusted_from:
+                return
+            # One worker at a time: none puts back what another one has taken up by now.
+            database.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _RESUMING})
+            for workflow_id, queue in database.execute(_ORPHANS, parameters).all():
+                if workflow_id in lost:
+                    DBOS.resume_workflow(workflow_id, queue_name=queue)
 
 
 def _queue(agent: str) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from typing import TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from toolspeak.engines.base import Delivery, RunHandler, WorkLimits
@@ -13,7 +15,9 @@ from toolspeak.errors import ConfigurationError
 from toolspeak.journal.base import Journal
 
 _LOG = logging.getLogger("toolspeak.worker")
+_T = TypeVar("_T")
 
+_AGAIN_SECONDS = 0.25  # between attempts to reach a database that is away
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # after a handler raised; doubled each time
 _MOST_DOUBLINGS = 6
 
@@ -70,6 +74,17 @@ class HandlerCalls:
         self.drain()
         for task in self._under_way:
             task.cancel()
+
+
+async def steadily(act: Callable[[], Awaitable[_T]], is_outage: Callable[[Exception], bool]) -> _T:
+    """Repeats it while the database is away, which an error of it says."""
+    while True:
+        try:
+            return await act()
+        except Exception as error:
+            if not is_outage(error):
+                raise
+            await asyncio.sleep(_AGAIN_SECONDS)
 
 
 def refuse_principals(engine: str, limits: WorkLimits) -> None:

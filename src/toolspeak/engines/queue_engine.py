@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import psycopg
@@ -18,12 +18,11 @@ from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager, NotificationCallback
 
 from toolspeak.engines.base import Delivery, RunHandler, WorkLimits
-from toolspeak.engines.handler_calls import HandlerCalls, database_of, refuse_principals
+from toolspeak.engines.handler_calls import HandlerCalls, database_of, refuse_principals, steadily
 from toolspeak.errors import ConfigurationError, EngineError
 from toolspeak.journal.base import Journal
 
 _LOG = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 _MIGRATING = 0x7453717565  # the advisory lock for creating tables: a number that no other program uses
 _AGAIN_SECONDS = 1.0  # between attempts to reach a server that is away
@@ -165,10 +164,10 @@ class QueueEngine:
         finally:
             del jobs.workers[context.job.id]
         if again is not None:
-            await _steadily(lambda: self._defer(run_id, agent, principal, again, failures))
+            await steadily(lambda: self._defer(run_id, agent, principal, again, failures), _is_outage)
 
     async def _ring(self, run_id: str, agent: str, principal: str | None, failures: int = 0) -> None:
-        await _steadily(lambda: self._defer(run_id, agent, principal, failures=failures))
+        await steadily(lambda: self._defer(run_id, agent, principal, failures=failures), _is_outage)
 
     async def _beat(self, jobs: _JobsUnderWay) -> None:
         """Shows that the workers live, also while they end and procrastinate's own heartbeat has stopped."""
@@ -244,7 +243,7 @@ class _SteadyManager(JobManager):
     """
 
     async def update_heartbeat(self, worker_id: int) -> None:
-        await _steadily(lambda: super(_SteadyManager, self).update_heartbeat(worker_id))
+        await steadily(lambda: super(_SteadyManager, self).update_heartbeat(worker_id), _is_outage)
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
         try:
@@ -252,7 +251,7 @@ class _SteadyManager(JobManager):
         except UniqueViolation:  # another worker took another job of the same run at the same moment
             return None
         except ConnectorException as error:
-            if not isinstance(error.__cause__, _OUTAGES):
+            if not _is_outage(error):
                 raise  # this worker was removed as dead: it registers anew
             return None  # asked again after the polling interval
 
@@ -262,25 +261,19 @@ class _SteadyManager(JobManager):
             if current and current[0].worker_id == job.worker_id and current[0].status == Status.DOING.value:
                 await super(_SteadyManager, self).finish_job(job, status, delete_job)
 
-        await _steadily(finish)
+        await steadily(finish, _is_outage)
 
     async def listen_for_jobs(
         self, *, on_notification: NotificationCallback, queues: Iterable[str] | None = None
     ) -> None:
-        await _steadily(
-            lambda: super(_SteadyManager, self).listen_for_jobs(on_notification=on_notification, queues=queues)
+        await steadily(
+            lambda: super(_SteadyManager, self).listen_for_jobs(on_notification=on_notification, queues=queues),
+            _is_outage,
         )
 
 
-async def _steadily(act: Callable[[], Awaitable[_T]]) -> _T:
-    """Repeats it while the server is away."""
-    while True:
-        try:
-            return await act()
-        except ConnectorException as error:
-            if not isinstance(error.__cause__, _OUTAGES):
-                raise
-            await asyncio.sleep(_AGAIN_SECONDS / 4)
+def _is_outage(error: Exception) -> bool:
+    return isinstance(error, ConnectorException) and isinstance(error.__cause__, _OUTAGES)
 
 
 def _shares(agents: Collection[str], limits: WorkLimits) -> list[tuple[list[str], int]]:
