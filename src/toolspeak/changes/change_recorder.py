@@ -191,7 +191,8 @@ class ChangeRecorder(Interceptor):
                 if each.number not in running.above and running.number not in each.above
             ]
             changes: list[PathChange] = []
-            with self.store.transaction():
+            # Not synced: after a power cut the change is found as after a crash of the process.
+            with self.store.transaction(synced=False):
                 tree = self._scanner.scan(running.places)
                 for path, before, after in differences(running.tree, tree):
                     rivals = [each for each in others if each.may_change(path)]

@@ -71,6 +71,7 @@ class ChangeStore:
         self.file = folder.absolute() / "changes.db"
         self._db: sqlite3.Connection | None = None
         self._lock = threading.RLock()
+        self._is_synced = True
         protect(self.file, "the store of file changes", endings=("", "-wal", "-shm", "-journal"), secret=True)
 
     def exists(self) -> bool:
@@ -84,14 +85,20 @@ class ChangeStore:
                 self._db = None
 
     @contextmanager
-    def transaction(self, *, writes: bool = True) -> Generator[sqlite3.Connection]:
-        """A transaction, durable at its end. Undone if it ends with an exception. Threads and processes take turns."""
+    def transaction(self, *, writes: bool = True, synced: bool = True) -> Generator[sqlite3.Connection]:
+        """A transaction. Undone if it ends with an exception. Threads and processes take turns.
+
+        `synced`: a power cut does not undo it. Otherwise the next synced one makes it durable.
+        """
         with self._lock:
             try:
                 db = self._open()
                 if db.in_transaction:  # of the caller
                     yield db
                     return
+                if writes and synced != self._is_synced:
+                    db.execute(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
+                    self._is_synced = synced
                 db.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
                 try:
                     yield db
@@ -118,6 +125,7 @@ class ChangeStore:
             db.execute("PRAGMA auto_vacuum = INCREMENTAL")
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = FULL")
+            self._is_synced = True
             db.execute("BEGIN IMMEDIATE")
             version = db.execute("PRAGMA user_version").fetchone()[0]
             if version == 0:
