@@ -60,7 +60,7 @@ def _texts(value: Any) -> str:
     if "text" in value:
         return value["text"]
     parts = value.get("parts", value.get("content", ()))
-    return "\n".join(part["text"] if "text" in part else json.dumps(part) for part in parts)
+    return "\n".join(part["text"] if "text" in part else json.dumps(part.get("value", part)) for part in parts)
 
 
 @dataclass

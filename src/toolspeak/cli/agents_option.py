@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -14,7 +12,8 @@ import click
 
 from toolspeak.agent import Agent
 from toolspeak.cli.command_options import CommandT
-from toolspeak.errors import ConfigurationError, suggest
+from toolspeak.errors import ConfigurationError
+from toolspeak.project.python_places import attribute_at, module_at
 
 
 def engine_option(command: CommandT) -> CommandT:
@@ -38,7 +37,7 @@ def load_agents(place: str) -> list[Agent[Any, Any]]:
         names: Mapping[str, object] = vars(module)
         value: Any = [each for name, each in names.items() if name[0] != "_" and isinstance(each, Agent)]
     else:
-        value = _attribute(module, attribute)
+        value = attribute_at(module, attribute)
         if callable(value) and not isinstance(value, Agent):
             value = value()
     if isinstance(value, Mapping):
@@ -55,7 +54,7 @@ def load_agents(place: str) -> list[Agent[Any, Any]]:
 def load_function(place: str) -> Callable[..., Any]:
     """The function at `module:attribute`. Raises ConfigurationError if there is none."""
     module, _, attribute = place.rpartition(":")
-    function = _attribute(_module(module), attribute) if module else None
+    function = attribute_at(_module(module), attribute) if module else None
     if not callable(function):
         raise ConfigurationError(f"{place!r} names no function: write MODULE:FUNCTION")
     return function
@@ -66,31 +65,8 @@ def _has_attribute(place: str) -> bool:
     return ":" in place and not place.endswith(".py")
 
 
-def _attribute(module: ModuleType, attribute: str) -> Any:
-    value: Any = module
-    for name in attribute.split("."):
-        if not hasattr(value, name):
-            raise ConfigurationError(f"{module.__name__} has no {suggest(name, dir(value))}")
-        value = getattr(value, name)
-    return value
-
-
 def _module(name: str) -> ModuleType:
     """The module, looked for in the working folder first, as Python does for a script."""
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
-    try:
-        if not name.endswith(".py"):
-            return importlib.import_module(name)
-        spec = importlib.util.spec_from_file_location(Path(name).stem, name)
-        assert spec is not None, "it is a Python file"
-        assert spec.loader is not None, "it is a Python file"
-        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise
-        raise ConfigurationError(f"there is no module {name} here: name one, or the path of a file") from error
-    except FileNotFoundError:
-        raise ConfigurationError(f"there is no file {name}") from None
-    return module
+    return module_at(name)

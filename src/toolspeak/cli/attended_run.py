@@ -87,10 +87,16 @@ async def work(
     replays it."""
     live = make_console(sys.stdout if sys.stdout.isatty() and not display.as_json else sys.stderr, setup.theme)
     approver = _approver(setup, live, display.as_json)
-    async with open_agent(setup, journal, approver, cassette=cassette, in_doubt=in_doubt) as ready_agent:
+    renderer = Renderer(live, thoughts=display.thoughts)
+
+    def tell(text: str) -> None:
+        renderer.end_line()
+        click.echo(f"toolspeak: {printable(text)}", err=True)
+
+    async with open_agent(setup, journal, approver, cassette=cassette, in_doubt=in_doubt, tell=tell) as ready_agent:
         for warning in ready_agent.warnings:
             click.echo(f"toolspeak: {printable(warning)}", err=True)
-        show = _print_record if display.as_json else Renderer(live, thoughts=display.thoughts).show
+        show = _print_record if display.as_json else renderer.show
         run = await begin(ready_agent.agent)
         try:
             state = await watch(run, show, approver if isinstance(approver, InStep) else None)

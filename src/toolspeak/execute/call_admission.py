@@ -29,6 +29,7 @@ from toolspeak.execute.approval.evaluator import (
     RequestBuilder,
     changed_note,
     is_of_a_revision,
+    is_refusal,
     needs_person_reason,
     unapproved_repair,
 )
@@ -175,6 +176,8 @@ class CallAdmission:
         digest = request_digest(tool_call, tool.now, effects, again=True)
         context = batch.context.run_context(tool_call, prepared.idempotency_key)
         outcome = await batch.doubtful_calls.settle(prepared, digest, context)
+        if not isinstance(outcome, Happened) and is_refusal(batch.notes.decisions.get(call.original.id)):
+            outcome = False
         if isinstance(outcome, Happened):
             self._keep_from_running(call, result_of_value(tool_call, outcome.value, batch.settings.secrets))
         elif outcome is None and (self._approver is None or has_person(self._approver)):
@@ -191,21 +194,21 @@ class CallAdmission:
     def _judge(self, call: Call, prepared: PreparedCall) -> ApprovalRequest | None:
         """Admits or refuses a call, or returns the question that a person must answer.
 
-        The order: an earlier decision, the policy, the rules, the effects, a standing approver.
+        The order: an earlier decision, the policy, an interceptor, the rules, the effects, a standing approver.
         """
         evaluator, builder, tool_call = self._evaluator, self._builder, prepared.call
+        notes, hook = self._batch.notes, self._batch.notes.decisions.get(call.original.id)
         standing = self._approver if isinstance(self._approver, StandingApprover) else None
-        if (
-            evaluator.policy is None
-            and prepared.call.id not in evaluator.decisions
-            and not prepared.effects.needs_approval
-        ):
+        is_open = evaluator.policy is None and hook is None and tool_call.id not in evaluator.decisions
+        if is_open and not prepared.effects.needs_approval:
             answer = None  # as for most reads
-        elif standing is not None and evaluator.only_effects_decide(tool_call):
+        elif hook is None and standing is not None and evaluator.only_effects_decide(tool_call):
             answer = standing.decision  # without the question: to make it takes longer than all the rest
         else:
             request = builder.about(prepared, self._earlier)
             answer = builder.decided_before(prepared) or evaluator.answer(request)
+            if hook is not None:
+                answer = builder.with_hook(request, answer, hook, notes.approvals)
             if isinstance(answer, Escalate):
                 request = request.because(answer.reason)
                 if standing is None:
@@ -376,8 +379,8 @@ class CallAdmission:
         notes, hide = batch.notes, batch.settings.secrets.hide_text
         for failed in notes.failed:
             await batch.emit(replace(failed, error=hide(failed.error)))
-        for change in notes.changes:
-            await batch.emit(change.fact)
+        for fact in (*notes.approvals, *(change.fact for change in notes.changes)):
+            await batch.emit(fact)
         for text in notes.messages:
             await batch.emit(UserMessageQueued(Message.user(hide(text))))
         if self.stop is not None:

@@ -11,11 +11,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
-from toolspeak.data.events import InterceptorFailed, MetadataSet, UserMessageQueued
+from toolspeak.data.approvals import Decision, Escalate
+from toolspeak.data.events import ApprovalDecided, InterceptorFailed, MetadataSet, UserMessageQueued
 from toolspeak.data.messages import JSON, Message, ToolCall, ToolResult, failure, no_extra
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ConfigurationError
+from toolspeak.execute.approval.approvers import check_decision
 from toolspeak.execute.batch_context import BatchContext
 from toolspeak.execute.calls.result_limits import describe
 from toolspeak.tools.context import StateView
@@ -67,6 +69,7 @@ class HookNotes:
     - `changes`: the metadata that hooks set.
     - `failed`: the interceptors that failed.
     - `messages`: what hooks say to the model.
+    - `decisions`: what hooks decide about the approval of calls, by call id; `approvals`: those that count, as facts.
     - `last`: the interceptor that was called last.
     - `outcome`: a call's result as the last hook returned it.
     """
@@ -75,6 +78,8 @@ class HookNotes:
     changes: list[MetadataChange] = field(default_factory=list[MetadataChange])
     failed: list[InterceptorFailed] = field(default_factory=list[InterceptorFailed])
     messages: list[str] = field(default_factory=list[str])
+    decisions: dict[str, Decision | Escalate] = field(default_factory=dict[str, "Decision | Escalate"])
+    approvals: list[ApprovalDecided] = field(default_factory=list[ApprovalDecided])
     last: str = ""
     outcome: ToolResult | None = None
 
@@ -134,6 +139,23 @@ class HookContext:
     def say(self, text: str) -> None:
         """Sends a message to the model, as the user. It is recorded, and the model reads it at the next step."""
         self._notes.messages.append(text)
+
+    def decide(self, decision: Decision | Escalate) -> None:
+        """Decides about the approval of the call, in the `before` of a call. The last decision counts.
+
+        - An approval stands for that of a person. It does not stand against a refusal or a person's question of the
+          agent's policy, and not for a call that was repaired and does more than read.
+        - A refusal stands against everybody.
+        - `Escalate` asks a person, whatever the rules and the effects say.
+
+        The decision is recorded (`ApprovalDecided`) with its `by`, unless the call needed no approval. Raises
+        ConfigurationError elsewhere, and for a decision that cannot be used.
+        """
+        if self._call_id is None or self.tool is not None:
+            raise ConfigurationError("only the `before` of a call can decide about its approval")
+        if isinstance(decision, Decision):
+            check_decision(decision)
+        self._notes.decisions[self._call_id] = decision
 
     def _keep(self, key: str, value: JSON, change: Callable[[JSON], JSON] | None) -> None:
         new = jsonable(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,11 @@ from toolspeak.execute.approval.approvers import StandingApprover
 from toolspeak.journal import Journal
 from toolspeak.mcp.servers_file import Server, read_servers, servers_of
 from toolspeak.project.hidden_environment import hide_environment
+from toolspeak.project.hook_interceptors import HookRunner, with_permission_hooks
+from toolspeak.project.hook_settings import read_hooks
 from toolspeak.project.instruction_files import NearerInstructions
 from toolspeak.project.json_file import read_json
+from toolspeak.project.own_tools import load_tools
 from toolspeak.project.project_files import read_project_files
 from toolspeak.project.rules_file import open_rules
 from toolspeak.project.run_setup import Setup
@@ -31,6 +34,8 @@ from toolspeak.providers.model_strings import CONFIGURED
 from toolspeak.tools import ToolLike, Toolset
 from toolspeak.tools.builtin import Workspace, recall_tool, workspace_tools
 from toolspeak.tools.builtin.shell import RunCommand
+
+_LOG = logging.getLogger("toolspeak.project")
 
 AGENT_NAME = "agent"
 """Of the agent of every run of the command line."""
@@ -63,12 +68,14 @@ async def open_agent(
     tools: Sequence[ToolLike[Any]] = (),
     open_files: Workspace | None = None,
     run_command: RunCommand | None = None,
+    tell: Callable[[str], object] = _LOG.warning,
 ) -> AsyncGenerator[OpenedAgent]:
     """The agent of these settings: its model, the built-in tools, MCP servers, rules and prices. It closes all of them
     at the end, but for the journal.
 
     `approver`: decides about calls (see `Approval`). `cassette` records the run or replays it. `tools` follow the
-    built-in ones; MCP servers' tools come last. `open_files`, `run_command`: see `workspace_tools`.
+    built-in ones; MCP servers' tools come last. `open_files`, `run_command`: see `workspace_tools`. `tell` shows the
+    person a line while the agent works, such as what a hook says; its text may come from a command.
 
     What calls change in files is kept for `toolspeak undo`, unless the journal is in memory.
 
@@ -92,6 +99,7 @@ async def open_agent(
                 ),
                 recall_tool(journal),
                 *files.tools,
+                *load_tools(setup.tools, setup.tool_folders),
                 *tools,
             ]
         )
@@ -110,8 +118,10 @@ async def open_agent(
             listing=setup.listing,
             starts_in=setup.starts_in,
         )
+        hooks = HookRunner(read_hooks(setup.hooks), setup.workspace, setup.env.split(), tell)
+        opened_parts.push_async_callback(hooks.end)
         approval = Approval(
-            approver,
+            with_permission_hooks(approver, hooks),
             rules=open_rules(setup.rules) if setup.rules else None,
             # `--approve all` does not mean that someone has checked whether the call took effect.
             in_doubt="report" if in_doubt == "ask" and setup.approve != "ask" else in_doubt,
@@ -130,7 +140,7 @@ async def open_agent(
                 approve=changed(approval, approver=approver if isinstance(approver, str | StandingApprover) else None),
                 execution=Execution(schedule=setup.schedule),
                 window=setup.window if model == setup.model else None,
-                interceptors=interceptors,
+                interceptors=(*hooks.interceptors(setup.window, file.name), *interceptors),
                 observers=(report_calls,),
                 prices=prices,
                 name=file.name,
@@ -149,7 +159,7 @@ async def open_agent(
             approve=approval,
             execution=Execution(schedule=setup.schedule),
             window=setup.window,
-            interceptors=interceptors,
+            interceptors=(*hooks.interceptors(setup.window), *interceptors),
             observers=observers,
             prices=prices,
             name=AGENT_NAME,

@@ -19,6 +19,7 @@ from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import ConfigurationError, suggest
 from toolspeak.execute import ScheduleName
 from toolspeak.project.config_file import ConfigFile, KeyPath, inner_path, read_bounded, user_path
+from toolspeak.project.hook_settings import read_hooks
 from toolspeak.project.run_setup import ApproveOption
 from toolspeak.providers.configured_providers import VARIABLES, ConfiguredProvider
 
@@ -89,6 +90,10 @@ def table_of(file: ConfigFile) -> ConfigTable:
     for name, provider in table.providers.items():
         _check_provider(file, ("providers", name), provider)
     _check_limits(file, table.limits)
+    try:
+        read_hooks(table.hooks)
+    except ConfigurationError as error:
+        raise file.error(("hooks",), str(error)) from None
     for name, price in (no_extra() if isinstance(table.prices, str) else table.prices).items():
         read_prices({name: price}, file.place(("prices", name)))
     for variable in table.env:
@@ -237,6 +242,7 @@ def _with_paths(file: ConfigFile, table: ConfigTable) -> ConfigTable:
         if set(table.instructions) != {"file"}:
             raise file.error(("instructions",), "write the text, or { file = 'PATH' }")
         changes["instructions"] = _text_of(file, ("instructions", "file"), table.instructions["file"])
+    changes["tools"] = tuple(_absolute_tools(file, place) for place in table.tools)
     changes["providers"] = {
         name: changed(each, ca_file=absolute_path(file, ("providers", name, "ca_file"), each.ca_file))
         if each.ca_file
@@ -244,6 +250,12 @@ def _with_paths(file: ConfigFile, table: ConfigTable) -> ConfigTable:
         for name, each in table.providers.items()
     }
     return changed(table, **changes)
+
+
+def _absolute_tools(file: ConfigFile, place: str) -> str:
+    """A place of tools with the absolute path of its file; unchanged if it names a module."""
+    module, colon, name = place.rpartition(":")
+    return f"{absolute_path(file, ('tools',), module)}{colon}{name}" if module.endswith(".py") else place
 
 
 def _text_of(file: ConfigFile, key: KeyPath, path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -11,6 +12,7 @@ import msgspec
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import changed
 from toolspeak.project.config import Config, resolved_model
+from toolspeak.project.own_tools import absolute_place
 from toolspeak.project.run_setup import Setup
 from toolspeak.providers.configured_providers import ConfiguredProvider
 
@@ -30,6 +32,7 @@ class SetupChoices(TypedDict, total=False):
     prices: str
     mcp: str
     env: tuple[str, ...]
+    tools: tuple[str, ...]
 
 
 MODEL_OPTIONS = ("model", "dialect", "starts_in", "listing", "repair")
@@ -39,8 +42,8 @@ MODEL_OPTIONS = ("model", "dialect", "starts_in", "listing", "repair")
 def configured_setup(config: Config, workspace: str, **choices: Unpack[SetupChoices]) -> Setup:
     """The settings of a run in a folder. A model is resolved: an alias becomes its model string.
 
-    `mcp` takes the place of all configured MCP servers. The variables of `env` come on top of the configured ones, and
-    the prices of the file `prices` come before them.
+    `mcp` takes the place of all configured MCP servers. The variables of `env` and the tools of `tools` come on top of
+    the configured ones, and the prices of the file `prices` come before them.
     """
     setup = Setup(
         model=resolved_model(config, choices.get("model") or config.model),
@@ -62,8 +65,13 @@ def configured_setup(config: Config, workspace: str, **choices: Unpack[SetupChoi
         mcp_servers=config.mcp_servers,
         price_table=config.prices,
         theme=config.theme,
+        hooks=config.hooks,
+        tools=(*config.tools, *(absolute_place(place, os.getcwd()) for place in choices.get("tools", ()))),
+        tool_folders=tuple(filter(None, (os.getcwd() if choices.get("tools") else "", config.project_folder))),
     )
-    changes: dict[str, Any] = {name: value for name, value in choices.items() if name not in ("model", "repair", "env")}
+    changes: dict[str, Any] = {
+        name: value for name, value in choices.items() if name not in ("model", "repair", "env", "tools")
+    }
     for name in ("rules", "prices", "mcp"):
         if changes.get(name):
             changes[name] = str(Path(changes[name]).resolve())

@@ -51,6 +51,12 @@ class Setup:
     """What the model reads besides toolspeak's own instructions."""
     mcp_servers: Mapping[str, JSON] = field(default_factory=no_extra)
     """MCP servers besides those of the file `mcp`, as the table of such a file."""
+    hooks: Mapping[str, JSON] = field(default_factory=no_extra)
+    """Commands that run on events, as the table of the configuration."""
+    tools: tuple[str, ...] = ()
+    """Places of the user's own Python tools."""
+    tool_folders: tuple[str, ...] = ()
+    """Where their modules are."""
     price_table: Mapping[str, JSON] = field(default_factory=no_extra)
     """Prices besides those of the file `prices`, as the object of such a file."""
     theme: Mapping[str, str] = field(default_factory=no_extra)

@@ -60,7 +60,7 @@ class Group:
             env=dict(env),
             start_new_session=True,
         )
-        self.input, self.output = self._process.stdin, self._process.stdout
+        self.input, self.output, self.errors = self._process.stdin, self._process.stdout, self._process.stderr
         self._reap = threading.Event()
         self.exited = asyncio.Event()
         self.reaped = asyncio.Event()

@@ -62,6 +62,12 @@ At a terminal use `toolspeak run`. The guide "Work in an editor" says what to wr
     help="Pass the environment variable NAME to `shell` commands, in addition to PATH, HOME, LANG and the like.",
 )
 @click.option(
+    "--tools",
+    multiple=True,
+    metavar="PLACE",
+    help="Add your own Python tools: MODULE:NAME or FILE.py:NAME (see `toolspeak run`).",
+)
+@click.option(
     "--window",
     type=click.IntRange(min=1),
     metavar="TOKENS",
@@ -93,6 +99,7 @@ def acp_command(
     rules: str | None,
     mcp: str | None,
     env: tuple[str, ...],
+    tools: tuple[str, ...],
     window: int | None,
     prices: str | None,
     max_steps: int | None,
@@ -105,7 +112,8 @@ def acp_command(
     and a session that was interrupted goes on in any editor. What the options leave open is configured
     (`toolspeak config`).
     """
-    settings = {"dialect": dialect, "rules": rules, "mcp": mcp, "env": env, "window": window, "prices": prices}
+    settings = {"dialect": dialect, "rules": rules, "mcp": mcp, "env": env}
+    settings |= {"tools": tools, "window": window, "prices": prices}
     limits = {"steps": max_steps, "seconds": max_seconds, "cost": max_cost}
     choices = EditorChoices(
         models,

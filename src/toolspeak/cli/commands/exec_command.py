@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -16,6 +17,7 @@ from toolspeak.cli.command_options import (
     env_option,
     file_argument,
     finish_option,
+    own_tools_option,
     read_reply,
     repair_option,
     reply_starts_in_option,
@@ -29,6 +31,7 @@ from toolspeak.dialects import Dialect, ParsedTurn, Section, get_dialect, read_t
 from toolspeak.errors import AgentStop, ConfigurationError
 from toolspeak.execute import BatchContext, Executor, ScheduleName, resolve_approver
 from toolspeak.project.hidden_environment import hide_environment
+from toolspeak.project.own_tools import load_tools
 from toolspeak.tools.builtin import workspace_tools
 from toolspeak.tools.builtin.files_read import KEY as FILES_READ
 from toolspeak.ui.terminal_approver import terminal_approver
@@ -40,6 +43,7 @@ from toolspeak.ui.terminal_approver import terminal_approver
 @workspace_option
 @env_option
 @active_file_option
+@own_tools_option
 @click.option(
     "--approve",
     type=click.Choice(["ask", "all", "all+repaired", "none"]),
@@ -69,6 +73,7 @@ def exec_command(
     workspace: str,
     env: tuple[str, ...],
     active_file: str | None,
+    tools: tuple[str, ...],
     approve: Literal["ask", "all", "all+repaired", "none"],
     schedule: ScheduleName | Literal["native"],
     reads: str | None,
@@ -85,7 +90,7 @@ def exec_command(
     if dialect is None and model is None:
         raise ConfigurationError("the dialect is missing: name the --dialect (auto detects it), or the --model")
     chosen = chosen_dialect(dialect, model=model, strict=strict, repair=repair)
-    toolset = workspace_tools(workspace, active_file=active_file, env=env)
+    toolset = workspace_tools(workspace, active_file=active_file, env=env) + load_tools(tools, [os.getcwd()])
     hide_environment()
     reply = read_reply(file)
     starts_in = starts_in or section_of_reply(chosen, reply, toolset.specs)

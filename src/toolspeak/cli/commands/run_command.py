@@ -16,6 +16,7 @@ from toolspeak.cli.attended_run import Display, open_streams, work
 from toolspeak.cli.command_options import (
     active_file_option,
     env_option,
+    own_tools_option,
     prompt_listing_option,
     read_reply,
     repair_option,
@@ -107,6 +108,7 @@ that `toolspeak config edit` opens. Set the server's address or key too:
     type=click.Path(exists=True, dir_okay=False),
     help="Add the tools of the MCP servers in FILE (.mcp.json, or VS Code's mcp.json).",
 )
+@own_tools_option
 @starts_in_option
 @prompt_listing_option
 @repair_option

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, cast
 
 from toolspeak.data.approvals import Decision, Escalate
+from toolspeak.data.events import ApprovalDecided
 from toolspeak.data.messages import JSON, ToolCall, ToolResult
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ConfigurationError
@@ -21,6 +22,7 @@ from toolspeak.execute.approval.approvers import (
     Policy,
     approval_reason,
     check_decision,
+    decision_fact,
     request_digest,
 )
 from toolspeak.execute.approval.policy_rules import StandingRules
@@ -75,6 +77,22 @@ class PolicyEvaluator:
             return Escalate()
         return answer
 
+    def with_hook(
+        self, request: ApprovalRequest, answer: ApprovalAnswer | None, hook: ApprovalAnswer
+    ) -> ApprovalAnswer | None:
+        """Returns what counts of an answer and of an interceptor's decision (`HookContext.decide`)."""
+        if isinstance(answer, Decision) and not answer.approved:
+            return answer
+        if is_refusal(hook):
+            return hook
+        decision = self.decisions.get(request.call.id)
+        if decision is not None and self._holds(decision, request):
+            return answer
+        if isinstance(hook, Escalate):
+            return replace(hook, person=True)
+        is_for_a_person = isinstance(answer, Escalate) and answer.person
+        return answer if answer is None or is_for_a_person or unapproved_repair(request) else hook
+
     def of_policy(self, request: ApprovalRequest) -> ApprovalAnswer | None:
         """Returns the answer of the policy alone."""
         return None if self.policy is None else self._by_policy(self.policy, request)
@@ -97,6 +115,11 @@ class PolicyEvaluator:
             log_crash(_LOG, f"the policy failed at a call of {request.call.name}, so a person is asked", error)
             problem = f"the policy failed: {describe(error)}"
         return Escalate(problem, person=True)
+
+
+def is_refusal(answer: ApprovalAnswer | None) -> bool:
+    """Whether the answer refuses the call."""
+    return isinstance(answer, Decision) and not answer.approved
 
 
 def unapproved_repair(request: ApprovalRequest) -> str:
@@ -147,6 +170,19 @@ class RequestBuilder:
             reason += "; the model's text was malformed, and was repaired"
         digest, revise = request_digest(call, tool, effects), partial(self._revised, prepared, before)
         return ApprovalRequest(call, tool, effects, "", reason, digest, before, self.state, revise)
+
+    def with_hook(
+        self,
+        request: ApprovalRequest,
+        answer: ApprovalAnswer | None,
+        hook: ApprovalAnswer,
+        facts: list[ApprovalDecided],
+    ) -> ApprovalAnswer | None:
+        """As `PolicyEvaluator.with_hook`. Adds a decision of the interceptor that counts to `facts`."""
+        counts = self.evaluator.with_hook(request, answer, hook)
+        if isinstance(counts, Decision) and counts is hook:
+            facts.append(decision_fact(request.call.id, counts, request.digest, self.secrets))
+        return counts
 
     async def with_preview(self, request: ApprovalRequest, prepared: PreparedCall) -> ApprovalRequest:
         """Returns the question with its preview, for a person."""

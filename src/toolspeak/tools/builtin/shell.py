@@ -98,7 +98,7 @@ def shell_tool(
             timeout: Seconds after which the command is ended.
         """
         _check(command, timeout)
-        environment = _environment(str(workspace.root), (*INHERITED, *env))
+        environment = command_environment(str(workspace.root), env)
         if run_command is None:
             outcome = await _run(command, str(workspace.root), timeout, output_limit, environment, ctx.progress)
         else:
@@ -131,8 +131,9 @@ def _check(command: str, timeout: float) -> None:
         raise ToolError("'command' contains a lone surrogate: leave it out.") from None
 
 
-def _environment(folder: str, names: Collection[str]) -> dict[str, str]:
-    """A command's environment: this process's variables whose names fit one of these patterns."""
+def command_environment(folder: str, env: Collection[str]) -> dict[str, str]:
+    """The environment of a command in a folder: the variables of this process that every command gets, and `env`."""
+    names = (*INHERITED, *env)
     variables = os.environ.items()
     fitting = {name: value for name, value in variables if any(fnmatch.fnmatchcase(name, each) for each in names)}
     return {**fitting, "PWD": folder}

@@ -1,0 +1,292 @@
+"""Hooks as interceptors of an agent, and around its approver."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from toolspeak.agent import RunInterceptor, RunStart, StepInterceptor
+from toolspeak.agent.interceptors import AnyInterceptor, Step, StepEnd
+from toolspeak.agent.state.decide import Compact, Finish, decide
+from toolspeak.agent.state.history import Window
+from toolspeak.agent.state.state import RunState
+from toolspeak.data.approvals import Decision, Escalate
+from toolspeak.data.messages import JSON, TextPart, ToolCall, ToolResult
+from toolspeak.errors import AgentStop, ConfigurationError
+from toolspeak.execute import (
+    ANSWERED_FROM,
+    ApprovalRequest,
+    Approve,
+    Approver,
+    BatchApprover,
+    Block,
+    HookContext,
+    Interceptor,
+)
+from toolspeak.execute.approval.approvers import StandingApprover, ask, ask_together
+from toolspeak.project.hook_commands import HookAnswer, run_hooks
+from toolspeak.project.hook_settings import CommandHook
+from toolspeak.tools.builtin.shell import command_environment
+
+_STOPPED_BEFORE = "stop_hook_active"
+"""The metadata of a run that a Stop hook has sent on."""
+
+
+class HookRunner:
+    """Runs the hooks of one agent and its sub-agents.
+
+    - `hooks`: all hooks.
+    - `workspace`: the folder where they run.
+    - `env`: the names of environment variables that they get besides those of every command.
+    - `tell`: shows the person a line. Its text comes from hooks.
+    """
+
+    def __init__(
+        self, hooks: Sequence[CommandHook], workspace: str, env: Collection[str], tell: Callable[[str], object]
+    ) -> None:
+        self._hooks = hooks
+        self._folder = str(Path(workspace).resolve())
+        self._env = env
+        self.tell = tell
+        self._session_id = ""
+
+    def has(self, *events: str) -> bool:
+        """Whether there is a hook of one of these events."""
+        return any(hook.event in events for hook in self._hooks)
+
+    async def run(self, event: str, name: str, run_id: str, data: Mapping[str, JSON]) -> list[HookAnswer]:
+        """Runs the hooks of an event that fit a name. Shows the person their messages and problems."""
+        hooks = [hook for hook in self._hooks if hook.event == event and hook.fits(name)]
+        if not hooks:
+            return []
+        self._session_id = self._session_id or run_id
+        names = {"session_id": self._session_id, "run_id": run_id, "cwd": self._folder, "hook_event_name": event}
+        folders = {"TOOLSPEAK_PROJECT_DIR": self._folder, "CLAUDE_PROJECT_DIR": self._folder}
+        environment = {**command_environment(self._folder, self._env), **folders}
+        answers = await run_hooks(hooks, {**names, **data}, self._folder, environment)
+        for answer in answers:
+            if answer.problem:
+                self.tell(f"the {answer.name} {answer.problem}")
+            if answer.message:
+                self.tell(f"the {answer.name}: {answer.message}")
+        return answers
+
+    async def begin(self, run_id: str, source: str) -> list[HookAnswer]:
+        """Runs the hooks of SessionStart, once."""
+        if self._session_id:
+            return []
+        self._session_id = run_id
+        return await self.run("SessionStart", source, run_id, {"source": source})
+
+    async def end(self) -> None:
+        """Runs the hooks of SessionEnd, if the session has begun."""
+        if self._session_id:
+            await self.run("SessionEnd", "other", self._session_id, {"reason": "other"})
+
+    def interceptors(self, window: int | Window | None, sub_agent: str = "") -> list[AnyInterceptor]:
+        """The interceptors of an agent that run the hooks.
+
+        - `window`: the agent's.
+        - `sub_agent`: the name of a sub-agent, "" for the agent itself.
+        """
+        size = Window(window) if isinstance(window, int) else window
+        interceptors: list[AnyInterceptor] = []
+        if self.has("PreToolUse", "PostToolUse", "PostToolUseFailure"):
+            interceptors.append(CallHooks(self))
+        if self.has("SubagentStop" if sub_agent else "Stop", "PreCompact"):
+            interceptors.append(StepHooks(self, size, sub_agent))
+        if not sub_agent and self.has("SessionStart", "SessionEnd", "UserPromptSubmit", "PreCompact"):
+            interceptors.append(RunHooks(self, size))
+        return interceptors
+
+
+class CallHooks(Interceptor):
+    """Runs the hooks of PreToolUse, PostToolUse and PostToolUseFailure."""
+
+    priority = 50
+
+    def __init__(self, runner: HookRunner) -> None:
+        self._runner = runner
+        self._contexts: dict[tuple[str, str], list[str]] = {}
+
+    async def before(self, call: ToolCall, context: HookContext) -> ToolCall:
+        """Returns the call as the hooks changed it, and decides about its approval as they do."""
+        data: dict[str, JSON] = {"tool_name": call.name, "tool_input": call.arguments, "tool_use_id": call.id}
+        answers = await self._runner.run("PreToolUse", call.name, context.run_id, data)
+        _stop_if_asked(answers)
+        by_decision = {answer.decision: answer for answer in answers}
+        if answer := by_decision.get("deny"):
+            context.decide(Decision(False, answer.reason, by=answer.name))
+        elif answer := by_decision.get("ask"):
+            context.decide(Escalate(answer.reason or f"the {answer.name} asks"))
+        elif answer := by_decision.get("allow"):
+            context.decide(Decision(True, answer.reason, by=answer.name))
+        self._contexts[context.run_id, call.id] = _contexts_of(answers)
+        for answer in answers:
+            if answer.arguments is not None:
+                call = replace(call, arguments=answer.arguments)
+        return call
+
+    async def after(self, call: ToolCall, result: ToolResult, context: HookContext) -> ToolResult:
+        """Returns the result with what the hooks say about it."""
+        texts = self._contexts.pop((context.run_id, call.id), [])
+        event = ""
+        if ANSWERED_FROM not in result.extra:
+            event = "PostToolUse" if result.status == "success" else "PostToolUseFailure"
+        if event and (result.status == "success" or result.code in ("exception", "timeout")):
+            data: dict[str, JSON] = {"tool_name": call.name, "tool_input": call.arguments, "tool_use_id": call.id}
+            if result.status == "success":
+                data["tool_response"] = result.text if result.structured is None else result.structured
+            else:
+                data["error"] = result.text
+            answers = await self._runner.run(event, call.name, context.run_id, data)
+            _stop_if_asked(answers)
+            texts = [*texts, *_reasons_of(answers), *_contexts_of(answers)]
+        return replace(result, content=(*result.content, *map(TextPart, texts))) if texts else result
+
+
+class StepHooks(StepInterceptor):
+    """Runs the hooks of Stop or SubagentStop before the run has its answer, and those of PreCompact before its history
+    is made shorter. PreCompact cannot prevent that."""
+
+    priority = 50
+
+    def __init__(self, runner: HookRunner, window: Window | None, sub_agent: str) -> None:
+        self._runner, self._window, self._sub_agent = runner, window, sub_agent
+
+    async def after(self, step: Step, end: StepEnd, context: HookContext) -> StepEnd:
+        """Returns what the model reads next, if a hook sends it on."""
+        match decide(end.state, self._window):
+            case Finish("answered", answer) if end.state.limit is None and not end.say:
+                return await self._before_stop(answer, end, context)
+            case Compact():
+                await before_compaction(self._runner, end.state)
+            case _:
+                pass
+        return end
+
+    async def _before_stop(self, answer: str, end: StepEnd, context: HookContext) -> StepEnd:
+        event = "SubagentStop" if self._sub_agent else "Stop"
+        data: dict[str, JSON] = {
+            "stop_hook_active": context.metadata.get(_STOPPED_BEFORE) is True,
+            "last_assistant_message": answer,
+            **({"agent_type": self._sub_agent} if self._sub_agent else {}),
+        }
+        answers = await self._runner.run(event, self._sub_agent, context.run_id, data)
+        if any(each.stop is not None for each in answers):
+            return end
+        texts = [*_reasons_of(answers), *_contexts_of(answers)] if _reasons_of(answers) else []
+        if texts:
+            context.set(_STOPPED_BEFORE, True)
+        return replace(end, say=(*end.say, *(text.strip() for text in texts)))
+
+
+class RunHooks(RunInterceptor):
+    """Runs the hooks of SessionStart and UserPromptSubmit."""
+
+    priority = 50
+
+    def __init__(self, runner: HookRunner, window: Window | None) -> None:
+        self._runner, self._window = runner, window
+
+    async def before(self, start: RunStart, context: HookContext) -> RunStart | Block:
+        """Returns the messages with what the hooks add to the task, or blocks the run."""
+        prompt = start.messages[-1].text if start.messages else ""
+        answers = await self._runner.begin(context.run_id, "startup")
+        answers += await self._runner.run("UserPromptSubmit", "", context.run_id, {"prompt": prompt})
+        _stop_if_asked(answers)
+        if reasons := [each.reason for each in answers if each.decision == "deny"]:
+            return Block("; ".join(reasons))
+        texts = _contexts_of(answers)
+        if not texts or not start.messages:
+            return start
+        *others, task = start.messages
+        return RunStart((*others, replace(task, parts=(*task.parts, *(TextPart(f"\n{text}") for text in texts)))))
+
+    async def around(self, start: RunStart, proceed: Any, context: HookContext) -> Finish:
+        """Proceeds. Of a run that is resumed, the session begins here."""
+        await self._runner.begin(context.run_id, "resume")
+        if isinstance(context.state, RunState) and isinstance(decide(context.state, self._window), Compact):
+            await before_compaction(self._runner, context.state)
+        return await proceed(start)
+
+
+async def before_compaction(runner: HookRunner, state: RunState) -> None:
+    """Runs the hooks of PreCompact."""
+    await runner.run("PreCompact", "auto", state.run_id, {"trigger": "auto", "tokens": state.context.tokens})
+
+
+def with_permission_hooks(approver: Approve, runner: HookRunner) -> Approve:
+    """The approver, which asks the hooks of PermissionRequest first. An approver that asks nobody stays as it is."""
+    if not runner.has("PermissionRequest") or isinstance(approver, str | StandingApprover):
+        return approver
+    if isinstance(approver, BatchApprover):
+        return BatchPermissionHooks(runner, approver)
+    return PermissionHooks(runner, approver)
+
+
+class PermissionHooks:
+    """An `Approver` that asks the hooks of PermissionRequest, and then another one."""
+
+    def __init__(self, runner: HookRunner, approver: Approver | None) -> None:
+        self._runner, self._approver = runner, approver
+
+    async def __call__(self, request: ApprovalRequest, /) -> Decision | Escalate:
+        """The decision of a hook, else of the other approver."""
+        decision = await decision_of_hooks(self._runner, request)
+        if decision is not None:
+            return decision
+        return Escalate() if self._approver is None else await ask(self._approver, request)
+
+
+class BatchPermissionHooks:
+    """A `BatchApprover` that asks the hooks of PermissionRequest, and then another one about the rest."""
+
+    def __init__(self, runner: HookRunner, approver: BatchApprover) -> None:
+        self._runner, self._approver = runner, approver
+
+    async def together(self, requests: Sequence[ApprovalRequest], /) -> Sequence[Decision | Escalate]:
+        """The decisions of hooks, else of the other approver."""
+        decisions = await asyncio.gather(*(decision_of_hooks(self._runner, request) for request in requests))
+        rest = [request for request, decision in zip(requests, decisions, strict=True) if decision is None]
+        answers = iter(await ask_together(self._approver, rest) if rest else ())
+        return [next(answers) if decision is None else decision for decision in decisions]
+
+
+async def decision_of_hooks(runner: HookRunner, request: ApprovalRequest) -> Decision | None:
+    """What the hooks of PermissionRequest decide; None if they have no opinion."""
+    call, run_id = request.call, "" if request.state is None else request.state.run_id
+    data: dict[str, JSON] = {"tool_name": call.name, "tool_input": call.arguments, "tool_use_id": call.id}
+    data |= {"reason": request.reason, "preview": request.preview}
+    answers = await runner.run("PermissionRequest", call.name, run_id, data)
+    by_decision = {answer.decision: answer for answer in answers}
+    if answer := by_decision.get("deny"):
+        return Decision(False, answer.reason, answer.name, ends_run=answer.stop is not None)
+    answer = by_decision.get("allow")
+    if answer is None or "ask" in by_decision:
+        return None
+    if answer.arguments is None:
+        return Decision(True, answer.reason, answer.name)
+    try:
+        revision = await request.revised(answer.arguments)
+    except ConfigurationError as error:
+        runner.tell(f"the {answer.name} wrote an updatedInput that cannot be used: {error}")
+        return None
+    return Decision(True, answer.reason, answer.name, arguments=answer.arguments, digest=revision.digest)
+
+
+def _stop_if_asked(answers: Sequence[HookAnswer]) -> None:
+    for answer in answers:
+        if answer.stop is not None:
+            raise AgentStop(f"{answer.name}: {answer.stop}")
+
+
+def _reasons_of(answers: Sequence[HookAnswer]) -> list[str]:
+    return [f"\n[The {each.hook.event} hook blocks: {each.reason}]" for each in answers if each.decision == "deny"]
+
+
+def _contexts_of(answers: Sequence[HookAnswer]) -> list[str]:
+    return [f"\n[The {each.hook.event} hook adds: {each.context}]" for each in answers if each.context]
