@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from contextlib import asynccontextmanager
+import shlex
+import signal
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from acp import RequestError, connect_to_agent
@@ -179,17 +181,25 @@ class AgentProcess:
         os.close(ends[3])
         self.output, self.input = ends[2], ends[1]
 
+    @asynccontextmanager
     async def streams(self, limit=64 * 1024 * 1024):
-        """The reader of its output and the writer of its input."""
+        """Yields the reader of its output and the writer of its input. At the end the process is killed."""
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=limit)
-        await loop.connect_read_pipe(
+        self.output_transport, _ = await loop.connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(self.output, "rb", buffering=0)
         )
         transport, protocol = await loop.connect_write_pipe(
             asyncio.streams.FlowControlMixin, os.fdopen(self.input, "wb", buffering=0)
         )
-        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+        try:
+            yield reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+        finally:
+            self.command.kill()
+            self.output_transport.close()
+            if not transport.is_closing():
+                transport.abort()
+            await asyncio.sleep(0)  # transports close in the loop's next turn
 
     async def wait(self):
         """Its exit code."""
@@ -197,20 +207,44 @@ class AgentProcess:
 
 
 @asynccontextmanager
-async def connection(editor, folder, *arguments, capabilities=None, **variables):
-    """Starts the agent and connects the editor to it. Yields the connection and the process."""
+async def connection(editor, folder, *arguments, capabilities=None, ends=True, **variables):
+    """Starts the agent and connects the editor to it. Yields the connection and the process, which ends by itself
+    unless `ends` is False."""
     process = AgentProcess(folder, *arguments, **variables)
-    reader, writer = await process.streams()
-    try:
+    async with process.streams() as (reader, writer):
         agent = connect_to_agent(editor, writer, reader, use_unstable_protocol=True)
         await agent.initialize(protocol_version=1, client_capabilities=capabilities or ClientCapabilities())
         yield agent, process
         await agent.close()
         writer.close()
-        assert await process.wait() == 0
-    finally:
-        process.command.kill()
-        writer.close()
+        assert await process.wait() == 0 or not ends
+
+
+class EndlessCommand:
+    """A command that runs until it is killed. It says when it has begun, and that it has ended."""
+
+    def __init__(self, folder):
+        self._pipe = folder / "alive"
+        os.mkfifo(self._pipe)
+        line = f"exec 3> {shlex.quote(str(self._pipe))}; echo $$ >&3; exec sleep 600"
+        self.call = ("shell", {"command": line, "timeout": 1000})
+
+    async def begins(self):
+        self._file = await asyncio.to_thread(self._pipe.open)
+        self._pid = int(await asyncio.to_thread(self._file.readline))
+
+    async def ends(self):
+        """Returns once no process holds the pipe."""
+        async with asyncio.timeout(60):
+            assert await asyncio.to_thread(self._file.read) == ""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._file.close()
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
 
 
 def text(words):

@@ -86,6 +86,10 @@ class AgentServer:
             raise RpcError(f"there is no method {method!r} here", METHOD_NOT_FOUND)
         return await answer(params_as(_PARAMS[method], params))
 
+    async def stop(self) -> None:
+        """Stops the turns of all sessions, which can go on later."""
+        await asyncio.gather(*(session.stop() for session in self._sessions.values()))
+
     async def aclose(self) -> None:
         """Closes all sessions and the journal."""
         await asyncio.gather(*(session.aclose() for session in self._sessions.values()))

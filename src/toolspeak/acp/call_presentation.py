@@ -112,13 +112,13 @@ def _change_in_arguments(call: ToolCall, folder: str) -> FileChange | None:
             return None
 
 
-def result_fields(result: ToolResult, has_change: bool) -> JsonObject:
-    """The fields of a call that has its result. `has_change`: the editor shows the change of the file already."""
+def result_fields(result: ToolResult, has_content: bool) -> JsonObject:
+    """The fields of a call that has its result. `has_content`: the editor shows what a success does already."""
     fields: JsonObject = {"status": "completed" if result.status == "success" else "failed"}
     parts = result.content
     if parts and all(isinstance(part, TextPart | JsonPart) for part in parts):
         fields["rawOutput"] = parts[0].value if len(parts) == 1 and isinstance(parts[0], JsonPart) else result.text
-    if not (has_change and result.status == "success"):
+    if not (has_content and result.status == "success"):
         fields["content"] = [content_of(block) for block in _result_blocks(result)]
     return fields
 

@@ -28,6 +28,9 @@ AUTH_METHODS: list[JSON] = [
     }
 ]
 
+_SECONDS = 5.0
+"""How long requests are still answered after the editor has sent its last one."""
+
 _CAPABILITIES: JSON = {
     "loadSession": True,
     "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
@@ -41,6 +44,10 @@ class EditorRequests(Protocol):
 
     async def handle(self, method: str, params: msgspec.Raw) -> JSON:
         """Answers a request or takes a notification. Raises RpcError."""
+        ...
+
+    async def stop(self) -> None:
+        """Stops what is under way in the sessions. It can go on later."""
         ...
 
     async def aclose(self) -> None: ...
@@ -67,6 +74,9 @@ class EditorConnection:
         try:
             await self._peer.serve()
         finally:
+            if self._requests is not None:
+                await self._requests.stop()
+            await self._peer.finish(_SECONDS)
             if self._requests is not None:
                 await self._requests.aclose()
 

@@ -86,7 +86,7 @@ class EditorSession:
         self._agent: OpenedAgent | None = None
         self._title: str | None = None
         self._cost: float | None = 0.0
-        self._sub_runs: dict[str, RunUpdates] = {}
+        self._views: dict[str, RunUpdates] = {}  # of the turn's run and its sub-runs, by their ids
 
     # --- what the editor sees ------------------------------------------------------------------------------------
 
@@ -97,6 +97,9 @@ class EditorSession:
     async def _show_terminal(self, run_id: str, call_id: str, terminal_id: str) -> None:
         content = [{"type": "terminal", "terminalId": terminal_id}]
         shown_call_id = shown_id(run_id, call_id)
+        view = self._views.get(run_id)
+        if view is not None:
+            view.keep_content(call_id)
         await self.send({"sessionUpdate": "tool_call_update", "toolCallId": shown_call_id, "content": content})
 
     async def say(self, text: str) -> None:
@@ -241,7 +244,7 @@ class EditorSession:
 
     async def _drive(self, run: Run, view: RunUpdates) -> JsonObject:
         self.approver.begin(run.run_id)
-        self._sub_runs.clear()
+        self._views = {run.run_id: view}
         async with aclosing(run.stream()) as items:
             async for item in items:
                 change = None
@@ -324,7 +327,7 @@ class EditorSession:
     def _saw_event(self, event: object) -> None:
         """Shows the calls of sub-runs beside those of the run."""
         if isinstance(event, Record) and event.parent_run_id is not None:
-            view = self._sub_runs.setdefault(event.run_id, RunUpdates(self.folder, event.run_id, calls_only=True))
+            view = self._views.setdefault(event.run_id, RunUpdates(self.folder, event.run_id, calls_only=True))
             for update in view.updates(event):
                 self._peer.start(self.send(update))
 
@@ -382,10 +385,15 @@ class EditorSession:
         parts, self._parts = self._parts, AsyncExitStack()
         await parts.aclose()
 
-    async def aclose(self) -> None:
-        """Stops the turns, which can go on later, and closes what the session has open."""
-        for turn in self._turns:
+    async def stop(self) -> None:
+        """Stops the turns, which can go on later."""
+        turns = list(self._turns)
+        for turn in turns:
             turn.cancel()
-        if self._turns:
-            await asyncio.wait(list(self._turns))
+        if turns:
+            await asyncio.wait(turns)
+
+    async def aclose(self) -> None:
+        """Stops the turns and closes what the session has open."""
+        await self.stop()
         await self._close_agent()

@@ -92,7 +92,7 @@ class Peer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
-        """Reads messages until the end of the stream. Then the open requests of both sides are over."""
+        """Reads messages until the end of the stream. Then the requests to the other side are over."""
         try:
             while True:
                 try:
@@ -110,10 +110,16 @@ class Peer:
                 if not future.done():
                     future.set_exception(PeerGone("the editor closed the connection"))
                     future.exception()  # nobody may wait for it any more
-            for task in self._tasks:
-                task.cancel()
-            if self._tasks:
-                await asyncio.wait(self._tasks)
+
+    async def finish(self, seconds: float) -> None:
+        """Answers the open requests, for at most so long, and drops the others."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     async def call(self, method: str, params: Mapping[str, JSON]) -> msgspec.Raw:
         """Sends a request and returns its result. Raises RpcError if the other side refuses, PeerGone if it leaves."""

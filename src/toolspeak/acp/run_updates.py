@@ -75,7 +75,7 @@ class RunUpdates:
         self._has_reasoning = False
         self._ids: dict[int, str] = {}  # the calls of the turn, by index
         self._open: dict[str, ToolCall | MalformedCall | None] = {}  # announced, without a result
-        self._changes: set[str] = set()  # calls that are shown with the change of a file
+        self._with_content: set[str] = set()  # calls that are shown with a change or a terminal
         self._progress: dict[str, deque[str]] = {}
 
     def updates(self, item: Watched, change: FileChange | None = None) -> list[JsonObject]:
@@ -113,6 +113,10 @@ class RunUpdates:
                 return self._of_record(item)
             case _:
                 return []
+
+    def keep_content(self, call_id: str) -> None:
+        """The editor shows the call with a terminal: a success does not replace it."""
+        self._with_content.add(call_id)
 
     @property
     def partial_text(self) -> str:
@@ -199,16 +203,18 @@ class RunUpdates:
         self._open[call.id] = call
         fields = call_fields(call, self._folder, change)
         if "content" in fields:
-            self._changes.add(call.id)
+            self._with_content.add(call.id)
         return [self._update(kind, call.id, status="pending", **fields)]
 
     def _finished(self, result: ToolResult) -> list[JsonObject]:
         call = self._open.pop(result.call_id, None)
         self._progress.pop(result.call_id, None)
         updates = [
-            self._update("tool_call_update", result.call_id, **result_fields(result, result.call_id in self._changes))
+            self._update(
+                "tool_call_update", result.call_id, **result_fields(result, result.call_id in self._with_content)
+            )
         ]
-        self._changes.discard(result.call_id)
+        self._with_content.discard(result.call_id)
         if result.name == "todo" and result.status == "success" and isinstance(call, ToolCall) and not self._calls_only:
             updates += plan_of(call.arguments)
         return updates

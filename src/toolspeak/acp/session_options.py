@@ -17,9 +17,9 @@ def mode_fields(mode: Mode) -> JsonObject:
 def config_options(mode: Mode, model: str, models: Mapping[str, str]) -> list[JsonObject]:
     """The options of a session. `models`: what each name stands for."""
     mode_values = [{"value": each, "name": name, "description": text} for each, (name, text) in MODES.items()]
-    names = {value: name for name, value in reversed([*models.items()])}
-    if model not in names:
-        names = {model: model, **names}
+    names = {} if model in models.values() else {model: model}
+    for name, value in models.items():
+        names.setdefault(value, name)
     model_values: list[JsonObject] = []
     for value, name in names.items():
         described = {} if name == value else {"description": value}

@@ -50,7 +50,7 @@ class StandardStreams:
             await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
         if _can_wait_for(streams._output_descriptor):
             transport, protocol = await loop.connect_write_pipe(
-                asyncio.streams.FlowControlMixin, os.fdopen(streams._output_descriptor, "wb", buffering=0)
+                lambda: _OutputProtocol(streams._input), os.fdopen(streams._output_descriptor, "wb", buffering=0)
             )
             transport.set_write_buffer_limits(_HIGH_WATER)
             streams._output = asyncio.StreamWriter(transport, protocol, None, loop)
@@ -115,9 +115,23 @@ class StandardStreams:
             with suppress(TimeoutError, OSError):
                 async with asyncio.timeout(seconds):
                     await self._output.drain()
-            self._output.transport.abort()
+            if not self._output.is_closing():
+                self._output.transport.abort()
         for descriptor in (0, 1, 2):  # whoever shares them, such as a shell, expects them so
             os.set_blocking(descriptor, True)
+
+
+class _OutputProtocol(asyncio.streams.FlowControlMixin):
+    """The protocol of the output. An editor that no longer reads has left, though it may not have closed the input."""
+
+    def __init__(self, input_reader: asyncio.StreamReader | None) -> None:
+        super().__init__()
+        self._input_reader = input_reader
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._input_reader is not None:
+            self._input_reader.feed_eof()
 
 
 def _can_wait_for(descriptor: int) -> bool:

@@ -1,0 +1,205 @@
+"""Sessions of an editor: loaded again after a crash, cancelled, forked, listed, closed and deleted."""
+
+import asyncio
+import signal
+
+import pytest
+from acp import RequestError
+from scripted_editor import EndlessCommand, ScriptedEditor, connection, playbook, text
+
+COMMAND = ("shell", {"command": "echo hi >> log.txt"})
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "a.txt").write_text("one\ntwo\n")
+    return tmp_path
+
+
+async def new_session(agent, folder):
+    return (await agent.new_session(cwd=str(folder / "work"), mcp_servers=[])).session_id
+
+
+def test_a_cancelled_command_is_killed_and_the_session_goes_on(folder):
+    async def main(command):
+        editor = ScriptedEditor("allow_once")
+        name, arguments = command.call
+        turn_with_text = {"text": "I wait.", "calls": [{"name": name, "arguments": arguments}]}
+        model = playbook(folder / "model.json", turn_with_text, "{{last}}")
+        async with connection(editor, folder, "--model", model) as (agent, _):
+            session = await new_session(agent, folder)
+            turn = asyncio.create_task(agent.prompt(session_id=session, prompt=text("Go.")))
+            second = asyncio.create_task(agent.prompt(session_id=session, prompt=text("And then?")))
+            await command.begins()
+            await agent.cancel(session_id=session)
+            assert [(await turn).stop_reason, (await second).stop_reason] == ["cancelled", "cancelled"]
+            await command.ends()
+            assert [call["status"] for call in editor.calls.values()] == ["failed"]
+            answer = await agent.prompt(session_id=session, prompt=text("What happened?"))
+            assert answer.stop_reason == "end_turn"
+        return editor
+
+    with EndlessCommand(folder) as command:
+        editor = asyncio.run(main(command))
+    assert editor.agent_text.startswith("I wait.")
+
+
+@pytest.mark.parametrize("capabilities", ["load", "resume"])
+def test_a_question_that_a_killed_process_asked_is_asked_again(folder, capabilities):
+    async def main():
+        model = playbook(folder / "model.json", "Hello.", [COMMAND], "Done.", "You are welcome.")
+        first = ScriptedEditor()
+        async with connection(first, folder, "--model", model, ends=False) as (agent, process):
+            session = await new_session(agent, folder)
+            await agent.prompt(session_id=session, prompt=text("Hello?"))
+            turn = asyncio.create_task(agent.prompt(session_id=session, prompt=text("Go.")))
+            await first.until(lambda: first.questions)
+            process.command.send_signal(signal.SIGKILL)
+            with pytest.raises(ConnectionError):
+                await turn
+        second = ScriptedEditor("allow_once")
+        async with connection(second, folder, "--model", model) as (agent, _):
+            again = {"load": agent.load_session, "resume": agent.resume_session}[capabilities]
+            state = await again(cwd=str(folder / "work"), mcp_servers=[], session_id=session)
+            assert state.modes.current_mode_id == "ask"
+            await second.until(lambda: second.agent_text.endswith("Done."))
+            await agent.prompt(session_id=session, prompt=text("Thanks."))
+        return first, second
+
+    first, second = asyncio.run(main())
+    assert (folder / "work" / "log.txt").read_text() == "hi\n"
+    assert len(second.questions) == 1
+    assert first.questions[0][2]["toolspeak"]["digest"] == second.questions[0][2]["toolspeak"]["digest"]
+    assert first.questions[0][0].tool_call_id == second.questions[0][0].tool_call_id
+    assert [call["status"] for call in second.calls.values()] == ["completed"]
+    replay = [update.content.text for update in second.of("user_message_chunk")]
+    assert replay == (["Hello?", "Go."] if capabilities == "load" else [])
+    assert second.agent_text.startswith("Hello." if capabilities == "load" else "Done.")
+
+
+def test_a_command_of_a_killed_process_is_a_question_and_the_message_is_added(folder):
+    async def main(command):
+        model = playbook(folder / "model.json", [command.call], "It was not run again.")
+        first = ScriptedEditor("allow_once")
+        async with connection(first, folder, "--model", model, ends=False) as (agent, process):
+            session = await new_session(agent, folder)
+            turn = asyncio.create_task(agent.prompt(session_id=session, prompt=text("Go.")))
+            await command.begins()
+            process.command.send_signal(signal.SIGKILL)
+            with pytest.raises(ConnectionError):
+                await turn
+        second = ScriptedEditor("reject_once")
+        async with connection(second, folder, "--model", model, "--mode", "approve_all") as (agent, _):
+            await agent.load_session(cwd=str(folder / "work"), mcp_servers=[], session_id=session)
+            await second.until(lambda: "was interrupted" in second.agent_text)
+            assert second.questions == []
+            await agent.prompt(session_id=session, prompt=text("Go on."))
+            third = ScriptedEditor()
+            async with connection(third, folder, "--model", model) as (reader, _):
+                await reader.load_session(cwd=str(folder / "work"), mcp_servers=[], session_id=session)
+        return second, third
+
+    with EndlessCommand(folder) as command:
+        second, third = asyncio.run(main(command))
+    assert "may have taken effect" in second.questions[0][0].content[0].content.text
+    assert second.agent_text.endswith("It was not run again.")
+    assert [update.content.text for update in third.of("user_message_chunk")] == ["Go.", "Go on."]
+    assert third.agent_text == "It was not run again."
+
+
+def test_an_editor_that_leaves_during_a_question_leaves_it_open(folder):
+    async def main():
+        model = playbook(folder / "model.json", [COMMAND], "Done.")
+        first = ScriptedEditor()
+        async with connection(first, folder, "--model", model) as (agent, _):
+            session = await new_session(agent, folder)
+            turn = asyncio.create_task(agent.prompt(session_id=session, prompt=text("Go.")))
+            await first.until(lambda: first.questions)
+        with pytest.raises(ConnectionError):
+            await turn
+        second = ScriptedEditor("reject_once")
+        async with connection(second, folder, "--model", model) as (agent, _):
+            await agent.load_session(cwd=str(folder / "work"), mcp_servers=[], session_id=session)
+            await second.until(lambda: second.agent_text.endswith("Done."))
+
+    asyncio.run(main())
+    assert not (folder / "work" / "log.txt").exists()
+
+
+def test_two_editors_do_not_work_on_one_session_at_the_same_time(folder):
+    async def main():
+        model = playbook(folder / "model.json", [COMMAND], "Done.", "And more.")
+        first, second = ScriptedEditor(), ScriptedEditor()
+        async with connection(first, folder, "--model", model) as (one, _):
+            session = await new_session(one, folder)
+            turn = asyncio.create_task(one.prompt(session_id=session, prompt=text("Go.")))
+            await first.until(lambda: first.questions)
+            async with connection(second, folder, "--model", model) as (other, _):
+                await other.load_session(cwd=str(folder / "work"), mcp_servers=[], session_id=session)
+                await second.until(lambda: "Another process" in second.agent_text)
+                with pytest.raises(RequestError, match="another process works on this session"):
+                    await other.prompt(session_id=session, prompt=text("Me too."))
+                await first.answer("allow_once")
+                assert (await turn).stop_reason == "end_turn"
+                answer = await other.prompt(session_id=session, prompt=text("Now me."))
+        return second, answer
+
+    second, answer = asyncio.run(main())
+    assert answer.stop_reason == "end_turn"
+    assert second.questions == []
+    assert second.agent_text.endswith("And more.")
+
+
+def test_sessions_are_listed_forked_closed_and_deleted(folder):
+    (folder / "other").mkdir()
+
+    async def main():
+        model = playbook(folder / "model.json", [("read", {"path": "a.txt"})], "One.", "Two.", follow=True)
+        editor = ScriptedEditor()
+        async with connection(editor, folder, "--model", model) as (agent, _):
+            session = await new_session(agent, folder)
+            assert (await agent.list_sessions()).sessions == []  # nothing was said
+            await agent.prompt(session_id=session, prompt=text("First."))
+            (row,) = (await agent.list_sessions(cwd=str(folder / "work"))).sessions
+            assert (row.session_id, row.cwd, row.title) == (session, str(folder / "work"), "First.")
+            assert (await agent.list_sessions(cwd=str(folder / "other"))).sessions == []
+            fork = (await agent.fork_session(cwd=str(folder / "work"), session_id=session, mcp_servers=[])).session_id
+            await agent.prompt(session_id=fork, prompt=text("Second."))
+            assert editor.agent_text == "One.Two."
+            await agent.load_session(cwd=str(folder / "work"), session_id=fork, mcp_servers=[])
+            assert [update.content.text for update in editor.of("user_message_chunk")] == ["First.", "Second."]
+            assert [call["status"] for call in editor.calls.values()] == ["completed", "completed"]
+            assert len((await agent.list_sessions()).sessions) == 2
+            await agent.close_session(session_id=fork)
+            with pytest.raises(RequestError, match="is not open here"):
+                await agent.prompt(session_id=fork, prompt=text("Still there?"))
+            await agent._conn.send_request("session/delete", {"sessionId": fork})
+            assert [each.session_id for each in (await agent.list_sessions()).sessions] == [session]
+            with pytest.raises(RequestError, match="there is no session"):
+                await agent.load_session(cwd=str(folder / "work"), session_id=fork, mcp_servers=[])
+
+    asyncio.run(main())
+
+
+def test_a_session_keeps_the_model_that_was_chosen(folder):
+    async def main():
+        first, second = (playbook(folder / f"{name}.json", f"I am {name}.") for name in ("one", "two"))
+        editor = ScriptedEditor()
+        arguments = ("--model", first, "--model", second)
+        async with connection(editor, folder, *arguments) as (agent, _):
+            state = await agent.new_session(cwd=str(folder / "work"), mcp_servers=[])
+            (model,) = [option for option in state.config_options if option.id == "model"]
+            assert (model.current_value, [each.value for each in model.options]) == (first, [first, second])
+            changes = {"session_id": state.session_id, "config_id": "model"}
+            with pytest.raises(RequestError, match="nonsense"):
+                await agent.set_config_option(**changes, value="nonsense:x")
+            await agent.set_config_option(**changes, value=second)
+            await agent.prompt(session_id=state.session_id, prompt=text("Who are you?"))
+            await agent.load_session(cwd=str(folder / "work"), session_id=state.session_id, mcp_servers=[])
+            await agent.prompt(session_id=state.session_id, prompt=text("/model"))
+        return editor
+
+    editor = asyncio.run(main())
+    assert editor.agent_text.startswith("I am two.")
+    assert f"The model is `scripted:{folder / 'two.json'}`" in editor.agent_text
