@@ -58,6 +58,15 @@ def test_a_file_that_it_names_is_part_of_what_is_trusted(folder):
     assert not (folder.work / "evil").exists()
 
 
+def test_the_code_of_a_tool_is_part_of_what_is_trusted(folder):
+    (folder.work / "own.py").write_text("def lookup(word: str) -> str:\n    'Looks up.'\n    return word\n")
+    folder.project(f'model = "{folder.model}"\ntools = ["own.py:lookup"]\n', trusted=True)
+    assert answer(folder)[0] == "The project counts."
+    (folder.work / "own.py").write_text("open('evil', 'w')\ndef lookup(word: str) -> str:\n    'Looks up.'\n")
+    assert answer(folder)[0] == "The user counts."
+    assert not (folder.work / "evil").exists()
+
+
 def test_a_copy_of_a_trusted_project_is_not_trusted(folder):
     folder.project(f'model = "{folder.model}"', trusted=True)
     copy = folder.home / "copy"

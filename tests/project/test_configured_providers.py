@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 
 import pytest
 from configured_folder import ConfiguredFolder
@@ -101,3 +102,36 @@ def test_a_misspelt_provider_names_the_configured_one(folder):
     done = folder.toolspeak("run", "Hi", "--model", "labratory:m")
     assert done.returncode == 2
     assert "Did you mean 'laboratory'?" in done.stderr
+
+
+def test_the_name_of_a_provider_says_nothing_about_its_models(folder):
+    folder.user('[providers.deepseek-lab]\napi = "openai"\nbase_url = "http://127.0.0.1:9/v1"\n')
+    findings = {}
+    for model in ("deepseek-lab:qwen3-8b", "deepseek-lab:some-model"):
+        rows = json.loads(folder.toolspeak("doctor", model, "--json").stdout)["findings"]
+        findings[model] = next(row["text"] for row in rows if row["subject"] == "dialect")
+    assert "hermes" in findings["deepseek-lab:qwen3-8b"]
+    assert "cogency-json" in findings["deepseek-lab:some-model"]
+
+
+def test_agents_of_a_worker_use_them_too(folder):
+    code = (
+        "import os\nfrom toolspeak import Agent\nfrom toolspeak.journal import open_journal\n"
+        "journal = open_journal(os.environ['TOOLSPEAK_JOURNAL'])\n"
+        "support = Agent('lab:m', dialect='hermes', name='support', journal=journal)\n"
+    )
+    (folder.work / "support.py").write_text(code)
+
+    async def main():
+        async with serve(KNOWN["openai"].turn) as server:
+            folder.user(f'[providers.lab]\napi = "openai"\nbase_url = "{server.base_url}"\n')
+            command = [sys.executable, "-m", "toolspeak", "worker", "support.py"]
+            worker = await asyncio.create_subprocess_exec(*command, cwd=folder.work, env=folder.env)
+            try:
+                return await asyncio.to_thread(folder.toolspeak, "submit", "support", "Hi", "--wait")
+            finally:
+                worker.terminate()
+                await worker.wait()
+
+    done = asyncio.run(main())
+    assert (done.returncode, done.stdout) == (0, "Hél😀\n"), done.stderr

@@ -16,8 +16,8 @@ from toolspeak.dialects import Section
 from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import ConfigurationError
 from toolspeak.execute import ScheduleName
-from toolspeak.project.config_file import ConfigFile, KeyPath, read_bounded, read_config_file
-from toolspeak.project.config_table import ConfigTable, absolute_path, check_servers, limits_of, table_of
+from toolspeak.project.config_file import ConfigFile, KeyPath, read_config_file
+from toolspeak.project.config_table import ConfigTable, absolute_path, check_servers, limits_of, table_of, text_of
 from toolspeak.project.config_trust import (
     ProjectConfig,
     is_trusted,
@@ -29,8 +29,8 @@ from toolspeak.project.config_trust import (
 from toolspeak.project.run_setup import ApproveOption
 from toolspeak.providers.configured_providers import ConfiguredProvider
 
-_MOST_SERVERS = 256 * 1024
-"""The most bytes of a file of MCP servers that a project names."""
+_MOST_NAMED = 256 * 1024
+"""The most bytes of a file of MCP servers, prices or tools that a project names."""
 
 _SCALARS = ("model", "dialect", "listing", "starts_in", "repair", "approve", "schedule", "window", "rules")
 _TABLES = ("limits", "aliases", "providers", "theme")
@@ -152,7 +152,11 @@ def find_project_config(folder: str) -> ProjectConfig | None:
         table = changed(table, mcp=servers)
     table = changed(table, mcp=_in_folder(table.mcp, file.folder))
     if isinstance(table.prices, str):
-        named_files[table.prices] = read_bounded(table.prices) or ""
+        named_files[table.prices] = text_of(file, ("prices",), table.prices, _MOST_NAMED)
+    for tools in table.tools:
+        module = tools.rpartition(":")[0]
+        if module.endswith(".py"):
+            named_files[module] = text_of(file, ("tools",), module, _MOST_NAMED)
     if isinstance(file.table.get("instructions"), dict):
         named_files[absolute_path(file, (), file.table["instructions"]["file"])] = str(table.instructions)
     return project_config(file, table, named_files)
@@ -191,9 +195,7 @@ def _may_count(project: ProjectConfig, ask: Callable[[ProjectConfig], bool] | No
 
 def _servers_in(file: ConfigFile, path: str) -> tuple[str, Mapping[str, JSON]]:
     """The text and the servers of the file that a project names: what the person trusts is what will be started."""
-    text = read_bounded(path, _MOST_SERVERS)
-    if text is None:
-        raise file.error(("mcp",), f"there is no file {path}")
+    text = text_of(file, ("mcp",), path, _MOST_NAMED)
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:

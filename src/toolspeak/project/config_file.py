@@ -83,9 +83,11 @@ def read_bounded(path: str, most_bytes: int = MOST_BYTES) -> str | None:
         return None
     except OSError as error:
         raise ConfigurationError(f"{place}: {error.strerror or error}; make it readable, or remove it") from None
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISFIFO(mode) or stat.S_ISDIR(mode):
+        os.close(descriptor)
+        raise ConfigurationError(f"{place} is no file; remove it, or put a file there")
     with open(descriptor, "rb") as stream:
-        if stat.S_ISFIFO(os.fstat(descriptor).st_mode) or stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            raise ConfigurationError(f"{place} is no file; remove it, or put a file there")
         data = stream.read(most_bytes + 1)
     if len(data) > most_bytes:
         raise ConfigurationError(f"{place} is larger than {most_bytes // 1024} KB; make it smaller")

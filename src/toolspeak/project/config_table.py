@@ -241,7 +241,9 @@ def _with_paths(file: ConfigFile, table: ConfigTable) -> ConfigTable:
     if not isinstance(table.instructions, str):
         if set(table.instructions) != {"file"}:
             raise file.error(("instructions",), "write the text, or { file = 'PATH' }")
-        changes["instructions"] = _text_of(file, ("instructions", "file"), table.instructions["file"])
+        key = ("instructions", "file")
+        path = absolute_path(file, key, table.instructions["file"])
+        changes["instructions"] = text_of(file, key, path, MOST_INSTRUCTIONS)
     changes["tools"] = tuple(_absolute_tools(file, place) for place in table.tools)
     changes["providers"] = {
         name: changed(each, ca_file=absolute_path(file, ("providers", name, "ca_file"), each.ca_file))
@@ -258,16 +260,22 @@ def _absolute_tools(file: ConfigFile, place: str) -> str:
     return f"{absolute_path(file, ('tools',), module)}{colon}{name}" if module.endswith(".py") else place
 
 
-def _text_of(file: ConfigFile, key: KeyPath, path: str) -> str:
-    place = absolute_path(file, key, path)
-    text = read_bounded(place, MOST_INSTRUCTIONS)
+def text_of(file: ConfigFile, key: KeyPath, path: str, most_bytes: int) -> str:
+    """The text of the file at an absolute path, which the key names. Raises ConfigurationError naming the key."""
+    try:
+        text = read_bounded(path, most_bytes)
+    except ConfigurationError as error:
+        raise file.error(key, str(error)) from None
     if text is None:
-        raise file.error(key, f"there is no file {place}")
+        raise file.error(key, f"there is no file {path}")
     return text
 
 
 def absolute_path(file: ConfigFile, key: KeyPath, path: str) -> str:
-    """The absolute path for a path in a file. Raises ConfigurationError for one that leads out of a project."""
+    """The absolute path for a path in a file. Raises ConfigurationError for an empty one, and for one that leads out of
+    a project."""
+    if not path.strip():
+        raise file.error(key, "it is empty; name a file")
     if not file.of_project:
         return user_path(path, file.folder)
     inner = inner_path(path, file.folder)

@@ -83,8 +83,9 @@ def _effects(table: ConfigTable) -> Iterator[str]:
     for name, entry in servers.items():
         server = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
         if "command" in server:
-            arguments = " ".join(map(str, cast("list[Any]", server.get("args") or [])))
-            yield f"it starts the MCP server {name}: {server['command']} {arguments}".rstrip()
+            arguments = server.get("args")
+            words = [server["command"], *(cast("list[Any]", arguments) if isinstance(arguments, list) else [])]
+            yield f"it starts the MCP server {name}: {' '.join(map(str, words))}"
         else:
             yield f"it connects to the MCP server {name} at {server.get('url')}"
     for event, hooks in table.hooks.items():

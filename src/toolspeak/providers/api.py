@@ -91,7 +91,7 @@ class ApiProvider:
         capabilities: Capabilities,
         **connection: Unpack[ConnectionOptions],
     ) -> None:
-        self._name = name
+        self._name = self._api_name = name
         self._model = model
         self._endpoint = endpoint
         self._options = dict(options or {})
@@ -250,6 +250,11 @@ class ApiProvider:
         other = copy(self)
         other._name = name
         return other
+
+    @property
+    def api_name(self) -> str:
+        """`name` with the API's own name before the model's: a name of the user's own says nothing about the model."""
+        return f"{self._api_name}:{self._model}"
 
     async def aclose(self) -> None:
         """Closes the connections. The provider cannot be used afterwards."""

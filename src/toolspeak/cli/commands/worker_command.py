@@ -12,9 +12,11 @@ from contextlib import suppress
 import click
 
 from toolspeak.cli.agents_option import engine_option, load_agents, load_function
+from toolspeak.cli.configuration import configuration
 from toolspeak.engines import Worker, WorkLimits, open_engine
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal.maintenance import MaintainedJournal
+from toolspeak.providers.model_strings import CONFIGURED
 from toolspeak.telemetry import part
 
 
@@ -84,6 +86,7 @@ def _counts(per_agent: Sequence[str]) -> dict[str, int]:
 async def _work(
     place: str, url: str | None, limits: WorkLimits, deps: str | None, drain_seconds: float, is_measured: bool
 ) -> None:
+    CONFIGURED.set(configuration(".", asks=False).providers)
     agents = load_agents(place)
     journal = agents[0].journal
     if journal is None:
