@@ -17,7 +17,7 @@ from toolspeak.agent.storage.archives import (
     archive,
     erase_from_archives,
     export_group,
-    import_group,
+    import_groups,
     prune,
     read_groups,
 )
@@ -74,8 +74,12 @@ async def imported(journal, folder, *, trust=False):
     outcomes = []
     for file in sorted(folder.glob("*.jsonl")):
         with file.open(encoding="utf-8") as lines:
-            outcomes += [await import_group(journal, group, trust=trust) for group in read_groups(lines)]
+            outcomes += await added(journal, read_groups(lines), trust=trust)
     return outcomes
+
+
+async def added(journal, groups, *, trust=False):
+    return [closed async for _, closed in import_groups(journal, groups, trust=trust)]
 
 
 def test_finished_runs_move_to_a_file_for_each_month_and_come_back_whole(tmp_path):
@@ -206,8 +210,7 @@ def test_a_session_that_goes_on_while_it_is_archived_stays(tmp_path):
         file.rename(file.with_name(file.name + ".pending"))  # as if the process had ended before it deleted
         await imported(journal, folder)
         with file.with_name(file.name + ".pending").open(encoding="utf-8") as lines:
-            for group in read_groups(lines):
-                await import_group(journal, group)
+            await added(journal, read_groups(lines))
         await write(journal, a_run("s2", time=AUGUST, session_id="S", session_version=1, follows="s1", follows_seq=2))
         (removal,) = await archived(journal, folder)
         return removal.runs, removal.busy, {info.run_id for info in await journal.runs()}
@@ -236,7 +239,7 @@ def test_unfinished_runs_of_a_file_are_closed_unless_it_is_trusted(tmp_path):
 
     def statuses(name, *, trust):
         async def work(journal):
-            closed = [await import_group(journal, group, trust=trust) for group in read_groups(lines)]
+            closed = await added(journal, read_groups(lines), trust=trust)
             return sum(closed), {info.run_id: info.status for info in await journal.runs()}
 
         return use(tmp_path / name, work)
@@ -255,7 +258,7 @@ def test_an_import_of_other_records_under_the_same_id_is_refused(tmp_path):
         assert isinstance(first.event, RunStarted)
         other = replace(first, event=replace(first.event, model="another"))
         with pytest.raises(RunConflict, match="in this journal already"):
-            await import_group(journal, replace(group, records=(other, *group.records[1:])))
+            await added(journal, [replace(group, records=(other, *group.records[1:]))])
 
     use(tmp_path / "runs.db", work)
 
@@ -302,3 +305,26 @@ def test_a_principal_is_erased_from_archives_and_the_others_stay(tmp_path):
     runs = use(tmp_path / "new.db", lambda journal: journal.runs())
     assert {info.run_id for info in runs} == {"bens", "other", "later"}
     assert erase_from_archives(folder, "ann").runs == 0
+
+
+def test_groups_before_the_end_of_a_damaged_file_are_imported(tmp_path):
+    """Those that the journal has already are left out, and the rest is added."""
+    use(tmp_path / "a.db", fill)
+    groups = use(tmp_path / "a.db", lines_of)
+    lines = [line for group in groups for line in group]
+
+    async def work(journal):
+        await added(journal, read_groups(groups[1]), trust=True)
+        outcomes = []
+
+        async def add():
+            async for _, closed in import_groups(journal, read_groups(lines[:-1]), trust=True):
+                outcomes.append(closed)
+
+        with pytest.raises(FormatError, match="the file is not complete"):
+            await add()
+        return outcomes, await lines_of(journal)
+
+    outcomes, imported_lines = use(tmp_path / "b.db", work)
+    assert (outcomes.count(None), outcomes.count(0)) == (1, len(groups) - 2)
+    assert imported_lines == groups[:-1]

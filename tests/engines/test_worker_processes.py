@@ -221,3 +221,15 @@ async def _until(client, run_id, status):
 def test_a_worker_that_cannot_work_says_why(tmp_path, arguments, message):
     failed = Shop(tmp_path, str(tmp_path / "runs.db")).run("worker", *arguments)
     assert (failed.returncode, message in failed.stderr) == (2, True), failed.stderr
+
+
+def test_a_worker_says_whose_journal_it_takes(shop):
+    refusal = subprocess.run(
+        shop.command("worker", "worker_shop:shop", "--journal", "runs.db"),
+        env=shop.environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert refusal.returncode == 2
+    assert "a worker takes the journal of its agents: Agent(…, journal=" in refusal.stderr

@@ -16,7 +16,7 @@ from toolspeak.agent.storage.archives import (
     Removal,
     erase_from_archives,
     export_group,
-    import_group,
+    import_groups,
     read_groups,
 )
 from toolspeak.agent.storage.archives import archive as archive_groups
@@ -196,8 +196,7 @@ async def _import(journal: MaintainedJournal, files: Sequence[str], trust: bool)
         ids: set[str] = set()
         try:
             with click.open_file(file, encoding="utf-8") as stream:
-                for group in read_groups(stream):
-                    outcome = await import_group(journal, group, trust=trust)
+                async for group, outcome in import_groups(journal, read_groups(stream), trust=trust):
                     run_ids = {record.run_id for record in group.records}
                     ids |= run_ids
                     runs = len(run_ids)

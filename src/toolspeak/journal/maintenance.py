@@ -132,11 +132,11 @@ class MaintainedJournal(Journal, Protocol):
         """Returns the group of a session; None for an unknown session."""
         ...
 
-    async def add_runs(self, records: Sequence[Record]) -> None:
-        """Adds a run outside of sessions, with the runs that its tools started, in one transaction.
+    async def add_runs(self, groups: Sequence[Sequence[Record]]) -> None:
+        """Adds runs outside of sessions, each with the runs that its tools started, in one transaction.
 
         Raises RunConflict if the journal has one of the runs, and JournalError unless the records of each run are
-        complete and in order.
+        complete and in order. Then it adds none.
         """
         ...
 

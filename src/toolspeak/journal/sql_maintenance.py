@@ -197,13 +197,14 @@ class MaintainedSqlJournal(SqlJournal):
             infos += [RunInfo(*row) for row in rows]
         return infos
 
-    async def add_runs(self, records: Sequence[Record]) -> None:
-        check_lone_runs(records)
-        if not records:
-            return
-        conflict = RunConflict(f"run {records[0].run_id} or one that its tools started is in this journal already")
+    async def add_runs(self, groups: Sequence[Sequence[Record]]) -> None:
+        for records in groups:
+            check_lone_runs(records)
         async with self._writing() as db:
-            await self._add_all(db, records, conflict)
+            for records in groups:
+                run_id = records[0].run_id
+                conflict = RunConflict(f"run {run_id} or one that its tools started is in this journal already")
+                await self._add_all(db, records, conflict)
 
     async def delete_group(self, group: RunGroup) -> None:
         session = group.session

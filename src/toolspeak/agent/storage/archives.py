@@ -33,6 +33,7 @@ EXPORT_OF_RUN = 1
 """The version of the line before a run outside of sessions."""
 
 _PAGE = 500
+_BATCH = 2000  # records that are imported in one transaction, if they are of whole groups
 _PARTIAL, _PENDING = ".partial", ".pending"
 """The ends of the names of a file that is being written, and of a complete one whose runs are being deleted."""
 
@@ -127,14 +128,52 @@ def _head(data: Any) -> tuple[SessionInfo | None, int]:
     return None, count
 
 
-async def import_group(journal: MaintainedJournal, group: ReadGroup, *, trust: bool = False) -> int | None:
-    """Adds a group, as a whole or not at all. Returns how many unfinished runs were closed; None if the journal has the
-    group already.
+async def import_groups(
+    journal: MaintainedJournal, groups: Iterable[ReadGroup], *, trust: bool = False
+) -> AsyncGenerator[tuple[ReadGroup, int | None]]:
+    """Adds groups, each as a whole or not at all: new runs outside of sessions many at a time. Yields each when it is
+    there, with how many of its unfinished runs were closed; None if the journal has the group already.
 
     Runs that have not ended are closed unless `trust`: the lines contain the decisions and the setup of a run, so
-    resuming one could run any call. Raises RunConflict if the journal has other records under the same ids, and
-    JournalError if the records are not complete and in order.
+    resuming one could run any call. Raises what `groups` raises, RunConflict if the journal has other records under the
+    same ids, and JournalError if the records are not complete and in order.
     """
+    batch: list[ReadGroup] = []
+    size, problem = 0, None
+    try:
+        for group in groups:
+            batch.append(group)
+            size += len(group.records)
+            if size >= _BATCH:
+                async for outcome in _import_batch(journal, batch, trust):
+                    yield outcome
+                batch, size = [], 0
+    except FormatError as error:  # those before it are whole
+        problem = error
+    async for outcome in _import_batch(journal, batch, trust):
+        yield outcome
+    if problem is not None:
+        raise problem
+
+
+async def _import_batch(
+    journal: MaintainedJournal, batch: list[ReadGroup], trust: bool
+) -> AsyncGenerator[tuple[ReadGroup, int | None]]:
+    lone = [group for group in batch if group.session is None]
+    ready = [(group.records, 0) if trust else await _closed(group) for group in lone]
+    others = [group for group in batch if group.session is not None]
+    try:
+        await journal.add_runs([records for records, _ in ready])
+    except RunConflict:  # the journal has one of them
+        others = batch
+    else:
+        for group, (_, closed) in zip(lone, ready, strict=True):
+            yield group, closed
+    for group in others:
+        yield group, await _import_group(journal, group, trust)
+
+
+async def _import_group(journal: MaintainedJournal, group: ReadGroup, trust: bool) -> int | None:
     if not group.records:
         if await journal.session(cast("SessionInfo", group.session).session_id) is not None:
             return None
@@ -142,7 +181,7 @@ async def import_group(journal: MaintainedJournal, group: ReadGroup, *, trust: b
         return None
     records, closed = (group.records, 0) if trust else await _closed(group)
     if group.session is None:
-        await journal.add_runs(records)
+        await journal.add_runs([records])
     else:
         await journal.add_session(group.session, records)
     return closed

@@ -20,6 +20,14 @@ from toolspeak.providers.model_strings import CONFIGURED
 from toolspeak.telemetry import part
 
 
+def _refuse_journal(_context: click.Context, _option: click.Parameter, journal: str | None) -> None:
+    if journal is not None:
+        raise click.UsageError(
+            "a worker takes the journal of its agents: Agent(…, journal=open_journal(…)) in your module, which may read"
+            " TOOLSPEAK_JOURNAL"
+        )
+
+
 @click.command("worker")
 @click.argument("agents", metavar="MODULE[:ATTRIBUTE]")
 @engine_option
@@ -44,6 +52,7 @@ from toolspeak.telemetry import part
     help="After a SIGTERM: how many seconds the turn or the calls under way of each run may take to end.",
 )
 @click.option("--quiet", is_flag=True, help="Print errors only.")
+@click.option("--journal", hidden=True, expose_value=False, callback=_refuse_journal)
 def worker_command(
     agents: str,
     engine: str | None,
