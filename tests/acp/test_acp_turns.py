@@ -61,6 +61,15 @@ def test_a_turn_shows_its_calls_and_asks_about_a_batch_at_once(folder):
     assert title.title == "Go."
 
 
+def test_a_todo_list_is_the_plan(folder):
+    editor = ScriptedEditor()
+    states = ["completed", "in_progress", "pending"]
+    items = [{"text": f"Step {state}\x1b", "state": state} for state in states]
+    in_editor(folder, editor, [("todo", {"items": items})], "Done.")
+    (plan,) = editor.of("plan")
+    assert [(each.content, each.status) for each in plan.entries] == [(f"Step {state}␛", state) for state in states]
+
+
 def test_calls_of_two_turns_have_different_ids(folder):
     editor = ScriptedEditor()
     read = [("read", {"path": "a.txt"})]

@@ -244,7 +244,7 @@ class RunUpdates:
         return {"sessionUpdate": update, "toolCallId": shown_id(self._run_id, call_id), **fields}
 
 
-_PLAN_STATES: Mapping[str, str] = {"in_progress": "in_progress", "doing": "in_progress", "done": "completed"}
+_PLAN_STATES: Mapping[str, str] = {"in_progress": "in_progress", "completed": "completed"}
 
 
 def plan_of(arguments: Mapping[str, JSON]) -> list[JsonObject]:

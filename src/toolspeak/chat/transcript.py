@@ -49,6 +49,7 @@ from toolspeak.data.events import (
 )
 from toolspeak.data.messages import NORMAL_END, Message, ToolCall, ToolResult
 from toolspeak.tools.builtin.diff import shortened
+from toolspeak.tools.builtin.todo import TODO
 from toolspeak.ui.format import (
     compaction_text,
     diff_style,
@@ -60,6 +61,7 @@ from toolspeak.ui.format import (
     shorten,
     value_text,
 )
+from toolspeak.ui.todo_list import todo_lines
 
 _MOST_THOUGHTS = 200_000
 """Characters of a turn's reasoning that are held for Ctrl-T."""
@@ -275,15 +277,19 @@ class Transcript:
         failed = result.status == "failure"
         name = (result.name or (lane.name if lane else "")) or "(no name)"
         code = f" ({result.code})" if failed else ""
-        line = call_line(
-            "✗" if failed else "✓", "failed" if failed else "done", name + code, None if lane is None else lane.call
-        )
+        call = None if lane is None else lane.call
+        items = todo_lines(call.arguments) if name == TODO and not failed and isinstance(call, ToolCall) else []
+        shown_call = None if items else call
+        line = call_line("✗" if failed else "✓", "failed" if failed else "done", name + code, shown_call)
         seconds = None if lane is None or lane.started_at is None else self._clock() - lane.started_at
         if seconds is not None and seconds >= 1:
             line.append(("class:note", f"  {seconds:.0f} s"))
         self.end_text()
         self._write(indent(wrap(line, self._columns() - 2), [], [("", "  ")]))
         preview = self._previews.pop(result.call_id, "")
+        if items:
+            self._write([truncate([*_INDENT, (theme_class(style), text)], self._columns()) for text, style in items])
+            return
         if is_diff(preview) and result.text in (preview, shortened(preview)):
             self._write([[*_INDENT, ("class:note", "done as shown above")]])
             return

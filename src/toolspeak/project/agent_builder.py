@@ -32,7 +32,7 @@ from toolspeak.project.run_setup import Setup
 from toolspeak.project.sub_agents import SubAgent, report_calls, resolved_sub_model, task_tool, unknown_tools
 from toolspeak.providers.model_strings import CONFIGURED
 from toolspeak.tools import ToolLike, Toolset
-from toolspeak.tools.builtin import Workspace, recall_tool, workspace_tools
+from toolspeak.tools.builtin import Workspace, recall_tool, todo_tool, workspace_tools
 from toolspeak.tools.builtin.shell import RunCommand
 
 _LOG = logging.getLogger("toolspeak.project")
@@ -98,6 +98,7 @@ async def open_agent(
                     also_read=files.folders_to_read,
                 ),
                 recall_tool(journal),
+                todo_tool(),
                 *files.tools,
                 *load_tools(setup.tools, setup.tool_folders),
                 *tools,

@@ -40,6 +40,7 @@ from toolspeak.data.events import (
 )
 from toolspeak.data.messages import NORMAL_END, MalformedCall, ToolCall, ToolResult
 from toolspeak.tools.builtin.diff import shortened
+from toolspeak.tools.builtin.todo import TODO
 from toolspeak.ui.console import write
 from toolspeak.ui.format import (
     argument_lines,
@@ -54,6 +55,7 @@ from toolspeak.ui.format import (
     value_text,
 )
 from toolspeak.ui.question import folded, preview_lines
+from toolspeak.ui.todo_list import todo_lines
 
 _WIDTH = 200  # the width of folded lines without a terminal
 _INDENT = "    "
@@ -143,7 +145,7 @@ class Renderer:
             case CallCompleted(index, name, arguments, _, notes):
                 if self._streaming != "call" or self._names.get(index) != name:
                     self._start_call(index, name)
-                lines = argument_lines(arguments)
+                lines = [""] if name == TODO else argument_lines(arguments)  # the result shows them
                 write(self._console, f" {lines[0]}" if len(lines) == 1 and lines[0] else "")
                 self._at_start, self._streaming = True, ""
                 for line in lines if len(lines) > 1 else ():
@@ -220,17 +222,25 @@ class Renderer:
         code = f" ({result.code})" if failed else ""
         heading = f"  {'✗' if failed else '✓'} {one_line(result.name) or '(no name)'}{code}"
         write(self._console, heading, "bold red" if failed else "green")
+        call = self._calls.get(result.call_id)
+        if result.name == TODO and not failed and isinstance(call, ToolCall):
+            for line, style in todo_lines(call.arguments):
+                write(self._console, _INDENT + fit(line, self._width), style)
+            return
         if self._is_as_previewed(result):
             write(self._console, f"{_INDENT}done as shown above", "dim")
             return
         diff = is_diff(result.text)
-        width = self._console.width - len(_INDENT) if self._console.file.isatty() else _WIDTH
         visible_lines, more = fold(result_lines(result))
         for number, line in enumerate(visible_lines):
             style = "red" if failed else diff_style(line, number) if diff else ""
-            write(self._console, _INDENT + fit(line, width), style)
+            write(self._console, _INDENT + fit(line, self._width), style)
         if more:
             write(self._console, f"{_INDENT}… {more:,} more lines", "dim")
+
+    @property
+    def _width(self) -> int:
+        return self._console.width - len(_INDENT) if self._console.file.isatty() else _WIDTH
 
     def _is_as_previewed(self, result: ToolResult) -> bool:
         request = self._requests.get(result.call_id)

@@ -21,6 +21,7 @@ from toolspeak.tools.builtin.read import read_tool
 from toolspeak.tools.builtin.read_result import read_result_tool
 from toolspeak.tools.builtin.recall import recall_tool
 from toolspeak.tools.builtin.shell import RunCommand, shell_tool
+from toolspeak.tools.builtin.todo import todo_tool
 from toolspeak.tools.builtin.workspace import Workspace
 from toolspeak.tools.builtin.write import write_tool
 
@@ -87,6 +88,7 @@ __all__ = [
     "read_tool",
     "recall_tool",
     "shell_tool",
+    "todo_tool",
     "workspace_tools",
     "write_tool",
 ]
