@@ -17,10 +17,10 @@ from toolspeak.agent.storage.archives import (
     archive,
     erase_from_archives,
     export_group,
-    import_groups,
     prune,
     read_groups,
 )
+from toolspeak.agent.storage.imports import import_groups
 from toolspeak.data.events import RunFinished, RunPaused, RunStarted, UserMessageQueued
 from toolspeak.data.messages import Message
 from toolspeak.errors import ConfigurationError, FormatError, RunConflict

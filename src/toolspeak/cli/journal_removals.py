@@ -16,11 +16,11 @@ from toolspeak.agent.storage.archives import (
     Removal,
     erase_from_archives,
     export_group,
-    import_groups,
     read_groups,
 )
 from toolspeak.agent.storage.archives import archive as archive_groups
 from toolspeak.agent.storage.archives import prune as prune_groups
+from toolspeak.agent.storage.imports import import_groups
 from toolspeak.agent.storage.runs import close_run
 from toolspeak.changes.run_changes import store_of
 from toolspeak.cli.changes_upkeep import (

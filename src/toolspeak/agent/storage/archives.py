@@ -1,4 +1,4 @@
-"""Groups of runs as lines of JSON: exported, imported, and moved out of a journal into files.
+"""Groups of runs as lines of JSON: exported, read, and moved out of a journal into files.
 
 A group is a line that says what it is, and the records of its runs. A session's line is that of `exports`; a run
 outside of sessions has a line of its own. A file holds any number of groups.
@@ -18,13 +18,11 @@ from types import ModuleType
 from typing import IO, Any, cast
 
 from toolspeak.agent.storage.exports import record_of, session_line, session_of
-from toolspeak.agent.storage.runs import close_run
 from toolspeak.data.codec import dumps, load_text
 from toolspeak.data.events import Record
-from toolspeak.data.run_values import UNFINISHED
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, FormatError, JournalError, RunBusy, RunConflict
-from toolspeak.journal import Journal, MemoryJournal, SessionInfo
+from toolspeak.journal import Journal, SessionInfo
 from toolspeak.journal.maintenance import MaintainedJournal, RunGroup
 
 _fcntl: ModuleType | None = importlib.import_module("fcntl") if os.name == "posix" else None
@@ -33,7 +31,6 @@ EXPORT_OF_RUN = 1
 """The version of the line before a run outside of sessions."""
 
 _PAGE = 500
-_BATCH = 2000  # records that are imported in one transaction, if they are of whole groups
 _PARTIAL, _PENDING = ".partial", ".pending"
 """The ends of the names of a file that is being written, and of a complete one whose runs are being deleted."""
 
@@ -126,96 +123,6 @@ def _head(data: Any) -> tuple[SessionInfo | None, int]:
             f"expected 'toolspeak_run': {EXPORT_OF_RUN} and a number of records; was it written by a later version?"
         )
     return None, count
-
-
-async def import_groups(
-    journal: MaintainedJournal, groups: Iterable[ReadGroup], *, trust: bool = False
-) -> AsyncGenerator[tuple[ReadGroup, int | None]]:
-    """Adds groups, each as a whole or not at all: new runs outside of sessions many at a time. Yields each when it is
-    there, with how many of its unfinished runs were closed; None if the journal has the group already.
-
-    Runs that have not ended are closed unless `trust`: the lines contain the decisions and the setup of a run, so
-    resuming one could run any call. Raises what `groups` raises, RunConflict if the journal has other records under the
-    same ids, and JournalError if the records are not complete and in order.
-    """
-    batch: list[ReadGroup] = []
-    size, problem = 0, None
-    try:
-        for group in groups:
-            batch.append(group)
-            size += len(group.records)
-            if size >= _BATCH:
-                async for outcome in _import_batch(journal, batch, trust):
-                    yield outcome
-                batch, size = [], 0
-    except FormatError as error:  # those before it are whole
-        problem = error
-    async for outcome in _import_batch(journal, batch, trust):
-        yield outcome
-    if problem is not None:
-        raise problem
-
-
-async def _import_batch(
-    journal: MaintainedJournal, batch: list[ReadGroup], trust: bool
-) -> AsyncGenerator[tuple[ReadGroup, int | None]]:
-    lone = [group for group in batch if group.session is None]
-    ready = [(group.records, 0) if trust else await _closed(group) for group in lone]
-    others = [group for group in batch if group.session is not None]
-    try:
-        await journal.add_runs([records for records, _ in ready])
-    except RunConflict:  # the journal has one of them
-        others = batch
-    else:
-        for group, (_, closed) in zip(lone, ready, strict=True):
-            yield group, closed
-    for group in others:
-        yield group, await _import_group(journal, group, trust)
-
-
-async def _import_group(journal: MaintainedJournal, group: ReadGroup, trust: bool) -> int | None:
-    if not group.records:
-        if await journal.session(cast("SessionInfo", group.session).session_id) is not None:
-            return None
-    elif await _has(journal, group.records):
-        return None
-    records, closed = (group.records, 0) if trust else await _closed(group)
-    if group.session is None:
-        await journal.add_runs([records])
-    else:
-        await journal.add_session(group.session, records)
-    return closed
-
-
-async def _has(journal: Journal, records: Iterable[Record]) -> bool:
-    """Whether the journal has all these records, and maybe more after them."""
-    by_run: dict[str, list[Record]] = {}
-    for record in records:
-        by_run.setdefault(record.run_id, []).append(record)
-    for run_id, own in by_run.items():
-        if [*await journal.read(run_id, 0, len(own))] != own:
-            return False
-    return True
-
-
-async def _closed(group: ReadGroup) -> tuple[tuple[Record, ...], int]:
-    """The group's records with an end for each run, and how many had none."""
-    aside = MemoryJournal()
-    if group.session is not None:
-        await aside.add_session(group.session, group.records)
-    else:
-        for record in group.records:
-            await aside.append(record)
-    runs = dict.fromkeys(record.run_id for record in group.records)
-    closed = 0
-    for run_id in runs:
-        info = await aside.run(run_id)
-        if info is not None and info.status in UNFINISHED:
-            await close_run(aside, run_id)
-            closed += 1
-    if not closed:
-        return group.records, 0
-    return tuple([record for run_id in runs for record in await aside.read(run_id)]), closed
 
 
 async def prune(journal: MaintainedJournal, *, before: float, principal: str | None = None) -> Removal:
