@@ -215,6 +215,10 @@ class JournalError(ToolspeakError):
     """The journal cannot be read or written; the message names the place and the remedy."""
 
 
+class SandboxError(ToolspeakError):
+    """A command cannot start inside its boundary. The message says what to do."""
+
+
 class EngineError(ToolspeakError):
     """An engine cannot be reached, or cannot take a run; the message names the place and the remedy."""
 

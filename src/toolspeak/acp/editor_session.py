@@ -365,7 +365,7 @@ class EditorSession:
         except BaseException:
             await self._close_agent()
             raise
-        for warning in (*self._options.warnings, *self._agent.warnings):
+        for warning in (self._agent.sandbox, *self._options.warnings, *self._agent.warnings):
             await self.say(f"*{warning}*\n\n")
         return self._agent
 

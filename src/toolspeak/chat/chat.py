@@ -330,6 +330,7 @@ class Chat:
         stack = AsyncExitStack()
         opened_agent = await stack.enter_async_context(open_agent(setup, self.journal, approver))
         self._agent_in_use = (setup, opened_agent.agent, stack)
+        self.transcript.note(opened_agent.sandbox)
         for warning in opened_agent.warnings:
             self.transcript.note(f"! {warning}", "warning")
         driver = opened_agent.agent.driver

@@ -93,7 +93,16 @@ async def work(
         renderer.end_line()
         click.echo(f"toolspeak: {printable(text)}", err=True)
 
-    async with open_agent(setup, journal, approver, cassette=cassette, in_doubt=in_doubt, tell=tell) as ready_agent:
+    async with open_agent(
+        setup,
+        journal,
+        approver,
+        cassette=cassette,
+        in_doubt=in_doubt,
+        tell=tell,
+        is_attended=has_terminal(),
+    ) as ready_agent:
+        click.echo(f"toolspeak: {printable(ready_agent.sandbox)}", err=True)
         for warning in ready_agent.warnings:
             click.echo(f"toolspeak: {printable(warning)}", err=True)
         show = _print_record if display.as_json else renderer.show

@@ -169,6 +169,8 @@ class ToolStarted:
     - `effects`: what the call touches.
     - `early`: the function was called while the model still wrote. Its result was not used before this fact.
     - `changed`: the call as it runs, if an interceptor or a decision changed the model's.
+    - `sandbox`: the boundary of the processes that the call starts, "none" without one; "" if it starts none, or its
+      tool does not say.
     """
 
     call_id: str
@@ -178,6 +180,7 @@ class ToolStarted:
     effects: Effects | None = None
     early: bool = False
     changed: ToolCall | None = None
+    sandbox: str = ""
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 

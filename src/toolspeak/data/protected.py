@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -45,3 +45,8 @@ def protected_below(root: str) -> frozenset[str]:
     """The protected files below the folder at a real path, relative to it and written with `/`."""
     top = os.path.normcase(root).rstrip(os.sep) + os.sep
     return frozenset(path[len(top) :].replace(os.sep, "/") for path in _FILES if path.startswith(top))
+
+
+def protected_files() -> Mapping[str, Protected]:
+    """All entries, by the file's real path. The file need not exist."""
+    return _FILES

@@ -29,6 +29,7 @@ from toolspeak.project.own_tools import load_tools
 from toolspeak.project.project_files import read_project_files
 from toolspeak.project.rules_file import open_rules
 from toolspeak.project.run_setup import Setup
+from toolspeak.project.sandbox_settings import open_command_sandbox
 from toolspeak.project.sub_agents import SubAgent, report_calls, resolved_sub_model, task_tool, unknown_tools
 from toolspeak.providers.model_strings import CONFIGURED
 from toolspeak.tools import ToolLike, Toolset
@@ -53,6 +54,8 @@ class OpenedAgent:
     agent: Agent
     warnings: tuple[str, ...] = ()
     """What the person should know, such as a tool that was left out. The texts may come from a server."""
+    sandbox: str = ""
+    """What commands run in, as a line."""
 
 
 @asynccontextmanager
@@ -69,6 +72,7 @@ async def open_agent(
     open_files: Workspace | None = None,
     run_command: RunCommand | None = None,
     tell: Callable[[str], object] = _LOG.warning,
+    is_attended: bool = True,
 ) -> AsyncGenerator[OpenedAgent]:
     """The agent of these settings: its model, the built-in tools, MCP servers, rules and prices. It closes all of them
     at the end, but for the journal.
@@ -76,6 +80,7 @@ async def open_agent(
     `approver`: decides about calls (see `Approval`). `cassette` records the run or replays it. `tools` follow the
     built-in ones; MCP servers' tools come last. `open_files`, `run_command`: see `workspace_tools`. `tell` shows the
     person a line while the agent works, such as what a hook says; its text may come from a command.
+    `is_attended`: a person can be asked. Without one, and unless the settings say otherwise, commands need a sandbox.
 
     What calls change in files is kept for `toolspeak undo`, unless the journal is in memory.
 
@@ -87,6 +92,16 @@ async def open_agent(
     async with AsyncExitStack() as opened_parts:
         files = read_project_files(setup.workspace)
         warnings += files.problems
+        commands, sandbox_line = await open_command_sandbox(
+            setup.workspace,
+            is_attended=is_attended,
+            sandbox=setup.sandbox,
+            allow_net=setup.allow_net,
+            sandbox_write=setup.sandbox_write,
+            sandbox_read=setup.sandbox_read,
+            unasked_reads=setup.unasked_reads,
+        )
+        opened_parts.push_async_callback(commands.sandbox.aclose)
         toolset = Toolset(
             [
                 *workspace_tools(
@@ -96,6 +111,7 @@ async def open_agent(
                     open_files=open_files,
                     run_command=run_command,
                     also_read=files.folders_to_read,
+                    sandbox=commands,
                 ),
                 recall_tool(journal),
                 todo_tool(),
@@ -168,7 +184,7 @@ async def open_agent(
             cassette=cassette,
         )
         opened_parts.push_async_callback(agent.aclose)
-        yield OpenedAgent(agent, tuple(warnings))
+        yield OpenedAgent(agent, tuple(warnings), sandbox_line)
 
 
 def _prices(setup: Setup) -> Mapping[str, Price]:

@@ -17,7 +17,15 @@ from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import ConfigurationError
 from toolspeak.execute import ScheduleName
 from toolspeak.project.config_file import ConfigFile, KeyPath, read_config_file
-from toolspeak.project.config_table import ConfigTable, absolute_path, check_servers, limits_of, table_of, text_of
+from toolspeak.project.config_table import (
+    ConfigTable,
+    SandboxTable,
+    absolute_path,
+    check_servers,
+    limits_of,
+    table_of,
+    text_of,
+)
 from toolspeak.project.config_trust import (
     ProjectConfig,
     is_trusted,
@@ -69,6 +77,7 @@ class Config:
     - `tools`: places of the user's own Python tools.
     - `theme`: styles of the terminal by name.
     - `hooks`: the tables of each event.
+    - `sandbox`: what commands may touch.
     - `origins`: where each value comes from, by its key; the first origin counts, of lists and texts all of them.
     - `project_folder`: the folder of the project's file; "" without one that is trusted.
     - `warnings`: what the person should know.
@@ -95,6 +104,7 @@ class Config:
     tools: tuple[str, ...] = ()
     theme: Mapping[str, str] = field(default_factory=no_extra)
     hooks: Mapping[str, Sequence[JSON]] = field(default_factory=no_extra)
+    sandbox: SandboxTable = SandboxTable()
     origins: Mapping[str, tuple[ValueOrigin, ...]] = field(default_factory=no_extra)
     project_folder: str = ""
     warnings: tuple[str, ...] = ()
@@ -249,6 +259,10 @@ def _merged(files: Sequence[tuple[ConfigFile, ConfigTable]], environ: Mapping[st
             if getattr(table, name):
                 values[name] = (*values.get(name, ()), *getattr(table, name))
                 note((name,), getattr(table, name), file)
+        if table.sandbox is not None:
+            values["sandbox"] = table.sandbox
+            for key, entry in cast("Mapping[str, JSON]", file.table["sandbox"]).items():
+                note(("sandbox", key), entry, file)
         for event, entries in table.hooks.items():
             hooks.setdefault(event, []).extend(cast("list[JSON]", entries) if isinstance(entries, list) else [entries])
             note(("hooks", event), entries, file)

@@ -21,7 +21,9 @@ from toolspeak.execute import ScheduleName
 from toolspeak.project.config_file import ConfigFile, KeyPath, inner_path, read_bounded, user_path
 from toolspeak.project.hook_settings import read_hooks
 from toolspeak.project.run_setup import ApproveOption
+from toolspeak.project.sandbox_settings import host_rules
 from toolspeak.providers.configured_providers import VARIABLES, ConfiguredProvider
+from toolspeak.sandbox.base import SandboxMode
 
 MOST_INSTRUCTIONS = 64 * 1024
 """The most bytes of a file of instructions."""
@@ -37,6 +39,17 @@ _KEY = re.compile(
     r"|[Bb]earer\s+[\w.~+/-]{8,}|\beyJ[\w-]{8,}\.[\w-]+"
 )
 """Keys in the form of common services, and tokens."""
+
+
+@quick()
+class SandboxTable:
+    """The table `[sandbox]`: fields of `Setup`, under shorter names."""
+
+    mode: SandboxMode | None = None
+    allow_net: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
+    unasked_reads: bool = False
 
 
 @quick()
@@ -63,6 +76,7 @@ class ConfigTable:
     tools: tuple[str, ...] = ()
     theme: Mapping[str, str] = field(default_factory=no_extra)
     hooks: Mapping[str, JSON] = field(default_factory=no_extra)
+    sandbox: SandboxTable | None = None
 
 
 LIMITS = ("steps", "calls", "seconds", "tokens", "cost")
@@ -78,6 +92,8 @@ def table_of(file: ConfigFile) -> ConfigTable:
     remedy."""
     _check_keys(file, file.table, (), [each.name for each in fields(ConfigTable)])
     raw = dict(file.table)
+    if isinstance(raw.get("sandbox"), dict):
+        _check_keys(file, raw["sandbox"], ("sandbox",), [each.name for each in fields(SandboxTable)])
     for name, entry in _tables(file, "providers"):
         _check_keys(file, entry, ("providers", name), _PROVIDER_KEYS)
         if "api" not in entry:
@@ -233,7 +249,18 @@ def _with_paths(file: ConfigFile, table: ConfigTable) -> ConfigTable:
     if table.rules is not None and file.of_project:
         problem = "only your own file may name a file of rules: it would approve calls without a question"
         raise file.error(("rules",), problem)
+    if table.sandbox is not None and file.of_project:
+        problem = "only your own file may set the sandbox: a project's could open it"
+        raise file.error(("sandbox",), problem)
     changes: dict[str, Any] = {}
+    if table.sandbox is not None:
+        for text in table.sandbox.allow_net:
+            _check_host(file, text)
+        places = {
+            name: tuple(absolute_path(file, ("sandbox", name), path) for path in getattr(table.sandbox, name))
+            for name in ("writable", "readable")
+        }
+        changes["sandbox"] = changed(table.sandbox, **places)
     for name in ("rules", "prices", "mcp"):
         value = getattr(table, name)
         if isinstance(value, str):
@@ -258,6 +285,13 @@ def _absolute_tools(file: ConfigFile, place: str) -> str:
     """A place of tools with the absolute path of its file; unchanged if it names a module."""
     module, colon, name = place.rpartition(":")
     return f"{absolute_path(file, ('tools',), module)}{colon}{name}" if module.endswith(".py") else place
+
+
+def _check_host(file: ConfigFile, text: str) -> None:
+    try:
+        host_rules([text])
+    except ConfigurationError as error:
+        raise file.error(("sandbox", "allow_net"), str(error)) from None
 
 
 def text_of(file: ConfigFile, key: KeyPath, path: str, most_bytes: int) -> str:

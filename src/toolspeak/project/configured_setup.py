@@ -33,6 +33,11 @@ class SetupChoices(TypedDict, total=False):
     mcp: str
     env: tuple[str, ...]
     tools: tuple[str, ...]
+    sandbox: str
+    allow_net: tuple[str, ...]
+    sandbox_write: tuple[str, ...]
+    sandbox_read: tuple[str, ...]
+    unasked_reads: bool
 
 
 MODEL_OPTIONS = ("model", "dialect", "starts_in", "listing", "repair")
@@ -42,8 +47,8 @@ MODEL_OPTIONS = ("model", "dialect", "starts_in", "listing", "repair")
 def configured_setup(config: Config, workspace: str, **choices: Unpack[SetupChoices]) -> Setup:
     """The settings of a run in a folder. A model is resolved: an alias becomes its model string.
 
-    `mcp` takes the place of all configured MCP servers. The variables of `env` and the tools of `tools` come on top of
-    the configured ones, and the prices of the file `prices` come before them.
+    `mcp` takes the place of all configured MCP servers. The variables of `env`, the tools of `tools`, and the hosts and
+    paths of the sandbox come on top of the configured ones, and the prices of the file `prices` come before them.
     """
     setup = Setup(
         model=resolved_model(config, choices.get("model") or config.model),
@@ -68,16 +73,25 @@ def configured_setup(config: Config, workspace: str, **choices: Unpack[SetupChoi
         hooks=config.hooks,
         tools=(*config.tools, *(absolute_place(place, os.getcwd()) for place in choices.get("tools", ()))),
         tool_folders=tuple(filter(None, (os.getcwd() if choices.get("tools") else "", config.project_folder))),
+        sandbox=config.sandbox.mode or "",
+        allow_net=(*config.sandbox.allow_net, *choices.get("allow_net", ())),
+        sandbox_write=(*config.sandbox.writable, *map(full_path, choices.get("sandbox_write", ()))),
+        sandbox_read=(*config.sandbox.readable, *map(full_path, choices.get("sandbox_read", ()))),
+        unasked_reads="yes" if choices.get("unasked_reads", config.sandbox.unasked_reads) else "no",
     )
-    changes: dict[str, Any] = {
-        name: value for name, value in choices.items() if name not in ("model", "repair", "env", "tools")
-    }
+    merged = ("model", "repair", "env", "tools", "allow_net", "sandbox_write", "sandbox_read", "unasked_reads")
+    changes: dict[str, Any] = {name: value for name, value in choices.items() if name not in merged}
     for name in ("rules", "prices", "mcp"):
         if changes.get(name):
             changes[name] = str(Path(changes[name]).resolve())
     if changes.get("mcp"):
         changes["mcp_servers"] = {}
     return changed(setup, **changes)
+
+
+def full_path(path: str) -> str:
+    """The absolute path: a run may be resumed from another folder."""
+    return os.path.abspath(os.path.expanduser(path))
 
 
 def with_model_of(setup: Setup, before: Mapping[str, JSON], choices: Collection[str]) -> Setup:

@@ -16,6 +16,7 @@ from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import ConfigurationError
 from toolspeak.execute import ScheduleName
 from toolspeak.providers.configured_providers import ConfiguredProvider
+from toolspeak.sandbox.base import SandboxMode
 
 ApproveOption = Literal["ask", "all", "all+repaired", "none"]
 
@@ -61,6 +62,16 @@ class Setup:
     """Prices besides those of the file `prices`, as the object of such a file."""
     theme: Mapping[str, str] = field(default_factory=no_extra)
     """Looks of the terminal's styles, by name."""
+    sandbox: SandboxMode | Literal[""] = ""
+    """Whether commands need a sandbox. "": they do unless a person can be asked."""
+    allow_net: tuple[str, ...] = ()
+    """The hosts that commands may reach, as `HostRule.parse` reads them; "all" is every host."""
+    sandbox_write: tuple[str, ...] = ()
+    """Files and folders outside the workspace that commands may change."""
+    sandbox_read: tuple[str, ...] = ()
+    """Files and folders that commands may read although a sandbox hides them."""
+    unasked_reads: Literal["yes", "no"] = "no"
+    """Whether a command that only reads, in a sandbox and without the network, runs without a question."""
 
     def as_json(self) -> dict[str, JSON]:
         """The settings as JSON, with absolute paths: the run may be resumed from another folder."""

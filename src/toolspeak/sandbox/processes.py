@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -47,9 +48,17 @@ class Group:
         output: int,
         errors: int = subprocess.STDOUT,
         input: int = subprocess.DEVNULL,  # noqa: A002 - as `subprocess` has it
+        pass_fds: Sequence[int] = (),
+        leader_info: int | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         """Starts the command. `output`, `errors` and `input` are descriptors, or `subprocess.PIPE`: then the attributes
-        of these names are the pipe's other ends."""
+        of these names are the pipe's other ends.
+
+        `pass_fds`: descriptors that the command inherits besides. `loop`: the running loop, for a call from a thread.
+        `leader_info`: a pipe on which the command writes `{"child-pid": …}`, the leader of the processes inside, which
+        SIGTERM is meant for (as bubblewrap does). It belongs to the group.
+        """
         self._process = subprocess.Popen(
             arguments,
             bufsize=0,
@@ -59,14 +68,20 @@ class Group:
             cwd=cwd,
             env=dict(env),
             start_new_session=True,
+            pass_fds=pass_fds,
         )
+        self._leader_info = leader_info
         self.input, self.output, self.errors = self._process.stdin, self._process.stdout, self._process.stderr
         self._reap = threading.Event()
         self.exited = asyncio.Event()
         self.reaped = asyncio.Event()
-        loop = asyncio.get_running_loop()
+        loop = loop or asyncio.get_running_loop()
         # A separate thread: the default executor has few threads, and commands may take long.
         threading.Thread(target=self._wait, args=(loop,), daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     @property
     def exit_code(self) -> int | None:
@@ -91,12 +106,35 @@ class Group:
 
         Call it only once: afterwards another group may have this group's number.
         """
-        self._signal(signal.SIGTERM)
+        leader = self._inner_leader()
+        if leader is None:
+            self._signal(signal.SIGTERM)
+        else:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(leader, signal.SIGTERM)
         await within(grace, self.exited.wait(), closed.wait())
         self._signal(signal.SIGKILL)
         self._reap.set()
         await self.reaped.wait()
         await within(drain, closed.wait())
+
+    def kill(self) -> None:
+        """Kills a command that must not begin."""
+        self._signal(signal.SIGKILL)
+        self._reap.set()
+
+    def _inner_leader(self) -> int | None:
+        """The leader of the processes inside a boundary, which has a group of its own; None without one."""
+        if self._leader_info is None:
+            return None
+        descriptor, self._leader_info = self._leader_info, None
+        try:
+            os.set_blocking(descriptor, False)
+            return int(json.loads(os.read(descriptor, 4096))["child-pid"])
+        except (OSError, ValueError, KeyError):
+            return None  # it is not up yet: then all of it gets the signal
+        finally:
+            os.close(descriptor)
 
     def _signal(self, number: signal.Signals) -> None:
         # macOS reports a group of zombies as not permitted.

@@ -81,6 +81,8 @@ class Tool(Generic[ParametersT, ReturnedT]):
     - `live`: for a tool whose server may change it during a run, returns the current definition. An approval is about
       that definition.
     - `previewed`: the parameters of the preview.
+    - `sandbox`: the boundary of the processes that its calls start, such as "bubblewrap" or "none"; "" for a tool that
+      starts none, or does not say.
     """
 
     spec: ToolSpec
@@ -96,6 +98,7 @@ class Tool(Generic[ParametersT, ReturnedT]):
     deps: str = ""
     live: Callable[[], ToolSpec] | None = None
     previewed: frozenset[str] = frozenset()
+    sandbox: str = ""
 
     @property
     def now(self) -> ToolSpec:

@@ -151,7 +151,9 @@ def test_a_damaged_reads_file_is_named_and_nothing_runs(tmp_path):
 def test_ending_it_from_outside_ends_the_command_too(number, tmp_path):
     wait = "echo $$ > pid; mkfifo gate; read line < gate"
     reply = f'<execute>[{{"name": "shell", "args": {{"command": "{wait}"}}}}]</execute>'
-    command = [sys.executable, "-m", "toolspeak", "exec", "--dialect", "cogency-json", "--approve", "all"]
+    # In a sandbox its process id would be that of a namespace of its own.
+    options = ("--dialect", "cogency-json", "--approve", "all", "--sandbox", "off")
+    command = [sys.executable, "-m", "toolspeak", "exec", *options]
     process = subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     process.stdin.write(reply.encode())
     process.stdin.close()

@@ -315,7 +315,7 @@ HIDING = {
 @pytest.mark.parametrize("name", HIDING)
 def test_a_yes_counts_only_after_the_whole_call_was_on_the_screen(folder: Path, name: str, columns: int):
     model = book(folder, calls(("shell", {"command": HIDING[name]})), "Done.")
-    with at_terminal(folder, model, env=environment(COLUMNS=str(columns), LINES="24")) as process:
+    with at_terminal(folder, model, "--sandbox", "off", env=environment(COLUMNS=str(columns), LINES="24")) as process:
         screen, pages = "", 0
         while True:
             page = process.read_until("(q)uit the run: ")
@@ -413,7 +413,9 @@ def sleeping_command(folder: Path) -> Iterator[tuple[TerminalProcess, int]]:
     """A run whose shell command waits forever, and the process id of the command."""
     os.mkfifo(folder / "pid")
     command = "echo $$ > pid; exec sleep 600"
-    with at_terminal(folder, book(folder, calls(("shell", {"command": command})), "."), "--approve", "all") as process:
+    model = book(folder, calls(("shell", {"command": command})), ".")
+    # In a sandbox its process id would be that of a namespace of its own.
+    with at_terminal(folder, model, "--approve", "all", "--sandbox", "off") as process:
         with (folder / "pid").open() as fifo:  # opens once the command writes to it
             pid = int(fifo.read())
         yield process, pid
@@ -495,7 +497,7 @@ def test_standard_output_is_json_while_the_question_goes_to_the_terminal(folder:
 
 def test_json_prints_one_record_per_line_and_nothing_else(folder: Path):
     model = book(folder, calls(("list", {}), text="I look \ud800."), "Done.")
-    done = without_terminal(folder, "the task", "--model", model, "--json", "--max-steps", "7")
+    done = without_terminal(folder, "the task", "--model", model, "--json", "--max-steps", "7", "--sandbox", "off")
     assert done.returncode == 0
     run_records = records(done.stdout)
     start = run_records[0].event
@@ -504,7 +506,9 @@ def test_json_prints_one_record_per_line_and_nothing_else(folder: Path):
     assert start.limits.steps == 7
     assert run_records[-1].event == RunFinished("answered", "Done.", "answer")
     assert len(events(done.stdout, ToolFinished)) == 1
-    assert done.stderr.startswith("toolspeak: answered: 2 steps, 1 call, ~")
+    sandbox, end = done.stderr.splitlines()
+    assert sandbox == "toolspeak: sandbox: off: commands have all your rights"
+    assert end.startswith("toolspeak: answered: 2 steps, 1 call, ~")
 
 
 def test_without_a_terminal_the_run_waits_and_says_for_what(folder: Path):

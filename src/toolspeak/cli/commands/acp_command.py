@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from typing import Any
 
 import click
 
@@ -14,6 +15,7 @@ from toolspeak.acp.editor_connection import EditorConnection, EditorRequests
 from toolspeak.acp.json_rpc import Peer
 from toolspeak.acp.standard_streams import StandardStreams
 from toolspeak.cli.exit_codes import ANSWERED
+from toolspeak.cli.sandbox_options import sandbox_options
 from toolspeak.cli.signals import run_to_end
 
 _AT_A_TERMINAL = """\
@@ -79,6 +81,7 @@ At a terminal use `toolspeak run`. The guide "Work in an editor" says what to wr
     type=click.Path(exists=True, dir_okay=False),
     help='A file with prices in USD per million tokens: {"openai:NAME": {"input": 1, "output": 4, "cached": 0.1}}.',
 )
+@sandbox_options
 @click.option("--max-steps", type=click.IntRange(1), help="Maximum number of model turns for one prompt (default: 50).")
 @click.option(
     "--max-seconds",
@@ -105,6 +108,7 @@ def acp_command(
     max_steps: int | None,
     max_seconds: float | None,
     max_cost: float | None,
+    **sandbox: Any,
 ) -> None:
     """Be the agent of an editor that speaks the Agent Client Protocol: Zed, JetBrains, Neovim, Emacs and others.
 
@@ -113,7 +117,7 @@ def acp_command(
     (`toolspeak config`).
     """
     settings = {"dialect": dialect, "rules": rules, "mcp": mcp, "env": env}
-    settings |= {"tools": tools, "window": window, "prices": prices}
+    settings |= {"tools": tools, "window": window, "prices": prices, **sandbox}
     limits = {"steps": max_steps, "seconds": max_seconds, "cost": max_cost}
     choices = EditorChoices(
         models,

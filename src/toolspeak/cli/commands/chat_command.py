@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import importlib
 from pathlib import Path
+from typing import cast
 
 import click
 from click.core import ParameterSource
 
 from toolspeak.chat.chat_app import has_two_way_terminal, open_chat
 from toolspeak.chat.front import Front
+from toolspeak.cli.sandbox_options import NAMES, sandbox_options
 from toolspeak.cli.signals import run_to_end
 
-_SETTINGS = ("model", "dialect", "approve", "rules", "mcp", "prices", "window")
+_SETTINGS = ("model", "dialect", "approve", "rules", "mcp", "prices", "window", *NAMES)
 
 
 @click.command("chat")
@@ -63,6 +65,7 @@ _SETTINGS = ("model", "dialect", "approve", "rules", "mcp", "prices", "window")
     help="The size of the model's context window. A conversation that fills it is shortened (default: unknown, never "
     "shorten).",
 )
+@sandbox_options
 @click.option(
     "--journal",
     envvar="TOOLSPEAK_JOURNAL",
@@ -130,7 +133,10 @@ def _option_words(context: click.Context, explicit: set[str]) -> list[str]:
             continue
         value = context.params[parameter.name]
         if isinstance(value, bool):
-            words.append(parameter.opts[-1] if value else parameter.secondary_opts[0])
+            words += [parameter.opts[-1]] if value else parameter.secondary_opts[:1]
+        elif isinstance(value, tuple):
+            for each in cast("tuple[str, ...]", value):
+                words += [parameter.opts[-1], each]
         else:
             words += [parameter.opts[-1], str(value)]
     return words

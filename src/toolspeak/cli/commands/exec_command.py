@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -24,6 +26,7 @@ from toolspeak.cli.command_options import (
     workspace_option,
     write_text,
 )
+from toolspeak.cli.sandbox_options import sandbox_fields, sandbox_options
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.deltas import DIALECT_NOTE, other_dialects
 from toolspeak.data.messages import ToolResult
@@ -32,9 +35,14 @@ from toolspeak.errors import AgentStop, ConfigurationError
 from toolspeak.execute import BatchContext, Executor, ScheduleName, resolve_approver
 from toolspeak.project.hidden_environment import hide_environment
 from toolspeak.project.own_tools import load_tools
+from toolspeak.project.sandbox_settings import open_command_sandbox
+from toolspeak.sandbox.command_sandbox import CommandSandbox
+from toolspeak.sandbox.unconfined import Unconfined
+from toolspeak.tools import Toolset
 from toolspeak.tools.builtin import workspace_tools
 from toolspeak.tools.builtin.files_read import KEY as FILES_READ
-from toolspeak.ui.terminal_approver import terminal_approver
+from toolspeak.ui import printable
+from toolspeak.ui.terminal_approver import has_terminal, terminal_approver
 
 
 @click.command("exec")
@@ -51,6 +59,7 @@ from toolspeak.ui.terminal_approver import terminal_approver
     help="Calls that write or leave the machine. ask: you decide (default); all: approve everything except repaired "
     "calls; all+repaired: approve everything; none: approve nothing.",
 )
+@sandbox_options
 @click.option(
     "--schedule",
     type=click.Choice(["native", "serializable", "parallel", "sequential"]),
@@ -80,6 +89,7 @@ def exec_command(
     starts_in: Section | None,
     finish: Literal["stop", "length"],
     repair: bool,
+    **sandbox: Any,
 ) -> None:
     """Read one model reply from FILE or standard input, run its calls with the built-in tools, and print the results.
 
@@ -90,8 +100,13 @@ def exec_command(
     if dialect is None and model is None:
         raise ConfigurationError("the dialect is missing: name the --dialect (auto detects it), or the --model")
     chosen = chosen_dialect(dialect, model=model, strict=strict, repair=repair)
-    toolset = workspace_tools(workspace, active_file=active_file, env=env) + load_tools(tools, [os.getcwd()])
     hide_environment()
+    own_tools = load_tools(tools, [os.getcwd()])
+
+    def make_tools(commands: CommandSandbox) -> Toolset:
+        return workspace_tools(workspace, active_file=active_file, env=env, sandbox=commands) + own_tools
+
+    toolset = make_tools(CommandSandbox(Unconfined()))
     reply = read_reply(file)
     starts_in = starts_in or section_of_reply(chosen, reply, toolset.specs)
     turn = read_turn(chosen, reply, toolset.specs, finish=finish, starts_in=starts_in)
@@ -101,22 +116,37 @@ def exec_command(
     if turn.dialect is not None and model is None:
         chosen = get_dialect(turn.dialect)
     memory = _load_reads(reads)
-    executor = Executor(toolset, schedule=chosen.info.native_schedule if schedule == "native" else schedule)
-    results = run_to_end(_run(executor, turn, approve, memory))
+    order = chosen.info.native_schedule if schedule == "native" else schedule
+    results = run_to_end(_run(toolset, make_tools, turn, order, approve, memory, workspace, sandbox_fields(sandbox)))
     _save_reads(reads, memory)
     _print_results(chosen, results)
 
 
 async def _run(
-    executor: Executor, turn: ParsedTurn, approve: Literal["ask", "all", "all+repaired", "none"], memory: dict[str, Any]
+    toolset: Toolset,
+    make_tools: Callable[[CommandSandbox], Toolset],
+    turn: ParsedTurn,
+    schedule: ScheduleName,
+    approve: Literal["ask", "all", "all+repaired", "none"],
+    memory: dict[str, Any],
+    workspace: str,
+    sandbox: Mapping[str, Any],
 ) -> tuple[ToolResult, ...]:
+    """Runs the calls. `make_tools` makes the tools anew, with the sandbox that a command needs."""
     approver = terminal_approver() if approve == "ask" else resolve_approver(approve)
-    try:
-        # A filter needs no journal: its caller has the reply and the results.
-        batch = await executor.run(turn.calls, context=BatchContext(memory=memory), approver=approver)
-    except AgentStop as stop:  # the answer `q` to a question: calls that ran before it have results
-        batch = stop.batch
-    return batch.results
+    async with AsyncExitStack() as opened_parts:
+        if any(getattr(call, "name", "") == "shell" for call in turn.calls):
+            commands, line = await open_command_sandbox(workspace, is_attended=has_terminal(), **sandbox)
+            opened_parts.push_async_callback(commands.sandbox.aclose)
+            click.echo(f"toolspeak exec: {printable(line)}", err=True)
+            toolset = make_tools(commands)
+        try:
+            # A filter needs no journal: its caller has the reply and the results.
+            executor = Executor(toolset, schedule=schedule)
+            batch = await executor.run(turn.calls, context=BatchContext(memory=memory), approver=approver)
+        except AgentStop as stop:  # the answer `q` to a question: calls that ran before it have results
+            batch = stop.batch
+        return batch.results
 
 
 def _print_results(dialect: Dialect, results: tuple[ToolResult, ...]) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import click
 
@@ -14,6 +16,7 @@ from toolspeak.cli.attended_run import Display, open_streams, recording_of, work
 from toolspeak.cli.command_options import thoughts_option
 from toolspeak.cli.exit_codes import ANSWERED, NO_ANSWER
 from toolspeak.cli.journal_option import journal_of, journal_option
+from toolspeak.cli.sandbox_options import sandbox_fields, sandbox_options
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.run_values import UNFINISHED
 from toolspeak.data.values import quick
@@ -48,6 +51,7 @@ _AGAIN_SECONDS = 1.0
     help="What to do with a call that was started, has no result and is not safe to repeat: ask you (ask, the default),"
     " tell the model that the outcome is unknown (report), or run it again (repeat).",
 )
+@sandbox_options
 @journal_option
 @thoughts_option
 @click.option("--json", "as_json", is_flag=True, help="Print the new records, one JSON object per line.")
@@ -60,6 +64,7 @@ def resume_command(
     journal: str | None,
     thoughts: bool,
     as_json: bool,
+    **sandbox: Any,
 ) -> None:
     """Continue RUN (the beginning of its id is enough; default: the newest run that has not ended).
 
@@ -72,7 +77,7 @@ def resume_command(
     if watch and not every:
         raise ConfigurationError("--watch needs --all: it continues every interrupted run")
     open_streams()
-    how = _How(approve, in_doubt, as_json, thoughts)
+    how = _How(approve, in_doubt, as_json, thoughts, sandbox_fields(sandbox))
     sys.exit(run_to_end(_resume(run, every, watch, how, journal_of(journal))))
 
 
@@ -84,6 +89,8 @@ class _How:
     in_doubt: InDoubtPolicy
     as_json: bool
     thoughts: bool
+    sandbox: Mapping[str, Any]
+    """Fields of the run's settings to replace."""
 
 
 async def _resume(run: str | None, every: bool, watch: bool, how: _How, journal: Journal) -> int:
@@ -160,6 +167,7 @@ async def _go_on(journal: Journal, info: RunInfo, how: _How) -> int:
     setup = Setup.of(info.run_id, setup_json)
     if how.approve is not None:
         setup = replace(setup, approve=how.approve)
+    setup = replace(setup, **how.sandbox)
 
     async def begin(agent: Agent) -> Run:
         return agent.resumed(info.run_id)

@@ -27,6 +27,7 @@ from toolspeak.cli.command_options import (
 )
 from toolspeak.cli.configuration import choices_of, configuration
 from toolspeak.cli.journal_option import journal_of, journal_option
+from toolspeak.cli.sandbox_options import sandbox_options
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.events import Limits
 from toolspeak.errors import ConfigurationError
@@ -65,6 +66,7 @@ that `toolspeak config edit` opens. Set the server's address or key too:
     "calls; all+repaired: approve everything; none: approve nothing.",
 )
 @rules_option
+@sandbox_options
 @click.option(
     "--schedule",
     type=click.Choice(["serializable", "parallel", "sequential", "native"]),

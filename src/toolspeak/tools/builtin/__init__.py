@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from toolspeak.errors import ConfigurationError, ToolError
+from toolspeak.sandbox.command_sandbox import CommandSandbox
 from toolspeak.tools import Tool, Toolset
 from toolspeak.tools.builtin.active_file import active_file_tool
 from toolspeak.tools.builtin.append import append_tool
@@ -46,6 +47,7 @@ def workspace_tools(
     open_files: Workspace | None = None,
     run_command: RunCommand | None = None,
     also_read: Iterable[str | Path] = (),
+    sandbox: CommandSandbox | None = None,
 ) -> Toolset:
     """The tools in the table, `active_file` and `read_result`, for the folder `root`.
 
@@ -53,6 +55,7 @@ def workspace_tools(
     `env`, `run_command`: the names of environment variables that commands get, and what runs them (see `shell_tool`).
     `open_files`: the same folder with the files as an editor has them. The tools for one file use it; those that look
     at many files use the disk.
+    `sandbox`: what commands may touch (see `shell_tool`).
     `also_read`: folders outside the workspace whose files `read` opens too, by their absolute paths.
 
     Raises ConfigurationError if `root` or one of `also_read` is not a folder, and for an active file outside `root`.
@@ -68,7 +71,7 @@ def workspace_tools(
     makers = {
         **WORKSPACE_TOOLS,
         "read": partial(read_tool, others=[Workspace(folder) for folder in also_read]),
-        "shell": partial(shell_tool, env=env, run_command=run_command),
+        "shell": partial(shell_tool, env=env, run_command=run_command, sandbox=sandbox),
     }
     one_file = workspace if open_files is None else open_files
     tools = [make(workspace if name in ("list", "find") else one_file) for name, make in makers.items()]

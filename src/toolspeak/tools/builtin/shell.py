@@ -6,13 +6,19 @@ import asyncio
 import fnmatch
 import math
 import os
+import re
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any, Protocol
 
-from toolspeak.data.tools import EVERYTHING, Effects
+from toolspeak.data.tools import EVERYTHING, UNVERSIONED, Effects
 from toolspeak.data.values import quick
-from toolspeak.errors import ToolError
-from toolspeak.sandbox.processes import Group, ProcessOutput, finished
+from toolspeak.errors import SandboxError, ToolError
+from toolspeak.sandbox.base import Confinement, ProcessCommand, Sandbox
+from toolspeak.sandbox.command_sandbox import CommandSandbox
+from toolspeak.sandbox.processes import ProcessOutput, finished
+from toolspeak.sandbox.unconfined import Unconfined
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin.capture import Capture
 from toolspeak.tools.builtin.live_output import LiveOutput
@@ -28,6 +34,13 @@ instead would expose every secret with another name (DATABASE_URL, SSH_AUTH_SOCK
 
 UNLIMITED = Effects(reads={EVERYTHING}, writes={EVERYTHING}, external=True)
 
+_NO_NETWORK = re.compile(
+    r"could not resolve|couldn't resolve|name or service not known|temporary failure in name resolution|"
+    r"network is unreachable|ENOTFOUND|EAI_AGAIN|getaddrinfo|no address associated|could not connect|couldn't connect",
+    re.IGNORECASE,
+)
+"""How programs say that there is no network."""
+
 
 @quick()
 class CommandOutcome:
@@ -36,11 +49,13 @@ class CommandOutcome:
     - `exit_code`: None if it has none.
     - `output`: what it wrote.
     - `timed_out`: it was ended at its time limit.
+    - `notes`: what its sandbox has to say.
     """
 
     exit_code: int | None
     output: str
     timed_out: bool
+    notes: tuple[str, ...] = ()
 
 
 class RunCommand(Protocol):
@@ -67,15 +82,49 @@ def shell_tool(
     output_limit: int = OUTPUT_LIMIT,
     env: Collection[str] = (),
     run_command: RunCommand | None = None,
+    sandbox: CommandSandbox | None = None,
 ) -> Tool:
-    """The tool `shell`. A command has all rights of the user: it only starts in the workspace.
+    """The tool `shell`. Without a sandbox a command has all rights of the user: it only starts in the workspace.
 
     `output_limit`: the most bytes of output in a result.
     `env`: the names of environment variables that a command gets besides `INHERITED`.
-    `run_command`: runs the commands elsewhere. None: in this process's children.
+    `run_command`: runs the commands elsewhere. None: in this process's children. A sandbox comes first.
+    `sandbox`: what commands may touch. The model then says what a command changes, and the sandbox holds it to that.
     """
+    root = str(workspace.root)
+    enforced = sandbox if sandbox is not None and sandbox.is_enforced else None
 
-    def would(command: str) -> str:
+    async def run(
+        command: str, ctx: RunContext[Any], timeout: float, confinement: Confinement | None
+    ) -> dict[str, Any]:
+        _check(command, timeout)
+        environment = command_environment(root, env)
+        if run_command is not None and enforced is None:
+            outcome = await run_command(
+                command,
+                folder=root,
+                environment=environment,
+                timeout=timeout,
+                limit=output_limit,
+                ctx=ctx,
+            )
+        else:
+            place = Unconfined() if sandbox is None else sandbox.sandbox
+            outcome = await _run(command, root, timeout, output_limit, environment, place, confinement, ctx.progress)
+        result: dict[str, Any] = {"exit_code": outcome.exit_code, "output": outcome.output}
+        if outcome.timed_out:
+            result["timed_out"] = f"ended after {timeout:g} seconds; pass a longer timeout if it needs more time"
+        notes = list(outcome.notes)
+        had_network = confinement is None or confinement.hosts != ()
+        if sandbox is not None and not had_network and outcome.exit_code and _NO_NETWORK.search(outcome.output):
+            remedy = "tell the user to allow its host with `--allow-net HOST:PORT`"
+            remedy = remedy if sandbox.hosts == () else "pass `network`: true if it needs one"
+            notes.append(f"The command has no network: {remedy}.")
+        if notes:
+            result["sandbox"] = visible(" ".join(notes))
+        return result
+
+    def plain_preview(command: str) -> str:
         return visible(command)
 
     # No time limit for the tool: the argument limits the command, and the output until then is not lost.
@@ -83,7 +132,7 @@ def shell_tool(
         name="shell",
         aliases={"cmd": "command"},
         effects=UNLIMITED,
-        preview=would,
+        preview=plain_preview,
         timeout=math.inf,
         command_line="command",
     )
@@ -97,25 +146,83 @@ def shell_tool(
             command: The command line.
             timeout: Seconds after which the command is ended.
         """
-        _check(command, timeout)
-        environment = command_environment(str(workspace.root), env)
-        if run_command is None:
-            outcome = await _run(command, str(workspace.root), timeout, output_limit, environment, ctx.progress)
-        else:
-            outcome = await run_command(
-                command,
-                folder=str(workspace.root),
-                environment=environment,
-                timeout=timeout,
-                limit=output_limit,
-                ctx=ctx,
-            )
-        result: dict[str, Any] = {"exit_code": outcome.exit_code, "output": outcome.output}
-        if outcome.timed_out:
-            result["timed_out"] = f"ended after {timeout:g} seconds; pass a longer timeout if it needs more time"
-        return result
+        return await run(command, ctx, timeout, None)
 
-    return shell
+    if sandbox is None:
+        return shell
+
+    def effects(writes: list[str] | None, network: bool) -> Effects:
+        if enforced is None:
+            return UNLIMITED
+        try:
+            places = enforced.places(root, writes)
+        except ToolError:  # the call will fail with it
+            places = (root, *enforced.writable)
+        only_reads = not places and not network
+        return Effects(
+            reads={EVERYTHING},
+            writes={f"file:{place}" for place in places},
+            external=network,
+            idempotent=only_reads,
+            destructive=not only_reads,
+            version=UNVERSIONED,
+            approval=only_reads and not enforced.unasked_reads,
+        )
+
+    def preview(command: str, writes: list[str] | None, network: bool) -> str:
+        if enforced is None:
+            return visible(command)
+        changes = "nothing" if writes == [] else "the workspace" if writes is None else ", ".join(map(visible, writes))
+        return f"{visible(command)}\n# may change: {changes}; network: {_reachable(enforced) if network else 'none'}"
+
+    @tool(
+        name="shell",
+        aliases={"cmd": "command"},
+        effects=effects,
+        effects_bound=UNLIMITED,
+        preview=preview,
+        timeout=math.inf,
+        command_line="command",
+    )
+    async def sandboxed_shell(
+        command: str,
+        ctx: RunContext[Any],
+        timeout: float = 60,
+        writes: list[str] | None = None,
+        network: bool = False,
+    ) -> dict[str, Any]:
+        """Run a command line with /bin/sh in the workspace folder, without input.
+
+        Returns the exit code and the output (standard output and error together; of a long one the beginning
+        and the end). What the command leaves running in the background is ended with it. In a sandbox, the command
+        can change only what `writes` names, and temporary files in $TMPDIR.
+
+        Args:
+            command: The command line.
+            timeout: Seconds after which the command is ended.
+            writes: Existing files or folders that the command may change; [] if it only reads. Default: the workspace.
+            network: Whether the command needs the network.
+        """
+        confinement = None
+        if enforced is not None:
+            if network and enforced.hosts == ():
+                raise ToolError(
+                    "'network' is true, and no host is allowed here. Run the command without it, or tell the user to"
+                    " allow a host with `--allow-net HOST:PORT`."
+                )
+            if network and enforced.hosts is not None and not enforced.sandbox.filters_hosts:
+                raise ToolError(
+                    f"'network' is true, and {enforced.sandbox.level} cannot keep a command to a list of hosts. Run the"
+                    " command without it, or tell the user to install bubblewrap."
+                )
+            confinement = enforced.confinement(root, writes, network=network)
+        return await run(command, ctx, timeout, confinement)
+
+    return replace(sandboxed_shell, sandbox=sandbox.sandbox.level)
+
+
+def _reachable(sandbox: CommandSandbox) -> str:
+    return "all" if sandbox.hosts is None else ", ".join(map(str, sandbox.hosts)) or "none"
 
 
 def _check(command: str, timeout: float) -> None:
@@ -145,6 +252,8 @@ async def _run(
     timeout: float,
     output_limit: int,
     environment: Mapping[str, str],
+    sandbox: Sandbox,
+    confinement: Confinement | None,
     report: Callable[[str], None],
 ) -> CommandOutcome:
     """Runs the command as a child. Ends all processes, also if it raises. `report` gets lines of output meanwhile."""
@@ -162,22 +271,26 @@ async def _run(
         pipe.close()
         os.close(write_end)
         raise
+    command_line = ProcessCommand(("/bin/sh", "-c", command), folder, environment, write_end)
+    timed_out = False
     try:
-        try:
-            group = Group(["/bin/sh", "-c", command], cwd=folder, env=environment, output=write_end)
-        except OSError as error:
-            raise ToolError(f"The command could not be started: {error}.") from error
-        finally:
-            os.close(write_end)
-        timed_out = False
-        try:
-            async with asyncio.timeout(timeout):
-                await group.exited.wait()
-        except TimeoutError:
-            timed_out = True
-        finally:
-            await finished(group.end(output.closed))
-        return CommandOutcome(group.exit_code, capture.text(), timed_out)
+        async with AsyncExitStack() as boundary:
+            try:
+                process = await boundary.enter_async_context(sandbox.start(command_line, confinement or Confinement()))
+            except OSError as error:
+                raise ToolError(f"The command could not be started: {error}.") from error
+            except SandboxError as error:
+                raise ToolError(str(error)) from error
+            finally:
+                os.close(write_end)
+            try:
+                async with asyncio.timeout(timeout):
+                    await process.group.exited.wait()
+            except TimeoutError:
+                timed_out = True
+            finally:
+                await finished(process.group.end(output.closed))
+        return CommandOutcome(process.group.exit_code, capture.text(), timed_out, tuple(process.notes))
     finally:
         live_output.close()
         transport.close()

@@ -1,0 +1,124 @@
+"""Starts a command behind a gate, so that its limits hold before its first instruction."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import math
+import os
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from toolspeak.sandbox.base import ProcessCommand, ProcessLimits
+from toolspeak.sandbox.control_groups import ControlGroup, ControlGroups
+from toolspeak.sandbox.processes import Group
+
+_GATE = 'read -r line || exit 125; unset line; exec "$@"'
+"""Waits for a line, and becomes the command. `read` takes no more than the line from a pipe, so the command's own input
+follows it."""
+
+Start = Callable[[Callable[[], Any]], Any]
+"""Calls a function where it starts a process with the rights of the sandbox."""
+
+
+async def start_limited(
+    arguments: Sequence[str],
+    command: ProcessCommand,
+    limits: ProcessLimits,
+    groups: ControlGroups | None,
+    *,
+    pass_fds: Sequence[int] = (),
+    leader_info: int | None = None,
+    start: Start | None = None,
+) -> tuple[Group, ControlGroup | None]:
+    """Starts `arguments` in place of the command's own.
+
+    `start`: starts the process in a place of its own, such as a thread with fewer rights. `leader_info`: see `Group`.
+    Returns the processes, and the control group that the caller removes once they have ended. Raises OSError.
+    """
+    is_piped = command.input == subprocess.PIPE
+    gate_end, our_end = (-1, -1) if is_piped else os.pipe()
+    loop = asyncio.get_running_loop()
+    gated = ["/bin/sh", "-c", _GATE if is_piped else f"{_GATE} </dev/null", "sh", *arguments]
+    control_group = None if groups is None else await groups.make(limits)
+    try:
+
+        def open_group() -> Group:
+            return Group(
+                gated,
+                cwd=command.cwd,
+                env=command.env,
+                output=command.output,
+                errors=command.errors,
+                input=command.input if is_piped else gate_end,
+                pass_fds=pass_fds,
+                leader_info=leader_info,
+                loop=loop,
+            )
+
+        group = open_group() if start is None else start(open_group)
+        try:
+            if control_group is not None:
+                control_group.add(group.pid)
+            _set_limits(group.pid, limits, has_control_group=control_group is not None)
+        except BaseException:
+            group.kill()
+            raise
+        if is_piped:
+            assert group.input is not None
+            group.input.write(b"\n")
+        else:
+            os.write(our_end, b"\n")
+        return group, control_group
+    except BaseException:
+        if control_group is not None:
+            await control_group.remove()
+        raise
+    finally:
+        for end in (gate_end, our_end):
+            if end >= 0:
+                os.close(end)
+
+
+def _set_limits(pid: int, limits: ProcessLimits, *, has_control_group: bool) -> None:
+    resource: Any = importlib.import_module("resource")  # not at the top: Windows has none
+    wanted: dict[int, int | None] = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_FSIZE: limits.file_size,
+        resource.RLIMIT_CPU: limits.cpu_seconds,
+    }
+    if not has_control_group:
+        # Data, not address space: programs such as Node reserve far more addresses than they use.
+        wanted[resource.RLIMIT_DATA] = limits.memory
+        if limits.processes is not None and os.getuid() != 0:  # root has no such limit
+            wanted[resource.RLIMIT_NPROC] = limits.processes + _tasks_of_user()  # it counts all of the user's
+    for kind, most in wanted.items():
+        if most is not None:
+            _, hard = resource.prlimit(pid, kind)
+            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.prlimit(pid, kind, (most, most))
+
+
+_tasks_seen: tuple[float, int] = (-math.inf, 0)
+_SEEN_SECONDS = 10.0
+
+
+def _tasks_of_user() -> int:
+    """How many processes and threads this user has, or had a few seconds ago: to count them takes milliseconds."""
+    global _tasks_seen
+    when, count = _tasks_seen
+    if time.monotonic() - when < _SEEN_SECONDS:
+        return count
+    count, me = 0, os.getuid()
+    with os.scandir("/proc") as entries:
+        for entry in entries:
+            if entry.name.isdigit():
+                try:
+                    if entry.stat(follow_symlinks=False).st_uid == me:
+                        count += os.stat(f"/proc/{entry.name}/task").st_nlink - 2
+                except OSError:
+                    continue  # it has ended
+    _tasks_seen = (time.monotonic(), count)
+    return count
