@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from configured_folder import ConfiguredFolder
@@ -210,3 +212,14 @@ def test_the_theme_colours_the_terminal(folder):
     assert code == 0
     assert "\x1b[94m" in screen
     assert "\x1b[32m" not in screen
+
+
+def test_the_examples_of_the_guide_are_valid(folder):
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "configure.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert len(examples) == 2
+    for example in examples:
+        folder.user(example)
+        folder.values()
+    folder.user(examples[0])
+    assert 'model = "fast"  (= ollama:qwen3:8b)  # ' in folder.toolspeak("config").stdout
