@@ -243,6 +243,24 @@ def test_what_a_limit_forbids_is_dropped():
     assert codes == [None, "skipped", "skipped"]
 
 
+def test_beside_an_interceptor_that_lets_reads_pass_an_early_read_runs_once():
+    class Watches(Interceptor):
+        passes_reads = True
+
+    async def main():
+        bench = Bench()
+        provider = Gated(bench.turn(LOOK, LAST), stop_before="file:zzz")
+        run = asyncio.create_task(Agent(provider, bench.tools, approve="all", interceptors=[Watches()]).run("go"))
+        await provider.paused.wait()
+        await bench.began.wait()
+        provider.go.set()
+        return await run, bench
+
+    result, bench = asyncio.run(main())
+    assert bench.entered.count("look file:a") == 1
+    assert next(iter(result.state.started_calls)).early
+
+
 def test_cancelling_the_run_cancels_what_began():
     async def main():
         bench = Bench()

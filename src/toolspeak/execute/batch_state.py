@@ -209,6 +209,10 @@ class BatchState:
         settings = self.settings
         return prepare(call, settings.tools, settings.secrets, self.context.run_id, of_turn=settings.of_turn)
 
+    def prepared_call(self, call: ToolCall) -> PreparedCall | ToolResult:
+        """As `prepare`; the call as it began early, if it did."""
+        return (None if self.early is None else self.early.prepared(call)) or self.prepare(call)
+
     @property
     def is_late(self) -> bool:
         return self.expired or (self.deadline.at is not None and asyncio.get_running_loop().time() >= self.deadline.at)

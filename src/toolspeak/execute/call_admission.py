@@ -87,7 +87,7 @@ class CallAdmission:
         `earlier_results` holds the recorded results by call id. Their calls, and malformed ones, do not count towards
         `max_calls`.
         """
-        batch, deadline, early = self._batch, self._batch.deadline, self._batch.early
+        batch, deadline = self._batch, self._batch.deadline
         call_count, looks_back = 0, len(batch.calls) > 1 and self._evaluator.looks_back
         for call in batch.calls:
             original = call.original
@@ -109,7 +109,7 @@ class CallAdmission:
                     if batch.settings.interceptors:
                         prepared = await self._intercepted(call, original)
                     else:
-                        prepared = (None if early is None else early.prepared(original)) or batch.prepare(original)
+                        prepared = batch.prepared_call(original)
                     if type(prepared) is ToolResult:
                         self._keep_from_running(call, prepared)
                     elif prepared is not None and original.id in batch.doubtful_calls.decisions:
@@ -145,7 +145,7 @@ class CallAdmission:
             return self._keep_from_running(call, failure(original, "blocked", verdict.reason), notes.last)
         if isinstance(verdict, Answer):
             return result_of_value(original, verdict.value, batch.settings.secrets)
-        prepared = batch.prepare(verdict)
+        prepared = batch.prepared_call(verdict)
         if isinstance(prepared, ToolResult):
             call.passed = ()  # `after` is called here: it may rescue a failure that would end the batch
             chain = chain_of(verdict, batch.settings.interceptors, batch.context, notes)

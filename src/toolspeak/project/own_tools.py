@@ -25,7 +25,8 @@ def load_tools(places: Sequence[str], folders: Sequence[str] = ()) -> Toolset:
 
     Raises ConfigurationError, which names the place and the remedy.
     """
-    sys.path.extend(folder for folder in folders if folder not in sys.path)
+    if places:
+        sys.path.extend(folder for folder in folders if folder not in sys.path)
     tools = list[Tool]()
     for place in places:
         tools += _tools_at(place)
