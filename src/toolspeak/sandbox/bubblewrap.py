@@ -201,7 +201,22 @@ def _listening_sockets() -> list[str]:
         return []
     unseen = ("/run/", "/var/run/", "/dev/")
     real = {os.path.realpath(path) for path in paths if path.startswith("/") and not path.startswith(unseen)}
-    return [path for path in sorted(real) if os.path.exists(path)]
+    return [path for path in sorted(real) if os.path.exists(path) and _may_enter(os.path.dirname(path))]
+
+
+def _may_enter(folder: str) -> bool:
+    """Whether this user may use what is in a folder. Not asked of the system: root may, but not inside of a sandbox."""
+    while folder != os.sep:
+        status = os.stat(folder)
+        mode = status.st_mode
+        if status.st_uid == os.geteuid():
+            mode >>= 6
+        elif status.st_gid == os.getegid() or status.st_gid in os.getgroups():
+            mode >>= 3
+        if not mode & 1:
+            return False
+        folder = os.path.dirname(folder)
+    return True
 
 
 def _resolver() -> list[str]:
