@@ -162,3 +162,39 @@ def test_a_model_that_fails_is_an_error_and_the_session_goes_on(folder):
             return await agent.prompt(session_id=session.session_id, prompt=text("And now?"))
 
     assert asyncio.run(main()).stop_reason == "end_turn"
+
+
+def test_slash_commands_are_answered_by_the_agent_and_not_by_the_model(folder):
+    editor = ScriptedEditor("allow_once", "allow_once")
+    skill = folder / "work" / ".agents" / "skills" / "brew"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: brew\ndescription: Brews tea.\n---\nBoil water.\n")
+    prompts = ["/diff", "Go.", "/diff", "/undo", "/diff", "/tools", "/skills", "/usage", "/etc/hosts?"]
+    turns = [[EDIT, COMMAND], "Done.", "It is a file."]
+    answers = in_editor(folder, editor, *turns, prompts=prompts, arguments=["--window", "100000"])
+    assert {answer.stop_reason for answer in answers} == {"end_turn"}
+    (commands,) = editor.of("available_commands_update")
+    assert {"model", "undo", "diff", "compact"} <= {each.name for each in commands.available_commands}
+    answer = editor.agent_text
+    assert answer.startswith("This session has changed no file.Done.```diff\n")
+    assert "-two\n+three\n" in answer
+    assert "- `a.txt`: undone" in answer
+    assert "- `log.txt`: undone" in answer
+    assert (folder / "work" / "a.txt").read_text() == "one\ntwo\n"
+    assert not (folder / "work" / "log.txt").exists()
+    assert "- `shell`: Run a command line" in answer
+    assert "- `brew`: Brews tea." in answer
+    assert "tokens, the price of the model is not known" in answer
+    assert answer.endswith("It is a file.")
+    assert [update.size for update in editor.of("usage_update")][:2] == [100_000, 100_000]
+
+
+def test_a_conversation_is_summarised_when_the_user_asks_for_it(folder):
+    editor = ScriptedEditor()
+    prompts = ["/compact", "tea " * 2000, "milk " * 2000, "/compact", "And?", "And then?"]
+    in_editor(folder, editor, *["Fine."] * 6, prompts=prompts)
+    assert editor.agent_text.startswith(
+        "There is nothing to summarise yet.Fine.Fine.The conversation is summarised before"
+    )
+    notes = [update.content.text for update in editor.of("agent_thought_chunk")]
+    assert sum("the history was compacted" in note for note in notes) == 1

@@ -100,7 +100,7 @@ class Lines:
     async def write(self, line):
         print(json.loads(line)["result"]["protocolVersion"], *(each in sys.modules for each in ("pydantic", "rich")))
 
-asyncio.run(EditorConnection(Lines(), None, has_model=True).serve())
+asyncio.run(EditorConnection(Lines(), None, lambda: None, has_model=True).serve())
 """
     message = json.dumps({"jsonrpc": "2.0", **INITIALIZE}).encode()
     process = subprocess.run([sys.executable, "-c", program % message], capture_output=True, text=True, check=True)

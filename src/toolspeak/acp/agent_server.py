@@ -188,7 +188,8 @@ class AgentServer:
             case "mode", str(name):
                 await self._change_mode(session, name)
             case "model", str(name):
-                await session.set_model(name)
+                async with session.between_turns:
+                    await session.set_model(name)
             case _:
                 raise RpcError(f"there is no option {params.config_id!r} with such a value", INVALID_PARAMS)
         return {"configOptions": session.choices()["configOptions"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
@@ -57,14 +58,21 @@ class EditorConnection:
     """Serves one editor.
 
     - `open_requests`: makes what answers requests about sessions, at the first of them.
+    - `import_agent`: imports what that needs; called in a thread once the editor has its first answer.
     - `has_model`: whether the command line names a model.
     """
 
     def __init__(
-        self, lines: Lines, open_requests: Callable[[Peer, ClientCapabilities], EditorRequests], *, has_model: bool
+        self,
+        lines: Lines,
+        open_requests: Callable[[Peer, ClientCapabilities], EditorRequests],
+        import_agent: Callable[[], object],
+        *,
+        has_model: bool,
     ) -> None:
         self._peer = Peer(lines, self._handle)
         self._open_requests = open_requests
+        self._import_agent = import_agent
         self._has_model = has_model
         self._capabilities = ClientCapabilities()
         self._requests: EditorRequests | None = None
@@ -95,9 +103,13 @@ class EditorConnection:
                     self._requests = self._open_requests(self._peer, self._capabilities)
                 return await self._requests.handle(method, params)
 
+    async def _prepare(self) -> None:
+        await asyncio.to_thread(self._import_agent)
+
     def _initialize(self, params: InitializeParams) -> JSON:
         if params.client_capabilities is not None:
             self._capabilities = params.client_capabilities
+        self._peer.start(self._prepare())
         return {
             "protocolVersion": PROTOCOL_VERSION,
             "agentCapabilities": _CAPABILITIES,

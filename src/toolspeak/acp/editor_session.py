@@ -19,13 +19,14 @@ from toolspeak.acp.permission_requests import CLOSED, EditorApprover
 from toolspeak.acp.prompt_content import text_block
 from toolspeak.acp.run_updates import RunUpdates
 from toolspeak.acp.session_options import config_options, mode_fields
-from toolspeak.agent import Agent, Run, Session
+from toolspeak.acp.session_replay import conversation_updates
+from toolspeak.agent import Agent, Run, Session, Window
 from toolspeak.agent.result import result_of
 from toolspeak.agent.state.state import Totals
-from toolspeak.agent.storage.runs import close_run, load_state
+from toolspeak.agent.storage.runs import close_run, closed_history, load_state
 from toolspeak.data.deltas import CallCompleted
-from toolspeak.data.events import ModelAnswered, Record, RunStarted
-from toolspeak.data.messages import JSON, Message, ToolCall
+from toolspeak.data.events import ModelAnswered, Record
+from toolspeak.data.messages import JSON, Message, ToolCall, tokens_of
 from toolspeak.data.run_values import PAUSED, UNFINISHED, RunStatus
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import changed
@@ -69,7 +70,7 @@ class EditorSession:
         self.folder = folder
         self.setup = options.setup
         self._peer = peer
-        self._journal = journal
+        self.journal = journal
         self._options = options
         self._servers = servers
         root = Path(folder).resolve()
@@ -79,11 +80,13 @@ class EditorSession:
         self._terminals = EditorTerminals(peer, session_id, self._show_terminal) if capabilities.terminal else None
         self.approver = EditorApprover(peer, session_id, (str(root),), self._change_of)
         self.approver.mode, self.approver.rules_file = options.mode, self.setup.rules
-        self._lock = asyncio.Lock()
+        self.between_turns = asyncio.Lock()
+        """Held by a turn, and by what may only happen between two."""
         self._turns: set[asyncio.Task[JsonObject]] = set()
         self._is_cancelled = False
         self._parts = AsyncExitStack()
         self._agent: OpenedAgent | None = None
+        self._full_window: int | None = None  # the window that the conversation fills, so that it is summarised
         self._title: str | None = None
         self._cost: float | None = 0.0
         self._views: dict[str, RunUpdates] = {}  # of the turn's run and its sub-runs, by their ids
@@ -106,6 +109,9 @@ class EditorSession:
         """Shows a text of the agent's program, not of the model."""
         await self.send({"sessionUpdate": "agent_message_chunk", "content": text_block(printable(text))})
 
+    def _tell(self, text: str) -> None:
+        self._peer.start(self.say(f"*{text}*\n\n"))
+
     def choices(self) -> JsonObject:
         """The mode, the model, and what else may be chosen."""
         options = config_options(self.approver.mode, self.setup.model, self._options.models)
@@ -127,53 +133,33 @@ class EditorSession:
         await self.send({"sessionUpdate": "config_option_update", "configOptions": self.choices()["configOptions"]})
 
     async def set_model(self, name: str) -> None:
-        """Changes the model, from the next turn on. Raises ConfigurationError for a model that cannot be used."""
-        async with self._lock:
-            before = self.setup
-            await self._close_agent()
-            self.setup = changed(before, model=self._options.models.get(name, name))
-            try:
-                await self._open_agent()
-            except ConfigurationError:
-                self.setup = before
-                raise
+        """Changes the model. Call it between turns. Raises ConfigurationError for a model that cannot be used."""
+        before = self.setup
+        await self._close_agent()
+        self.setup = changed(before, model=self._options.models.get(name, name))
+        try:
+            await self._open_agent()
+        except ConfigurationError:
+            self.setup = before
+            raise
         await self.send({"sessionUpdate": "config_option_update", "configOptions": self.choices()["configOptions"]})
 
     # --- the past ------------------------------------------------------------------------------------------------
 
     async def replay(self) -> None:
         """Shows the whole conversation so far."""
-        info = await self._journal.session(self.session_id)
-        if info is None:
-            return
-        chain: list[tuple[str, int | None]] = []
-        run_id, count = info.last_run, None
-        while run_id is not None:
-            chain.append((run_id, count))
-            first = (await self._journal.read(run_id, 0, 1))[0].event
-            run_id, count = (first.follows, first.follows_seq) if isinstance(first, RunStarted) else (None, None)
-        view = RunUpdates(self.folder, self.session_id)
-        for number, message in enumerate(info.history):
-            if message.role == "assistant":  # the ids of calls are unique in a run, and a history may hold several
-                view = RunUpdates(self.folder, f"{number}-{self.session_id}")
-            for update in view.of_message(message):
-                await self.send(update)
-        for each, records in reversed(chain):
-            view = RunUpdates(self.folder, each, replays=True)
-            for record in await self._journal.read(each, 0, records):
-                for update in view.updates(record):
-                    await self.send(update)
-        self._title = info.title
+        async for update in conversation_updates(self.journal, self.session_id, self.folder):
+            await self.send(update)
 
     async def go_on(self) -> None:
         """Asks again what a loaded session waits for; says so if its last turn was interrupted."""
-        info = await self._journal.session(self.session_id)
-        run = None if info is None or info.last_run is None else await self._journal.run(info.last_run)
+        info = await self.journal.session(self.session_id)
+        run = None if info is None or info.last_run is None else await self.journal.run(info.last_run)
         if run is None or run.status not in UNFINISHED:
             return
         if is_held(run):
             await self.say("*Another process is working on this session now. Load it again when that has ended.*")
-        elif (await load_state(self._journal, run.run_id)).approvals.undecided:
+        elif (await load_state(self.journal, run.run_id)).approvals.undecided:
             with suppress(RpcError):
                 await self.prompt(None)
         elif run.status in _RESUMABLE:
@@ -207,8 +193,10 @@ class EditorSession:
             turn.cancel()
 
     async def _turn(self, message: Message | None) -> JsonObject:
-        async with self._lock:
+        async with self.between_turns:
             self._is_cancelled = False
+            if self._full_window is not None:
+                await self._close_agent()
             agent = (await self._open_agent()).agent
             run, view = await self._next_run(agent, message)
             try:
@@ -219,18 +207,22 @@ class EditorSession:
                 if self._is_cancelled:
                     await finished(self._end_run(run.run_id, view))
                 raise
+            finally:
+                if self._full_window is not None:
+                    self._full_window = None
+                    await self._close_agent()
 
     async def _next_run(self, agent: Agent, message: Message | None) -> tuple[Run, RunUpdates]:
         """The run of a turn, not yet driven: the last one if it did not end, with the message added."""
-        info = await self._journal.session(self.session_id)
-        last = None if info is None or info.last_run is None else await self._journal.run(info.last_run)
+        info = await self.journal.session(self.session_id)
+        last = None if info is None or info.last_run is None else await self.journal.run(info.last_run)
         if last is not None and last.status in _RESUMABLE:
             if is_held(last):
                 raise RunBusy(
                     f"another process works on this session (run {last.run_id[:8]}): wait for it, or end it there"
                 )
             view = RunUpdates(self.folder, last.run_id)
-            for record in await self._journal.read(last.run_id):
+            for record in await self.journal.read(last.run_id):
                 view.updates(record)  # the editor has seen them
             run = agent.resumed(last.run_id)
             if message is not None:
@@ -295,7 +287,7 @@ class EditorSession:
     async def _end_run(self, run_id: str, view: RunUpdates) -> None:
         """After a cancellation: closes the run, so that the session goes on from what was said."""
         with suppress(RunError):  # it may have ended, or not have begun
-            await close_run(self._journal, run_id, partial_text=view.partial_text)
+            await close_run(self.journal, run_id, partial_text=view.partial_text)
         with suppress(PeerGone):
             for update in view.interrupted():
                 await self.send(update)
@@ -314,7 +306,7 @@ class EditorSession:
         await self.send(update)
 
     async def _show_title(self) -> None:
-        info = await self._journal.session(self.session_id)
+        info = await self.journal.session(self.session_id)
         if info is not None and info.title != self._title:
             self._title = info.title
             updated = datetime.fromtimestamp(info.updated, UTC).isoformat()
@@ -335,11 +327,21 @@ class EditorSession:
         """The agent's tools."""
         return [tool.spec for tool in (await self._open_agent()).agent.toolset]
 
+    async def compact_next(self) -> bool:
+        """Has the conversation summarised before the next turn. False if there is nothing to summarise."""
+        info = await self.journal.session(self.session_id)
+        tokens = 0
+        if info is not None and info.last_run is not None:
+            # As the next run counts them when it begins.
+            tokens = sum(map(tokens_of, closed_history(await load_state(self.journal, info.last_run))))
+        self._full_window = max(1, int(tokens / Window(1).compact_at)) if tokens else None
+        return bool(tokens)
+
     async def totals(self) -> Totals:
         """What the session has used."""
         totals = Totals()
-        for run in await self._journal.runs(session_id=self.session_id):
-            run_totals = (await load_state(self._journal, run.run_id)).totals
+        for run in await self.journal.runs(session_id=self.session_id):
+            run_totals = (await load_state(self.journal, run.run_id)).totals
             totals = totals.plus(run_totals.usage, run_totals.cost, run_totals.estimated, run_totals.calls)
         return totals
 
@@ -353,13 +355,14 @@ class EditorSession:
             observers = [self._saw_event]
             self._agent = await self._parts.enter_async_context(
                 open_agent(
-                    self.setup,
-                    self._journal,
+                    self.setup if self._full_window is None else changed(self.setup, window=self._full_window),
+                    self.journal,
                     self.approver,
                     observers=observers,
                     tools=tools,
                     open_files=self._files,
                     run_command=self._terminals,
+                    tell=self._tell,
                 )
             )
         except BaseException:

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 
 from toolspeak.acp.call_presentation import JsonObject
 from toolspeak.acp.editor_session import EditorSession
+from toolspeak.acp.prompt_content import fenced
+from toolspeak.changes.change_store import ChangeStore
+from toolspeak.changes.file_states import ChangeSet
+from toolspeak.changes.git_patch import patch_of, path_patches, visible_name
+from toolspeak.changes.run_changes import by_workspace, change_sets_of, net_changes, root_runs, store_of
+from toolspeak.changes.undo import undo_changes
 from toolspeak.data.messages import Message, TextPart
 from toolspeak.data.values import quick
-from toolspeak.errors import ConfigurationError
+from toolspeak.errors import ConfigurationError, RunBusy
+from toolspeak.project.skills import find_skills
 from toolspeak.ui.format import money, printable
+
+_MOST_PATCH = 64 * 1024
+"""How many bytes of a patch are shown."""
 
 
 @quick()
@@ -31,12 +44,13 @@ def command_in(message: Message) -> tuple[str, str] | None:
 
 
 async def run_slash_command(session: EditorSession, name: str, rest: str) -> JsonObject:
-    """Runs a command, shows what it says, and returns the answer to the prompt."""
-    try:
-        text = await COMMANDS[name].run(session, rest)
-    except ConfigurationError as error:
-        text = str(error)
-    await session.say(text)
+    """Runs a command between two turns, shows what it says, and returns the answer to the prompt."""
+    async with session.between_turns:
+        try:
+            text = await COMMANDS[name].run(session, rest)
+        except (ConfigurationError, RunBusy) as error:
+            text = str(error)
+        await session.say(text)
     return {"stopReason": "end_turn"}
 
 
@@ -60,8 +74,67 @@ async def _usage(session: EditorSession, _rest: str) -> str:
     return f"This session has used {tokens}, {cost}."
 
 
+async def _compact(session: EditorSession, _rest: str) -> str:
+    if not await session.compact_next():
+        return "There is nothing to summarise yet."
+    return "The conversation is summarised before the model reads your next message."
+
+
+async def _skills(session: EditorSession, _rest: str) -> str:
+    skills = find_skills(Path(session.folder))
+    lines = [f"- `{printable(name)}`: {printable(skill.description)}" for name, skill in skills.skills.items()]
+    return "\n".join([*lines, *map(printable, skills.problems)]) or "This project has no skills."
+
+
+async def _diff(session: EditorSession, _rest: str) -> str:
+    with _store(session) as store:
+        runs = await root_runs(session.journal, store, session_id=session.session_id)
+        patch = patch_of([*path_patches(net_changes(change_sets_of(store, runs)), store.content)])
+    if not patch:
+        return "This session has changed no file."
+    text = printable(patch[:_MOST_PATCH].decode(errors="replace"))
+    more = f"\n{len(patch) - _MOST_PATCH:,} more bytes: `toolspeak changes` shows all." if patch[_MOST_PATCH:] else ""
+    return fenced(text, "diff") + more
+
+
+async def _undo(session: EditorSession, _rest: str) -> str:
+    with _store(session) as store:
+        change_sets: list[ChangeSet] = []
+        for run_id in await root_runs(session.journal, store, session_id=session.session_id):  # the newest first
+            change_sets = change_sets_of(store, [run_id])
+            if net_changes(change_sets):
+                break
+        else:
+            return "This session has changed no file, or nothing is left to undo."
+        # In a thread, so that other sessions go on.
+        reports = [
+            await asyncio.to_thread(undo_changes, store, group, place) for place, group in by_workspace(change_sets)
+        ]
+    lines = [
+        f"- `{visible_name(entry.path)}`: {entry.outcome}{f' ({entry.reason})' if entry.reason else ''}"
+        for report in reports
+        for entry in report.entries
+    ]
+    return "\n".join(["The files of the last turn that changed some:", "", *lines])
+
+
+@contextmanager
+def _store(session: EditorSession) -> Generator[ChangeStore]:
+    store = store_of(session.journal)
+    if store is None:
+        raise ConfigurationError("a journal in memory keeps no changes")
+    try:
+        yield store
+    finally:
+        store.close()
+
+
 COMMANDS: Mapping[str, SlashCommand] = {
     "model": SlashCommand("Show or change the model", _model, "NAME"),
     "tools": SlashCommand("List the tools", _tools),
+    "diff": SlashCommand("Show what this session has changed in files", _diff),
+    "undo": SlashCommand("Undo the last turn's changes of files", _undo),
+    "compact": SlashCommand("Summarise the conversation, to make room in the model's window", _compact),
+    "skills": SlashCommand("List the skills of this project", _skills),
     "usage": SlashCommand("Show the tokens and the cost of this session", _usage),
 }

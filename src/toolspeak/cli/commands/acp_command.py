@@ -131,16 +131,21 @@ def acp_command(
     sys.exit(ANSWERED)
 
 
+def import_agent() -> tuple[Any, Any]:
+    """The modules of the journal and the agent. They are not at the top: the editor waits for its first answer."""
+    modules = ("toolspeak.cli.journal_option", "toolspeak.acp.agent_server")
+    journal_option, agent_server = map(importlib.import_module, modules)
+    return journal_option, agent_server
+
+
 async def _serve(choices: EditorChoices, journal: str | None) -> None:
     def open_requests(peer: Peer, capabilities: ClientCapabilities) -> EditorRequests:
-        # Not at the top: they import the agent, and the editor waits for the answer to its first request.
-        opened_journal = importlib.import_module("toolspeak.cli.journal_option").journal_of(journal)
-        room = importlib.import_module("toolspeak.acp.agent_server")
-        return room.AgentServer(peer, opened_journal, choices, capabilities)
+        journal_option, agent_server = import_agent()
+        return agent_server.AgentServer(peer, journal_option.journal_of(journal), choices, capabilities)
 
     has_model = bool(choices.models or os.environ.get("TOOLSPEAK_MODEL"))
     streams = await StandardStreams.open()
     try:
-        await EditorConnection(streams, open_requests, has_model=has_model).serve()
+        await EditorConnection(streams, open_requests, import_agent, has_model=has_model).serve()
     finally:
         await streams.aclose()
