@@ -70,6 +70,24 @@ def test_a_todo_list_is_the_plan(folder):
     assert [(each.content, each.status) for each in plan.entries] == [(f"Step {state}␛", state) for state in states]
 
 
+def test_what_a_hook_says_is_shown_and_own_tools_are_there(folder):
+    hook = "{ command = 'echo no reads >&2; exit 1' }"
+    config = folder / "config" / "toolspeak" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f"[hooks]\nPreToolUse = [{{ matcher = 'half', hooks = [{hook}] }}]\n")
+    source = (
+        "from toolspeak import tool\n\n@tool(read_only=True)\ndef half(number: int) -> float:\n    return number / 2\n"
+    )
+    (folder / "mine.py").write_text(source)
+    editor = ScriptedEditor()
+    arguments = ["--tools", f"{folder}/mine.py:half"]
+    in_editor(folder, editor, [("half", {"number": 7})], "Done.", arguments=arguments)
+    (call,) = editor.calls.values()
+    assert call["status"] == "completed"
+    assert "the PreToolUse hook" in editor.agent_text
+    assert "no reads" in editor.agent_text
+
+
 def test_calls_of_two_turns_have_different_ids(folder):
     editor = ScriptedEditor()
     read = [("read", {"path": "a.txt"})]

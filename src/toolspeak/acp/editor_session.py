@@ -83,6 +83,7 @@ class EditorSession:
         self.between_turns = asyncio.Lock()
         """Held by a turn, and by what may only happen between two."""
         self._turns: set[asyncio.Task[JsonObject]] = set()
+        self._notes: set[asyncio.Task[None]] = set()
         self._is_cancelled = False
         self._parts = AsyncExitStack()
         self._agent: OpenedAgent | None = None
@@ -104,6 +105,17 @@ class EditorSession:
         if view is not None:
             view.keep_content(call_id)
         await self.send({"sessionUpdate": "tool_call_update", "toolCallId": shown_call_id, "content": content})
+
+    def _tell(self, text: str) -> None:
+        """Shows a line as soon as the editor reads it."""
+        note = asyncio.create_task(self.say(f"*{text}*\n\n"))
+        self._notes.add(note)
+        note.add_done_callback(self._forget_note)
+
+    def _forget_note(self, note: asyncio.Task[None]) -> None:
+        self._notes.discard(note)
+        if not note.cancelled():
+            note.exception()  # the editor may have gone
 
     async def say(self, text: str) -> None:
         """Shows a text of the agent's program, not of the model."""

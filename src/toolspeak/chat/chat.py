@@ -328,7 +328,7 @@ class Chat:
         await self._close_agent()
         approver = self.approver if setup.approve == "ask" else setup.approve
         stack = AsyncExitStack()
-        opened_agent = await stack.enter_async_context(open_agent(setup, self.journal, approver))
+        opened_agent = await stack.enter_async_context(open_agent(setup, self.journal, approver, tell=self._tell))
         self._agent_in_use = (setup, opened_agent.agent, stack)
         self.transcript.note(opened_agent.sandbox)
         for warning in opened_agent.warnings:
@@ -338,6 +338,9 @@ class Chat:
         capabilities = getattr(getattr(driver, "provider", None), "capabilities", None)
         self._window = self.setup.window or getattr(capabilities, "context", None)
         return opened_agent.agent
+
+    def _tell(self, text: str) -> None:
+        self.transcript.note(f"! {text}", "warning")
 
     async def _close_agent(self) -> None:
         in_use, self._agent_in_use = self._agent_in_use, None

@@ -15,7 +15,7 @@ from toolspeak.chat.front import Front
 from toolspeak.cli.sandbox_options import NAMES, sandbox_options
 from toolspeak.cli.signals import run_to_end
 
-_SETTINGS = ("model", "dialect", "approve", "rules", "mcp", "prices", "window", *NAMES)
+_SETTINGS = ("model", "dialect", "approve", "rules", "mcp", "prices", "tools", "window", *NAMES)
 
 
 @click.command("chat")
@@ -64,6 +64,12 @@ _SETTINGS = ("model", "dialect", "approve", "rules", "mcp", "prices", "window", 
     metavar="TOKENS",
     help="The size of the model's context window. A conversation that fills it is shortened (default: unknown, never "
     "shorten).",
+)
+@click.option(
+    "--tools",
+    multiple=True,
+    metavar="PLACE",
+    help="Add your own Python tools: MODULE:NAME or FILE.py:NAME (see `toolspeak run`).",
 )
 @sandbox_options
 @click.option(
