@@ -79,8 +79,8 @@ WIRE_SHARED = {
 # What the commands share: files beside their folder. `main` and `command_table` find a command by its name.
 CLI_SHARED = {
     "agents_option", "attended_run", "changes_upkeep", "command_options", "configuration", "demo_project",
-    "demo_schedules", "exit_codes", "journal_option", "journal_removals", "reply_description", "sandbox_options", "signals",
-    "timeline_file",
+    "demo_schedules", "exit_codes", "journal_option", "journal_removals", "json_input", "reply_description",
+    "sandbox_options", "signals", "timeline_file",
 }  # fmt: skip
 
 # What every dialect is made against: files beside the folders of `dialects`.

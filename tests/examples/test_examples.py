@@ -26,6 +26,7 @@ RUNS: dict[str, tuple[str, list[str]]] = {
     "gateway_client": ("", ["weather({'city': 'Rome'})", "No: 21 °C, dry."]),
     "sub_agents": ("y\n", ["buyer: writes orders and leaves this machine: order(", "so: ordered 10 pears."]),
     "mcp_tools": ("y\n", ["tools: desk__open_tickets, desk__close_ticket", "Done: closed 7"]),
+    "drive_over_pipes": ("", ["? write({'path': 'hello.txt'", "It is written.", "It says: Hello!", "[answered]"]),
     "evaluate_models": ("", ["evaluate_models_good.json                  3 / 3", "It is 41."]),
 }
 """By program: what a person types, and what stands in its output."""
@@ -49,6 +50,21 @@ def test_each_program_is_run_and_listed():
     assert {name for name in (*names, "notebook") if f"({name}." not in page} == set()
     lengths = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in EXAMPLES.glob("*.py")}
     assert {name: length for name, length in lengths.items() if length > 120} == {}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell and a FIFO")
+def test_a_shell_script_drives_runs_over_a_fifo():
+    script = EXAMPLES / "drive_over_pipes.sh"
+    finished = subprocess.run(
+        ["sh", script],
+        env=environment(TOOLSPEAK=f"{sys.executable} -m toolspeak"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    lines = ["? write (call_1_0)", '"answer":"It is written."', '"answer":"It says: Hello!"']
+    assert finished.stdout.splitlines() == lines
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -25,6 +25,7 @@ from toolspeak.agent.recorder import Watched
 from toolspeak.cli.command_options import write_text
 from toolspeak.cli.exit_codes import ANSWERED, AWAITING_APPROVAL, NO_ANSWER, SUSPENDED
 from toolspeak.cli.journal_option import resuming
+from toolspeak.cli.json_input import JsonInput
 from toolspeak.cli.timeline_file import write_timeline
 from toolspeak.data.codec import dumps
 from toolspeak.data.events import Record
@@ -66,6 +67,8 @@ class Display:
     """The file for the picture of the run's batches."""
     thoughts: bool = False
     """Show the model's reasoning."""
+    deltas: bool = False
+    """Print the pieces of a turn between the records."""
 
 
 def open_streams() -> None:
@@ -105,7 +108,7 @@ async def work(
         click.echo(f"toolspeak: {printable(ready_agent.sandbox)}", err=True)
         for warning in ready_agent.warnings:
             click.echo(f"toolspeak: {printable(warning)}", err=True)
-        show = _print_record if display.as_json else renderer.show
+        show = printer(display) if display.as_json else renderer.show
         run = await begin(ready_agent.agent)
         try:
             state = await watch(run, show, approver if isinstance(approver, InStep) else None)
@@ -146,10 +149,41 @@ def _approver(setup: Setup, live: Console, as_json: bool) -> Approver | Literal[
             return InStep(terminal_approver(live, setup.rules, waits=True)) if has_terminal() else None
 
 
-def _print_record(item: Watched) -> None:
-    if isinstance(item, Record):
-        sys.stdout.write(dumps(item) + "\n")
-        sys.stdout.flush()
+async def work_on_input(
+    setup: Setup,
+    journal: Journal,
+    begin: Callable[[Agent, str], Awaitable[Run]],
+    display: Display,
+    source: JsonInput,
+    task: str | None,
+) -> int:
+    """As `work`, for a program that gives tasks, decisions and messages as lines of JSON: each task is the next run of
+    the session."""
+    approver = source if setup.approve == "ask" else setup.approve
+
+    def end(run: Run) -> int:
+        _print_summary(run.state)
+        return _finish(result_of(run), as_json=True)
+
+    def tell(text: str) -> None:
+        click.echo(f"toolspeak: {printable(text)}", err=True)
+
+    async with open_agent(setup, journal, approver, tell=tell) as ready_agent:
+        tell(ready_agent.sandbox)
+        for warning in ready_agent.warnings:
+            click.echo(f"toolspeak: {printable(warning)}", err=True)
+        return await source.converse(begin, ready_agent.agent, printer(display), task, end)
+
+
+def printer(display: Display) -> Callable[[Watched], None]:
+    """What prints the records of a run as lines of JSON, and its deltas if they are asked for."""
+
+    def show(item: Watched) -> None:
+        if display.deltas or isinstance(item, Record):
+            sys.stdout.write(dumps(item) + "\n")
+            sys.stdout.flush()
+
+    return show
 
 
 def _print_summary(state: RunState) -> None:

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from toolspeak.agent import Agent, Cassette, Run, Session
 from toolspeak.agent.storage.sessions import WhenOpen, new_session_id
-from toolspeak.cli.attended_run import Display, open_streams, work
+from toolspeak.cli.attended_run import Display, open_streams, work, work_on_input
 from toolspeak.cli.command_options import (
     active_file_option,
     env_option,
@@ -27,6 +27,7 @@ from toolspeak.cli.command_options import (
 )
 from toolspeak.cli.configuration import choices_of, configuration
 from toolspeak.cli.journal_option import journal_of, journal_option
+from toolspeak.cli.json_input import JsonInput
 from toolspeak.cli.sandbox_options import sandbox_options
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.events import Limits
@@ -47,7 +48,7 @@ that `toolspeak config edit` opens. Set the server's address or key too:
 
 
 @click.command("run")
-@click.argument("task")
+@click.argument("task", required=False)
 @click.option(
     "--model",
     envvar="TOOLSPEAK_MODEL",
@@ -154,10 +155,19 @@ that `toolspeak config edit` opens. Set the server's address or key too:
 )
 @thoughts_option
 @click.option("--json", "as_json", is_flag=True, help="Print the journal's records, one JSON object per line.")
+@click.option("--deltas", is_flag=True, help="With --json: print the pieces of each turn too, as they come.")
+@click.option(
+    "--input",
+    "input_file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    help="With --json: read lines of JSON meanwhile, from FILE, a FIFO, or standard input (`-`): decisions, messages,"
+    " further tasks. The command ends with the input; TASK may be left out.",
+)
 @click.pass_context
 def run_command(
     context: click.Context,
-    task: str,
+    task: str | None,
     workspace: str,
     active_file: str | None,
     record: str | None,
@@ -168,6 +178,8 @@ def run_command(
     close: bool,
     thoughts: bool,
     as_json: bool,
+    deltas: bool,
+    input_file: str | None,
     timeline: str | None,
     **_of_setup: object,
 ) -> None:
@@ -196,8 +208,16 @@ def run_command(
     setup = configured_setup(config, workspace, **choices)
     if not setup.model and not continues:
         raise ConfigurationError(_NO_MODEL)
+    if (deltas or input_file) and not as_json:
+        raise ConfigurationError("--deltas and --input belong to --json: a program reads and writes lines of JSON")
+    if input_file and (cassette is not None or timeline):
+        raise ConfigurationError("--input does not go with --record, --replay and --timeline: these are for one run")
+    if task is None and not input_file:
+        raise ConfigurationError("the task is missing: write what to do")
+    if task == "-" and input_file == "-":
+        raise ConfigurationError('standard input is --input: leave TASK out, and send it as a line {"task": …}')
     text = read_reply() if task == "-" else task
-    if not text.strip():
+    if text is not None and not text.strip():
         raise ConfigurationError("the task is empty: write what to do")
     open_streams()
     limits = _limits(context, config.limits)
@@ -209,17 +229,16 @@ def run_command(
     )
     if close and not continues:
         raise ConfigurationError("--close needs --session or -c: it closes that session's last run")
-    display, when_open = Display(as_json, timeline, thoughts), "close" if close else "refuse"
+    display, when_open = Display(as_json, timeline, thoughts, deltas), "close" if close else "refuse"
     run_journal = journal_of(journal)
-    sys.exit(
-        run_to_end(
-            _run(text, setup, explicit, limits, run_journal, session, continue_last, when_open, display, cassette)
-        )
+    work_of_run = _run(
+        text, setup, explicit, limits, run_journal, session, continue_last, when_open, display, cassette, input_file
     )
+    sys.exit(run_to_end(work_of_run))
 
 
 async def _run(
-    task: str,
+    task: str | None,
     setup: Setup,
     explicit: Collection[str],
     limits: Limits,
@@ -229,8 +248,9 @@ async def _run(
     when_open: WhenOpen,
     display: Display,
     cassette: Cassette | None,
+    input_file: str | None,
 ) -> int:
-    async def begin(agent: Agent) -> Run:
+    async def begin(agent: Agent, task: str) -> Run:
         # A replay cannot be resumed, since it has no model: without a set-up in its records, `resume` refuses it.
         setup_json = {} if cassette is not None and cassette.replays else setup.as_json()
         return await Session(agent, session_id).start(task, when_open=when_open, limits=limits, setup=setup_json)
@@ -246,7 +266,9 @@ async def _run(
             raise ConfigurationError(_NO_MODEL)
         if cassette is not None and not cassette.replays:
             setup = replace(setup, model=with_absolute_path(setup.model))  # `resume` continues the recording
-        return await work(setup, journal, begin, display, cassette=cassette)
+        if input_file is not None or task is None:
+            return await work_on_input(setup, journal, begin, display, JsonInput(input_file or "-"), task)
+        return await work(setup, journal, lambda agent: begin(agent, task), display, cassette=cassette)
     finally:
         await journal.aclose()
 
