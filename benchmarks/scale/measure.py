@@ -3,10 +3,11 @@
     python benchmarks/scale/measure.py throughput [--engines embedded-sqlite embedded queue restate dbos]
         [--workers 1 2 4 8] [--steps 5 100] [--runs 10000] [--seconds 20] [--out results.jsonl]
     python benchmarks/scale/measure.py growth [--finished 10000 100000 1000000] [--engine embedded]
-    python benchmarks/scale/measure.py soak --rate RUNS [--engine embedded] [--workers 2] [--seconds 1200]
+    python benchmarks/scale/measure.py soak --rate RUNS [--engine embedded] [--workers 2] [--seconds 1200] [--faults]
 
 `throughput` queues `--runs` runs of `--steps` steps each and starts the workers. When every worker has finished a call,
-it counts for `--seconds`. The model is scripted and the tool does nothing, so only the loop, the journal and the engine
+it counts for `--seconds`. `restate` and `dbos` take runs only once a worker has started, so their runs get a time at
+which all of them are due. The model is scripted and the tool does nothing, so only the loop, the journal and the engine
 are measured. A worker drives up to 50 runs at once. The server and the workers share this machine's cores, so compare
 figures only within one run, and with the floor:
 
@@ -22,6 +23,8 @@ its steps per second, how long `due_runs` and a list of 50 runs take, and the si
 time from a submission to its answer, the oldest run that waits for a worker, and the memory of the workers. It ends
 with 1 if an answer is missing, if the oldest run waits for longer than 30 seconds, or if the workers' memory at the end
 is more than a fifth above that after a quarter of the time. Let the rate be four fifths of what `throughput` measured.
+With `--faults` a worker stands still for six seconds, four busy processes take the CPU for twenty, and the database
+pauses for six, one of them every half minute. It counts the runs that one worker takes over from another.
 
 PostgreSQL must be installed. It runs in a temporary folder, with fsync. `restate` and `dbos` need the environment of
 `make test-engines`.
@@ -50,9 +53,11 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+from faults import Faults
 from worker import AGENT, an_agent
 
 from toolspeak.engines import RunClient, open_engine
+from toolspeak.errors import EngineError
 from toolspeak.journal import Journal, open_journal
 from toolspeak.journal.memory_journal import MemoryJournal
 from toolspeak.journal.records import pack
@@ -62,6 +67,7 @@ HERE = Path(__file__).parent
 TESTS = HERE.parents[1] / "tests"
 CONCURRENCY = 50
 AT_ONCE = 64  # submissions
+SUBMISSIONS = 100  # a second, at least
 ENGINES = ("embedded-sqlite", "embedded", "queue", "restate", "dbos")
 
 
@@ -117,7 +123,7 @@ def servers(name: str) -> Iterator[Servers]:
         if name != "restate":
             yield Servers(f"{name}:", journal, pid)
             return
-        sys.path[:0] = [str(TESTS / "real_engines"), str(TESTS / "engine"), str(TESTS / "journal")]
+        sys.path[:0] = [str(TESTS / name) for name in ("real_engines", "providers", "journal")]
         from engine_servers import Restate  # noqa: PLC0415 - it needs the environment of `make test-engines`
 
         restate = Restate(folder)
@@ -194,7 +200,7 @@ class Workers:
             process.wait(60)
 
 
-async def submit(where: Servers, runs: int) -> float:
+async def submit(where: Servers, runs: int, at: float | None = None) -> float:
     """Queues the given number of runs. Returns how many per second."""
     journal = open_journal(where.journal)
     client = RunClient(journal, open_engine(where.engine, journal))
@@ -202,8 +208,14 @@ async def submit(where: Servers, runs: int) -> float:
 
     async def some() -> None:
         for number in numbers:
-            await client.submit(AGENT, "Read all files of the project.", run_id=f"run-{os.getpid()}-{number}")
+            await client.submit(AGENT, "Read all files of the project.", run_id=f"run-{os.getpid()}-{number}", at=at)
 
+    while True:  # until the engine knows a worker
+        try:
+            await client.submit(AGENT, "Read all files of the project.", run_id=f"run-{os.getpid()}-first")
+            break
+        except EngineError:
+            await asyncio.sleep(0.1)
     start = time.monotonic()
     await asyncio.gather(*(some() for _ in range(AT_ONCE)))
     seconds = time.monotonic() - start
@@ -214,17 +226,26 @@ async def submit(where: Servers, runs: int) -> float:
 
 def throughput(name: str, workers: int, steps: int, runs: int, seconds: float) -> dict[str, Any]:
     with servers(name) as where:
-        submitted = asyncio.run(submit(where, runs))
-        running = Workers(where, workers, steps)
+        has_workers = name in ("restate", "dbos")
+        running = Workers(where, workers, steps) if has_workers else None
+        due = time.time() + 10 + runs / SUBMISSIONS if has_workers else None
+        submitted = asyncio.run(submit(where, runs, due))
+        if due is not None:
+            time.sleep(max(0.0, due - time.time()))
+        running = running or Workers(where, workers, steps)
         try:
             first = running.look(0)
-            while not all(report["calls"] for report in first):
+            while not all(report["calls"] > has_workers * steps for report in first):
                 first = running.look(0)
             log = ask_postgres(where.journal, "SELECT pg_current_wal_lsn() - '0/0'") if where.postgres else 0
             db_cpu = cpu_of(where.postgres) if where.postgres else 0.0
-            start = first
-            last = running.look(seconds)
-            figures = _between(start, last)
+            last = first
+            while last[0]["time"] < first[0]["time"] + seconds:
+                latest = running.look(1)
+                if _calls(latest) == _calls(last):  # no run is left
+                    break
+                last = latest
+            figures = _between(first, last)
             if where.postgres:
                 wal = ask_postgres(where.journal, "SELECT pg_current_wal_lsn() - '0/0'") - log
                 figures["wal_kib"] = float(wal) / 1024 / figures["calls"]
@@ -233,6 +254,10 @@ def throughput(name: str, workers: int, steps: int, runs: int, seconds: float) -
         finally:
             running.end()
     return {"engine": name, "workers": workers, "steps": steps, "submitted": submitted, **figures}
+
+
+def _calls(reports: Sequence[dict[str, float]]) -> float:
+    return sum(report["calls"] for report in reports)
 
 
 def _between(first: Sequence[dict[str, float]], last: Sequence[dict[str, float]]) -> dict[str, float]:
@@ -428,17 +453,23 @@ async def _load(where: Servers, rate: float, seconds: float, minutes: list[dict[
     return sum(isinstance(each, BaseException) for each in ended)
 
 
-def soak(engine: str, workers: int, rate: float, seconds: float) -> list[str]:
+def soak(engine: str, workers: int, rate: float, seconds: float, *, faulty: bool) -> list[str]:
     """What went wrong."""
     minutes: list[dict[str, float]] = []
+    lost: dict[int, float] = {}
     print(" minute     runs  median s    99 % s  oldest s  memory MiB")
     with servers(engine) as where:
         running = Workers(where, workers, 5)
         for process in running.processes:
-            threading.Thread(target=_drop, args=(process.stdout,), daemon=True).start()
+            threading.Thread(target=_read, args=(process, lost), daemon=True).start()
+        faults = Faults([process.pid for process in running.processes], where.postgres) if faulty else None
         try:
             missing = asyncio.run(_load(where, rate, seconds, minutes, running))
         finally:
+            if faults is not None:
+                faults.end()
+                print("; ".join(f"{kind}: {count}" for kind, count in faults.counts.items()))
+                print(f"runs that another worker took over: {sum(lost.values()):.0f}")
             running.end()
     early, late = minutes[len(minutes) // 4], minutes[-1]
     problems = {
@@ -449,10 +480,11 @@ def soak(engine: str, workers: int, rate: float, seconds: float) -> list[str]:
     return [problem for problem, is_there in problems.items() if is_there]
 
 
-def _drop(lines: Any) -> None:
+def _read(process: subprocess.Popen[str], lost: dict[int, float]) -> None:
+    assert process.stdout is not None, "it is a pipe"
     with contextlib.suppress(ValueError):  # closed at the end
-        for _ in lines:
-            pass
+        for text in process.stdout:
+            lost[process.pid] = json.loads(text)["lost"]
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -482,11 +514,12 @@ def main() -> None:
     three.add_argument("--engine", choices=ENGINES, default="embedded")
     three.add_argument("--workers", type=int, default=2)
     three.add_argument("--seconds", type=float, default=1200.0)
+    three.add_argument("--faults", action="store_true")
     three.add_argument("--out", type=Path)
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
     if options.command == "soak":
-        problems = soak(options.engine, options.workers, options.rate, options.seconds)
+        problems = soak(options.engine, options.workers, options.rate, options.seconds, faulty=options.faults)
         if problems:
             sys.exit("; ".join(problems))
     elif options.command == "growth":

@@ -1,7 +1,7 @@
 """A worker process of `benchmarks/scale.py`: `worker.py ENGINE JOURNAL STEPS CONCURRENCY`. SIGTERM stops it.
 
 Its model calls a tool in each of STEPS turns, and then answers. Every half second it prints how many calls and runs it
-has finished, and its CPU time.
+has finished, how many runs another worker took over from it, and its CPU time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from toolspeak.providers import Capabilities, ModelRequest
 
 AGENT = "scale"
 LIMITS = Limits(steps=None, tokens=None, seconds=None, calls=None, repeats=None, failures=None)
-done = {"calls": 0, "runs": 0}
+done = {"calls": 0, "runs": 0, "lost": 0}
 
 
 class Model:
@@ -65,6 +65,13 @@ def an_agent(journal: Journal, steps: int) -> Agent[Any, Any]:
     return Agent(Model(steps), [read], name=AGENT, journal=journal, limits=LIMITS)
 
 
+class LostRuns(logging.Handler):
+    """Counts the runs that another worker took over."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        done["lost"] += "was taken over" in record.getMessage()
+
+
 async def report() -> None:
     while True:
         print(json.dumps({"time": time.time(), "cpu": time.process_time(), **done}), flush=True)
@@ -72,7 +79,8 @@ async def report() -> None:
 
 
 async def main(engine_url: str, journal_url: str, steps: str, concurrency: str) -> None:
-    logging.getLogger("toolspeak").setLevel(logging.ERROR)  # it is stopped in the middle of its runs
+    logging.getLogger("toolspeak").propagate = False  # it is stopped in the middle of its runs
+    logging.getLogger("toolspeak.worker").addHandler(LostRuns(logging.WARNING))
     journal = open_journal(journal_url)
     agent = an_agent(journal, int(steps))
 
