@@ -354,3 +354,72 @@ def test_a_projects_hooks_run_only_if_they_are_trusted(project):
     assert run.code == 0
     assert not (project.folder / "ran").exists()
     assert "config trust" in run.errors
+
+
+CLAUDE = {
+    "permissions": {"allow": ["Bash"]},
+    "hooks": {
+        "PreToolUse": [
+            {"matcher": "Edit|Write", "hooks": [{"type": "command", "command": "cat >> log.jsonl"}]},
+            {"matcher": "Bash", "hooks": [{"type": "command", "command": "echo no >&2; exit 2", "async": True}]},
+        ],
+        "Notification": [{"hooks": [{"type": "command", "command": "touch never"}]}],
+        "Stop": [{"hooks": [{"type": "prompt", "prompt": "x"}, {"type": "command", "command": "touch stopped"}]}],
+    },
+}
+
+
+def test_the_hooks_of_claude_code_run_as_they_are(project):
+    project.write_home(".claude/settings.json", json.dumps(CLAUDE))
+    project.write_home(".config/toolspeak/config.toml", '[hooks]\nfile = "~/.claude/settings.json"\n')
+    run = project.run(calls(WRITE, ("shell", {"command": "ls"}), LIST), "Done.", options=("--approve", "all"))
+    assert run.code == 0, run.errors
+    assert run.results[1] == "the call was rejected: no"
+    (event,) = events_of(project)
+    assert (event["tool_name"], event["tool_input"]) == ("Write", {"file_path": "a.txt", "content": "x"})
+    assert (project.folder / "stopped").exists()
+    assert not (project.folder / "never").exists()
+
+
+def test_a_hook_of_claude_code_changes_arguments_by_its_names(project):
+    settings = json.loads(json.dumps(CLAUDE))
+    change = decides(permissionDecision="allow", updatedInput={"file_path": "b.txt", "content": "y"})
+    settings["hooks"]["PreToolUse"][0]["hooks"][0]["command"] = change
+    project.write_home(".claude/settings.json", json.dumps(settings))
+    project.write_home(".config/toolspeak/config.toml", '[hooks]\nfile = "~/.claude/settings.json"\n')
+    assert project.run(calls(WRITE), "Done.").code == 0
+    assert (project.folder / "b.txt").read_text() == "y"
+
+
+def test_a_projects_hooks_of_claude_code_are_trusted_with_its_configuration(project):
+    project.write(".toolspeak/config.toml", '[hooks]\nfile = ".claude/settings.json"\n')
+    file = project.write(".claude/settings.json", json.dumps(CLAUDE))
+    assert project.run("Done.").code == 0
+    assert not (project.folder / "stopped").exists()
+    trust = project.command("config", "trust", "--yes")
+    assert "touch stopped" in trust.stdout + trust.stderr
+    assert project.run("Done.").code == 0
+    assert (project.folder / "stopped").exists()
+    (project.folder / "stopped").unlink()
+    file.write_text(json.dumps({**CLAUDE, "new": 1}))
+    assert project.run("Done.").code == 0
+    assert not (project.folder / "stopped").exists(), "a file that changed is not trusted"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "it is not JSON"),
+        ("[]", "it is no JSON object"),
+        ('{"hooks": [1]}', "hooks: write a table"),
+        ('{"hooks": {"Stop": [{"hooks": [{"command": 7}]}]}}', "write the command line"),
+        ('{"hooks": {"Stop": [{"matcher": "(", "hooks": []}]}}', "is not a regular expression"),
+    ],
+)
+def test_a_file_of_hooks_that_cannot_be_used_is_refused(project, text, problem):
+    project.write_home(".claude/settings.json", text)
+    project.write_home(".config/toolspeak/config.toml", '[hooks]\nfile = "~/.claude/settings.json"\n')
+    run = project.run("Done.")
+    assert run.code == 2
+    assert "settings.json" in run.errors
+    assert problem in run.errors

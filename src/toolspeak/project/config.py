@@ -22,6 +22,7 @@ from toolspeak.project.config_table import (
     SandboxTable,
     absolute_path,
     check_servers,
+    hook_file,
     limits_of,
     table_of,
     text_of,
@@ -169,6 +170,9 @@ def find_project_config(folder: str) -> ProjectConfig | None:
             named_files[module] = text_of(file, ("tools",), module, _MOST_NAMED)
     if isinstance(file.table.get("instructions"), dict):
         named_files[absolute_path(file, (), file.table["instructions"]["file"])] = str(table.instructions)
+    if "file" in file.table.get("hooks", {}):
+        path, text = hook_file(file, file.table["hooks"]["file"])
+        named_files[path] = text
     return project_config(file, table, named_files)
 
 

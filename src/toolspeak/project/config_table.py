@@ -19,7 +19,7 @@ from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import ConfigurationError, suggest
 from toolspeak.execute import ScheduleName
 from toolspeak.project.config_file import ConfigFile, KeyPath, inner_path, read_bounded, user_path
-from toolspeak.project.hook_settings import read_hooks
+from toolspeak.project.hook_settings import hooks_of_claude, read_hooks
 from toolspeak.project.run_setup import ApproveOption
 from toolspeak.project.sandbox_settings import host_rules
 from toolspeak.providers.configured_providers import VARIABLES, ConfiguredProvider
@@ -107,7 +107,7 @@ def table_of(file: ConfigFile) -> ConfigTable:
         _check_provider(file, ("providers", name), provider)
     _check_limits(file, table.limits)
     try:
-        read_hooks(table.hooks)
+        read_hooks({name: value for name, value in table.hooks.items() if name != "file"})
     except ConfigurationError as error:
         raise file.error(("hooks",), str(error)) from None
     for name, price in (no_extra() if isinstance(table.prices, str) else table.prices).items():
@@ -271,6 +271,8 @@ def _with_paths(file: ConfigFile, table: ConfigTable) -> ConfigTable:
         key = ("instructions", "file")
         path = absolute_path(file, key, table.instructions["file"])
         changes["instructions"] = text_of(file, key, path, MOST_INSTRUCTIONS)
+    if "file" in table.hooks:
+        changes["hooks"] = _with_hooks_of_file(file, table.hooks)
     changes["tools"] = tuple(_absolute_tools(file, place) for place in table.tools)
     changes["providers"] = {
         name: changed(each, ca_file=absolute_path(file, ("providers", name, "ca_file"), each.ca_file))
@@ -279,6 +281,28 @@ def _with_paths(file: ConfigFile, table: ConfigTable) -> ConfigTable:
         for name, each in table.providers.items()
     }
     return changed(table, **changes)
+
+
+def hook_file(file: ConfigFile, value: JSON) -> tuple[str, str]:
+    """The path and the text of the file that the table of hooks names."""
+    key = ("hooks", "file")
+    if not isinstance(value, str):
+        raise file.error(key, "write the path of a settings.json of Claude Code")
+    path = absolute_path(file, key, value)
+    return path, text_of(file, key, path, MOST_INSTRUCTIONS)
+
+
+def _with_hooks_of_file(file: ConfigFile, hooks: Mapping[str, JSON]) -> Mapping[str, JSON]:
+    """The table of hooks, with those of the file that it names after its own."""
+    own = {name: value for name, value in hooks.items() if name != "file"}
+    path, text = hook_file(file, hooks["file"])
+    try:
+        others = hooks_of_claude(text)
+        read_hooks(others)
+    except ConfigurationError as error:
+        raise file.error(("hooks", "file"), f"{path}: {error}") from None
+    entries = {event: [*cast("list[JSON]", own.get(event, [])), *others.get(event, ())] for event in {**own, **others}}
+    return cast("Mapping[str, JSON]", entries)
 
 
 def _absolute_tools(file: ConfigFile, place: str) -> str:

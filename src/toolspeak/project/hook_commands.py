@@ -57,19 +57,19 @@ class HookAnswer:
 
 
 async def run_hooks(
-    hooks: Sequence[CommandHook], data: Mapping[str, JSON], folder: str, environment: Mapping[str, str]
+    hooks: Sequence[tuple[CommandHook, Mapping[str, JSON]]], folder: str, environment: Mapping[str, str]
 ) -> list[HookAnswer]:
-    """Runs hooks of one event at the same time, each with the data as JSON on its standard input. Returns their
+    """Runs hooks of one event at the same time, each with its data as JSON on its standard input. Returns their
     answers, in order. A hook that fails has a problem; nothing is raised.
 
     - `folder`: where they run.
     - `environment`: their environment variables.
     """
+    return list(await asyncio.gather(*(_run(hook, data, folder, environment) for hook, data in hooks)))
+
+
+async def _run(hook: CommandHook, data: Mapping[str, JSON], folder: str, environment: Mapping[str, str]) -> HookAnswer:
     text = json.dumps(data, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
-    return list(await asyncio.gather(*(_run(hook, text, folder, environment) for hook in hooks)))
-
-
-async def _run(hook: CommandHook, text: bytes, folder: str, environment: Mapping[str, str]) -> HookAnswer:
     output, errors = Capture(MOST_OUTPUT), Capture(MOST_OUTPUT)
     try:
         exit_code, is_late = await _communicate(hook, text, folder, environment, output, errors)

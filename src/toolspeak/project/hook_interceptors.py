@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from toolspeak.agent import RunInterceptor, RunStart, StepInterceptor
 from toolspeak.agent.interceptors import AnyInterceptor, Step, StepEnd
@@ -29,6 +29,7 @@ from toolspeak.execute import (
 from toolspeak.execute.approval.approvers import StandingApprover, ask, ask_together
 from toolspeak.project.hook_commands import HookAnswer, run_hooks
 from toolspeak.project.hook_settings import CommandHook
+from toolspeak.project.tool_names import with_other_parameters, with_own_parameters
 from toolspeak.tools.builtin.shell import command_environment
 
 _STOPPED_BEFORE = "stop_hook_active"
@@ -59,14 +60,15 @@ class HookRunner:
 
     async def run(self, event: str, name: str, run_id: str, data: Mapping[str, JSON]) -> list[HookAnswer]:
         """Runs the hooks of an event that fit a name. Shows the person their messages and problems."""
-        hooks = [hook for hook in self._hooks if hook.event == event and hook.fits(name)]
+        hooks = [hook for hook in self._hooks if hook.event == event and hook.name_of(name) is not None]
         if not hooks:
             return []
         self._session_id = self._session_id or run_id
         names = {"session_id": self._session_id, "run_id": run_id, "cwd": self._folder, "hook_event_name": event}
         folders = {"TOOLSPEAK_PROJECT_DIR": self._folder, "CLAUDE_PROJECT_DIR": self._folder}
         environment = {**command_environment(self._folder, self._env), **folders}
-        answers = await run_hooks(hooks, {**names, **data}, self._folder, environment)
+        all_data = [(hook, _with_names_of(hook, name, {**names, **data})) for hook in hooks]
+        answers = [_with_own_names(each, name) for each in await run_hooks(all_data, self._folder, environment)]
         for answer in answers:
             if answer.problem:
                 self.tell(f"the {answer.name} {answer.problem}")
@@ -276,6 +278,21 @@ async def decision_of_hooks(runner: HookRunner, request: ApprovalRequest) -> Dec
         runner.tell(f"the {answer.name} wrote an updatedInput that cannot be used: {error}")
         return None
     return Decision(True, answer.reason, answer.name, arguments=answer.arguments, digest=revision.digest)
+
+
+def _with_names_of(hook: CommandHook, tool: str, data: Mapping[str, JSON]) -> Mapping[str, JSON]:
+    """The data of an event, with the names that the hook has for the tool and its parameters."""
+    if not hook.names or "tool_input" not in data:
+        return data
+    arguments = cast("Mapping[str, JSON]", data["tool_input"])
+    return {**data, "tool_name": hook.name_of(tool), "tool_input": with_other_parameters(tool, arguments)}
+
+
+def _with_own_names(answer: HookAnswer, tool: str) -> HookAnswer:
+    """The answer, with our names of the parameters that it changes."""
+    if not answer.hook.names or answer.arguments is None:
+        return answer
+    return replace(answer, arguments=with_own_parameters(tool, answer.arguments))
 
 
 def _stop_if_asked(answers: Sequence[HookAnswer]) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Any, Literal, cast
 
 from toolspeak.data.messages import JSON
-from toolspeak.data.values import quick
+from toolspeak.data.values import changed, quick
 from toolspeak.errors import ConfigurationError, suggest
+from toolspeak.project.tool_names import other_names_of
 
 EVENTS = (
     "PreToolUse",
@@ -28,7 +30,7 @@ SECONDS = 60.0
 """The time limit of a hook that names none."""
 
 _MOST_SECONDS = 3600.0
-_MATCHER_KEYS = ("matcher", "hooks")
+_MATCHER_KEYS = ("matcher", "hooks", "names")
 _HOOK_KEYS = ("type", "command", "timeout")
 
 
@@ -38,16 +40,19 @@ class CommandHook:
 
     - `matcher`: a regular expression for the whole of the tool's name, or of what else the event names; "" fits all.
     - `timeout`: in seconds.
+    - `names`: "claude" if it knows the tools and their parameters by the names of Claude Code.
     """
 
     event: str
     command: str
     matcher: str = ""
     timeout: float = SECONDS
+    names: Literal["", "claude"] = ""
 
-    def fits(self, name: str) -> bool:
-        """Whether the hook runs for this name."""
-        return not self.matcher or re.fullmatch(self.matcher, name) is not None
+    def name_of(self, name: str) -> str | None:
+        """The name by which the hook knows what the event names; None if it does not run for it."""
+        names = other_names_of(name) if self.names else (name,)
+        return next((each for each in names if not self.matcher or re.fullmatch(self.matcher, each)), None)
 
 
 def read_hooks(table: Mapping[str, JSON]) -> tuple[CommandHook, ...]:
@@ -62,8 +67,36 @@ def read_hooks(table: Mapping[str, JSON]) -> tuple[CommandHook, ...]:
             fields = _table(entry, place, _MATCHER_KEYS)
             matcher = _matcher(fields.get("matcher", ""), f"{place}.matcher")
             for index, hook in enumerate(_list(fields.get("hooks"), f"{place}.hooks")):
-                hooks.append(_hook(event, matcher, hook, f"{place}.hooks[{index}]"))
+                command = _hook(event, matcher, hook, f"{place}.hooks[{index}]")
+                hooks.append(changed(command, names="claude") if fields.get("names") == "claude" else command)
+            if fields.get("names", "") not in ("", "claude"):
+                raise ConfigurationError(f'{place}.names: write "claude", or leave it out')
     return tuple(hooks)
+
+
+def hooks_of_claude(text: str) -> dict[str, list[JSON]]:
+    """The hooks of a settings.json of Claude Code, as a table for `read_hooks`. What toolspeak has no event for, and
+    hooks that are no commands, are left out. Raises ConfigurationError for a text that is no such file."""
+    try:
+        settings: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"it is not JSON: {error}") from None
+    if not isinstance(settings, dict):
+        raise ConfigurationError("it is no JSON object")
+    events: Mapping[str, Any] = cast("dict[str, Any]", settings).get("hooks") or {}
+    table: dict[str, list[JSON]] = {}
+    for event, entries in _table(events, "hooks", ()).items():
+        for entry in _list(entries, event) if event in EVENTS else ():
+            fields = _table(entry, event, ())
+            commands: list[JSON] = []
+            for hook in _list(fields.get("hooks"), event):
+                values = _table(hook, event, ())
+                if values.get("type", "command") == "command":
+                    commands.append({name: values[name] for name in _HOOK_KEYS if name in values})
+            table.setdefault(event, []).append(
+                {"matcher": fields.get("matcher") or "", "hooks": commands, "names": "claude"}
+            )
+    return table
 
 
 def _hook(event: str, matcher: str, value: JSON, place: str) -> CommandHook:
@@ -101,6 +134,6 @@ def _table(value: JSON, place: str, keys: Sequence[str]) -> Mapping[str, JSON]:
         raise ConfigurationError(f"{place}: write a table with the keys {', '.join(keys)}")
     fields = cast("Mapping[str, JSON]", value)
     for key in fields:
-        if key not in keys:
+        if keys and key not in keys:
             raise ConfigurationError(f"{place}: unknown key {suggest(key, keys)}")
     return fields
