@@ -175,7 +175,11 @@ class AgentProcess:
         with self.errors.open("ab") as errors:
             streams = (ends[0], ends[3], errors.fileno())
             self.command = Command(
-                ["acp", *arguments], cwd=folder, env=environment(folder, **variables), streams=streams, session=True
+                ["acp", "--sandbox", "off", *arguments],
+                cwd=folder,
+                env=environment(folder, **variables),
+                streams=streams,
+                session=True,
             )
         os.close(ends[0])
         os.close(ends[3])

@@ -142,7 +142,8 @@ def test_a_question_that_the_editor_cannot_ask_waits_and_is_asked_again(folder):
 )
 def test_the_mode_decides_what_is_asked(folder, mode, questions, statuses):
     editor = ScriptedEditor("allow_once", "allow_once")
-    in_editor(folder, editor, [EDIT, COMMAND], "Done.", mode=mode)
+    # Commands in a sandbox, which write in the workspace alone, are commands all the same.
+    in_editor(folder, editor, [EDIT, COMMAND], "Done.", mode=mode, arguments=["--sandbox", "auto"])
     assert len(editor.questions) == questions
     assert [call["status"] for call in editor.calls.values()] == statuses
     assert [update.current_mode_id for update in editor.of("current_mode_update")] == [mode]

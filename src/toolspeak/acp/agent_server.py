@@ -40,7 +40,7 @@ from toolspeak.agent.storage.sessions import fork_session, new_session_id
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ConfigurationError, RunError
 from toolspeak.journal import Journal, SessionInfo
-from toolspeak.mcp import HttpServer, StdioServer
+from toolspeak.mcp.servers_file import HttpServer, Server, StdioServer
 from toolspeak.project.recorded_setup import folder_of, setup_of
 
 PAGE = 50
@@ -244,7 +244,7 @@ def _real(folder: str) -> str:
     return str(Path(folder).resolve())
 
 
-def _server(entry: ServerEntry) -> StdioServer | HttpServer:
+def _server(entry: ServerEntry) -> Server:
     """An MCP server as the editor names it. Raises RpcError."""
     match entry.type:
         case "stdio" if entry.command:

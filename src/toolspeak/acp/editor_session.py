@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, aclosing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from toolspeak import mcp
 from toolspeak.acp.agent_options import AgentOptions
 from toolspeak.acp.call_presentation import FileChange, JsonObject, shown_id
 from toolspeak.acp.client_messages import ClientCapabilities
@@ -34,7 +35,7 @@ from toolspeak.errors import ConfigurationError, McpError, ProviderError, RunBus
 from toolspeak.execute.concurrency.limits import in_thread
 from toolspeak.journal import Journal
 from toolspeak.journal.leases import is_held
-from toolspeak.mcp import HttpServer, McpServers, StdioServer
+from toolspeak.mcp.servers_file import Server
 from toolspeak.project.agent_builder import OpenedAgent, open_agent
 from toolspeak.project.configured_setup import with_model_of
 from toolspeak.sandbox.processes import finished
@@ -64,7 +65,7 @@ class EditorSession:
         folder: str,
         options: AgentOptions,
         capabilities: ClientCapabilities,
-        servers: Sequence[StdioServer | HttpServer] = (),
+        servers: Sequence[Server] = (),
     ) -> None:
         self.session_id = session_id
         self.folder = folder
@@ -83,11 +84,11 @@ class EditorSession:
         self.between_turns = asyncio.Lock()
         """Held by a turn, and by what may only happen between two."""
         self._turns: set[asyncio.Task[JsonObject]] = set()
-        self._notes: set[asyncio.Task[None]] = set()
         self._is_cancelled = False
         self._parts = AsyncExitStack()
         self._agent: OpenedAgent | None = None
         self._full_window: int | None = None  # the window that the conversation fills, so that it is summarised
+        self._warnings: set[str] = set()
         self._title: str | None = None
         self._cost: float | None = 0.0
         self._views: dict[str, RunUpdates] = {}  # of the turn's run and its sub-runs, by their ids
@@ -106,23 +107,20 @@ class EditorSession:
             view.keep_content(call_id)
         await self.send({"sessionUpdate": "tool_call_update", "toolCallId": shown_call_id, "content": content})
 
-    def _tell(self, text: str) -> None:
-        """Shows a line as soon as the editor reads it."""
-        note = asyncio.create_task(self.say(f"*{text}*\n\n"))
-        self._notes.add(note)
-        note.add_done_callback(self._forget_note)
-
-    def _forget_note(self, note: asyncio.Task[None]) -> None:
-        self._notes.discard(note)
-        if not note.cancelled():
-            note.exception()  # the editor may have gone
-
     async def say(self, text: str) -> None:
         """Shows a text of the agent's program, not of the model."""
         await self.send({"sessionUpdate": "agent_message_chunk", "content": text_block(printable(text))})
 
     def _tell(self, text: str) -> None:
+        """Shows a line as soon as the editor reads it."""
         self._peer.start(self.say(f"*{text}*\n\n"))
+
+    async def _warn(self, *warnings: str) -> None:
+        """Shows warnings, each once in a session: its agent is opened anew for another model."""
+        for warning in warnings:
+            if warning not in self._warnings:
+                self._warnings.add(warning)
+                await self.say(f"*{warning}*\n\n")
 
     def choices(self) -> JsonObject:
         """The mode, the model, and what else may be chosen."""
@@ -380,19 +378,21 @@ class EditorSession:
         except BaseException:
             await self._close_agent()
             raise
-        for warning in (self._agent.sandbox, *self._options.warnings, *self._agent.warnings):
-            await self.say(f"*{warning}*\n\n")
+        await self._warn(*self._options.warnings, *self._agent.warnings)
+        if self._agent.sandbox not in self._warnings:
+            self._warnings.add(self._agent.sandbox)
+            block = text_block(printable(f"{self._agent.sandbox}\n\n"))
+            await self.send({"sessionUpdate": "agent_thought_chunk", "content": block})
         return self._agent
 
-    async def _tools_of(self, server: StdioServer | HttpServer) -> Sequence[Tool]:
+    async def _tools_of(self, server: Server) -> Sequence[Tool]:
         """The tools of an MCP server. The session goes on without one that does not start."""
         try:
-            servers = await self._parts.enter_async_context(McpServers([server]))
+            servers = await self._parts.enter_async_context(mcp.McpServers([server]))
         except (McpError, ConfigurationError) as error:
-            await self.say(f"*The MCP server {server.name} is left out: {error}*\n\n")
+            await self._warn(f"The MCP server {server.name} is left out: {error}")
             return ()
-        for problem in servers.left_out:
-            await self.say(f"*{problem}*\n\n")
+        await self._warn(*map(str, servers.left_out))
         return [*servers.tools]
 
     async def _close_agent(self) -> None:

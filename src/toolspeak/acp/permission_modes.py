@@ -49,6 +49,7 @@ def _only_edits(request: ApprovalRequest, folders: tuple[str, ...]) -> bool:
     keys = tuple(f"file:{folder}" for folder in folders)
     return (
         effects.declared
+        and request.command_line is None
         and not effects.external
         and bool(effects.writes)
         and all(any(covers(key, written) for key in keys) for written in effects.writes)

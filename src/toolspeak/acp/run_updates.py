@@ -44,6 +44,7 @@ from toolspeak.data.events import (
     UserMessageQueued,
 )
 from toolspeak.data.messages import JSON, MalformedCall, Message, ReasoningPart, TextPart, ToolCall, ToolResult
+from toolspeak.tools.builtin.todo import TODO
 from toolspeak.ui.format import compaction_text, one_line, printable, shorten
 
 _PROGRESS_LINES = 40
@@ -215,7 +216,7 @@ class RunUpdates:
             )
         ]
         self._with_content.discard(result.call_id)
-        if result.name == "todo" and result.status == "success" and isinstance(call, ToolCall) and not self._calls_only:
+        if result.name == TODO and result.status == "success" and isinstance(call, ToolCall) and not self._calls_only:
             updates += plan_of(call.arguments)
         return updates
 
@@ -253,7 +254,6 @@ def plan_of(arguments: Mapping[str, JSON]) -> list[JsonObject]:
     for item in cast("Iterable[JSON]", arguments.get("items") or ()):
         if isinstance(item, Mapping):
             entry = cast("Mapping[str, JSON]", item)
-            state = _PLAN_STATES.get(str(entry.get("state")), "pending")
             text = printable(str(entry.get("text", "")))
-            entries.append({"content": text, "priority": "medium", "status": state})
+            entries.append({"content": text, "priority": "medium", "status": entry.get("state", "pending")})
     return [{"sessionUpdate": "plan", "entries": entries}]
