@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
 import re
 import stat
-import tomllib
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -98,9 +98,15 @@ def read_bounded(path: str, most_bytes: int = MOST_BYTES) -> str | None:
         raise ConfigurationError(f"{place}:{line}: not UTF-8 (byte {data[error.start]:#04x}); convert it") from None
 
 
+def toml_table(text: str) -> Mapping[str, Any]:
+    """The content of a TOML text. Raises ValueError and RecursionError."""
+    # Not at the top: most runs have no file of configuration, and the reader takes longer to import than to read.
+    return importlib.import_module("tomllib").loads(text)
+
+
 def _parsed(text: str, path: str) -> Mapping[str, Any]:
     try:
-        return tomllib.loads(text)
+        return toml_table(text)
     except RecursionError:
         raise ConfigurationError(f"{visible(path)}: its tables or arrays are nested too deep") from None
     except ValueError as error:
@@ -138,7 +144,7 @@ def key_lines(text: str) -> Mapping[KeyPath, int]:
     lines: dict[KeyPath, int] = {}
     table: KeyPath = ()
     for number, statement in _statements(text):
-        content = tomllib.loads(statement)
+        content = toml_table(statement)
         if statement.lstrip().startswith("["):
             table = _header(content)
             for length in range(1, len(table) + 1):

@@ -22,7 +22,7 @@ from toolspeak.project.config_file import ConfigFile, KeyPath, inner_path, read_
 from toolspeak.project.hook_settings import hooks_of_claude, read_hooks
 from toolspeak.project.run_setup import ApproveOption
 from toolspeak.project.sandbox_settings import host_rules
-from toolspeak.providers.configured_providers import VARIABLES, ConfiguredProvider
+from toolspeak.providers.configured_providers import API_NAMES, ConfiguredProvider
 from toolspeak.sandbox.base import SandboxMode
 
 MOST_INSTRUCTIONS = 64 * 1024
@@ -97,7 +97,7 @@ def table_of(file: ConfigFile) -> ConfigTable:
     for name, entry in _tables(file, "providers"):
         _check_keys(file, entry, ("providers", name), _PROVIDER_KEYS)
         if "api" not in entry:
-            raise file.error(("providers", name), f"'api' is missing; write one of {', '.join(VARIABLES)}")
+            raise file.error(("providers", name), f"'api' is missing; write one of {', '.join(API_NAMES)}")
     try:
         table = msgspec.convert(raw, ConfigTable)
     except msgspec.ValidationError as error:
@@ -165,8 +165,8 @@ def _check_provider(file: ConfigFile, key: KeyPath, provider: ConfiguredProvider
     name = key[-1]
     if not _NAME.fullmatch(name) or name == "scripted":
         raise file.error(key, "a provider's name has letters, digits, '.', '_' and '-' only, and is not 'scripted'")
-    if provider.api not in VARIABLES:
-        raise file.error((*key, "api"), f"there is no API {suggest(provider.api, VARIABLES)}")
+    if provider.api not in API_NAMES:
+        raise file.error((*key, "api"), f"there is no API {suggest(provider.api, API_NAMES)}")
     if provider.base_url:
         try:
             url = urlsplit(provider.base_url)

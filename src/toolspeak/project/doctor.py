@@ -29,7 +29,7 @@ from toolspeak.project.run_setup import Setup
 from toolspeak.providers import get_provider
 from toolspeak.providers.api import ApiProvider
 from toolspeak.providers.base import Provider
-from toolspeak.providers.configured_providers import VARIABLES
+from toolspeak.providers.configured_providers import API_NAMES, variables_of
 from toolspeak.providers.model_strings import CONFIGURED, DEFAULT
 from toolspeak.providers.server_probe import probe, window_of
 from toolspeak.version import __version__
@@ -115,16 +115,16 @@ def _key_variables(setup: Setup) -> Sequence[str]:
     prefix = _prefix(setup)
     configured = setup.providers.get(prefix)
     if configured is None:
-        return VARIABLES[prefix][1]
+        return variables_of(prefix)[1]
     if configured.key_env:
         return (configured.key_env,)
-    return () if configured.base_url else VARIABLES[configured.api][1]
+    return () if configured.base_url else variables_of(configured.api)[1]
 
 
 def _prefix(setup: Setup) -> str:
     """The provider's name in the model string."""
     prefix, colon, _ = setup.model.partition(":")
-    return prefix if colon and (prefix in VARIABLES or prefix in setup.providers) else DEFAULT
+    return prefix if colon and (prefix in API_NAMES or prefix in setup.providers) else DEFAULT
 
 
 def _server(
