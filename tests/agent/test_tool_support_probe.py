@@ -18,10 +18,13 @@ CALL = {"index": 0, "id": "x1", "type": "function", "function": {"name": "add", 
 
 
 class Engine:
-    """Writes tools into its prompt or passes them over, refuses them, or does not count; `bodies` are the requests."""
+    """Writes tools into its prompt or passes them over, refuses them, or does not count; `bodies` are the requests.
 
-    def __init__(self, *, writes=True, refuses=False, counts=True):
-        self.writes, self.refuses, self.counts = writes, refuses, counts
+    `prefix`: a path that only begins like that of the API is answered with a turn too, as a proxy may do.
+    """
+
+    def __init__(self, *, writes=True, refuses=False, counts=True, prefix=False):
+        self.writes, self.refuses, self.counts, self.prefix = writes, refuses, counts, prefix
         self.bodies = []
 
     @property
@@ -34,10 +37,12 @@ class Engine:
 
     async def __call__(self, exchange):
         body = exchange.json if exchange.body else {}
-        if "chat/completions" not in exchange.request_line or "input_tokens" in exchange.request_line:
+        is_count = "input_tokens" in exchange.request_line
+        if "chat/completions" not in exchange.request_line or (is_count and not self.prefix):
             await exchange.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
             return
-        self.bodies.append(body)
+        if not is_count:
+            self.bodies.append(body)
         if body.get("tools") and self.refuses:
             error_body = json.dumps({"error": {"message": "tools are not supported"}}).encode()
             head = f"HTTP/1.1 400 Bad\r\ncontent-type: application/json\r\ncontent-length: {len(error_body)}\r\n\r\n"
@@ -71,8 +76,8 @@ def ask(engine, runs=2, model="some-model"):
     return asyncio.run(go())
 
 
-def test_a_server_that_writes_tools_gets_native_calls_and_is_asked_once():
-    engine = Engine()
+@pytest.mark.parametrize("engine", [Engine(), Engine(prefix=True)], ids=["API", "proxy"])
+def test_a_server_that_writes_tools_gets_native_calls_and_is_asked_once(engine):
     for result in ask(engine):
         assert (result.answer, result.steps[0].executions[0].value) == ("3", 3)
     assert len(engine.probes) == 2

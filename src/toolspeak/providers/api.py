@@ -238,12 +238,15 @@ class ApiProvider:
             async with self._api.post(counting.path, body, query=self._endpoint.query) as reply:
                 answer = await reply.json()
         except ProviderError as error:
-            if error.status not in _NOT_THERE:
+            if error.status not in _NOT_THERE and error.code != "ill_formed":
                 raise
-            self._counting = None  # few servers implement the whole of another's API
-            return None
+            answer = None
         tokens = cast("dict[str, JSON]", answer).get("input_tokens") if isinstance(answer, dict) else None
-        return tokens if isinstance(tokens, int) else None
+        if isinstance(tokens, int):
+            return tokens
+        # Few servers implement the whole of another's API. A proxy may answer this path as any other one.
+        self._counting = None
+        return None
 
     def with_name(self, name: str) -> Self:
         """The provider under another name before the model's. It has the same connections: close one of the two."""
