@@ -116,6 +116,13 @@ def test_a_server_that_is_no_model_api(folder, api):
     assert "HTTP 404" in findings["server"][1]
 
 
+def test_a_server_that_repeats_the_key_and_controls_a_terminal(folder):
+    rows = [{"id": f"x-{KEY}", "owned_by": KEY}, {"id": "\x1b[2Jm", "owned_by": "\x1b]0;x\x07"}]
+    findings, _ = examined(folder, "openai", whole("200 OK", json.dumps({"data": rows}).encode()))
+    assert "[API key]" in findings["server"][1]
+    assert "x-[API key]" in findings["model"][1]
+
+
 def test_a_server_without_a_list_that_has_the_api(folder):
     missing, refusal = whole("404 Not Found", b""), whole("400 Bad Request", b'{"error": {"message": "no messages"}}')
     findings, exchanges = examined(folder, "openai", missing, refusal)

@@ -28,7 +28,7 @@ VARIABLES: dict[str, str] = {
     "VISUAL, EDITOR": "your editor, for arguments and for `toolspeak config edit`",
     "NO_COLOR, FORCE_COLOR, TERM, COLUMNS, LINES": "how the terminal shows colours, and its size where it is unknown",
     "XDG_CONFIG_HOME, XDG_DATA_HOME, HOME": "where your configuration and your journal are",
-    "PATH, USER, LOGNAME, SHELL, LANG, LANGUAGE, LC_*, TZ, TMPDIR": "what commands get, with HOME and TERM; --env adds others",
+    "PATH, USER, LOGNAME, SHELL, LANG, LANGUAGE, LC_*, TZ, TMPDIR": "what commands get, too; --env adds",
     "OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER": "with --telemetry: otlp (the default), or none",
     "OTEL_EXPORTER_OTLP_PROTOCOL, OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "with --telemetry: http/protobuf; its exporter "
     "reads its other variables OTEL_* too",

@@ -88,7 +88,7 @@ def read_bounded(path: str, most_bytes: int = MOST_BYTES) -> str | None:
         os.close(descriptor)
         raise ConfigurationError(f"{place} is no file; remove it, or put a file there")
     with open(descriptor, "rb") as stream:
-        data = stream.read(most_bytes + 1)
+        data = stream.read(most_bytes + 1) or b""  # None: a terminal on which nothing was typed
     if len(data) > most_bytes:
         raise ConfigurationError(f"{place} is larger than {most_bytes // 1024} KB; make it smaller")
     try:
@@ -121,7 +121,7 @@ def _check_values(file: ConfigFile, value: Any, key: KeyPath) -> None:
     match value:
         case dict():
             for name, each in cast("dict[str, Any]", value).items():
-                if _CONTROL.search(name):
+                if _CONTROL.search(name) or not name.isprintable():
                     raise file.error((*key, name), "a key holds a control character")
                 _check_values(file, each, (*key, name))
         case list():

@@ -249,6 +249,9 @@ def _with_paths(file: ConfigFile, table: ConfigTable) -> ConfigTable:
     if table.rules is not None and file.of_project:
         problem = "only your own file may name a file of rules: it would approve calls without a question"
         raise file.error(("rules",), problem)
+    if table.theme and file.of_project:
+        problem = "only your own file may change the terminal's looks: they could hide what a question is about"
+        raise file.error(("theme",), problem)
     if table.sandbox is not None and file.of_project:
         problem = "only your own file may set the sandbox: a project's could open it"
         raise file.error(("sandbox",), problem)

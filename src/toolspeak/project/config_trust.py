@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -21,6 +22,7 @@ from toolspeak.tools.builtin.folder import Folder
 from toolspeak.tools.builtin.text_format import visible
 
 _LOCK_SECONDS = 10.0
+_REFERENCE = re.compile(r"\$\{(?:env:)?(\w+)")
 
 
 @quick()
@@ -72,7 +74,9 @@ def project_config(file: ConfigFile, table: ConfigTable, named_files: Mapping[st
     """What a person decides about for a project's file."""
     content = json.dumps([file.path, file.text, sorted(named_files.items())])
     digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
-    return ProjectConfig(file, table, named_files, digest, tuple(map(visible, _effects(table))))
+    return ProjectConfig(
+        file, table, named_files, digest, tuple(visible(each).replace("\n", "⏎") for each in _effects(table))
+    )
 
 
 def _effects(table: ConfigTable) -> Iterator[str]:
@@ -88,16 +92,25 @@ def _effects(table: ConfigTable) -> Iterator[str]:
             yield f"it starts the MCP server {name}: {' '.join(map(str, words))}"
         else:
             yield f"it connects to the MCP server {name} at {server.get('url')}"
+        yield from _sent_variables(f"the MCP server {name}", server)
     for event, hooks in table.hooks.items():
         yield from (f"it runs on {event}: {command}" for command in _commands(hooks))
     yield from (f"it imports the Python tools {place}" for place in table.tools)
     for name, provider in table.providers.items():
         key = f", with the key in {provider.key_env}" if provider.key_env else ""
         yield f"the provider {name} sends conversations to {provider.base_url or provider.api}{key}"
+        yield from _sent_variables(f"the provider {name}", provider.headers)
     if table.env:
         yield f"commands of the model get the environment variables {', '.join(table.env)}"
     if table.instructions:
         yield "it adds instructions for the model"
+
+
+def _sent_variables(what: str, settings: Mapping[str, Any]) -> Iterator[str]:
+    """The environment variables that the texts of the settings refer to."""
+    names = sorted(set(_REFERENCE.findall(json.dumps(dict(settings)))) - {"workspaceFolder"})
+    if names:
+        yield f"{what} gets the environment variables {', '.join(names)}"
 
 
 def _commands(hooks: Any) -> Iterator[str]:

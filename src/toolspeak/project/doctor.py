@@ -17,7 +17,7 @@ from toolspeak.agent.drivers.choose import DEFAULT_DIALECT, choose_driver, telli
 from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.agent.drivers.probing import ProbingDriver
 from toolspeak.agent.drivers.server_prompt import ServerPromptDriver
-from toolspeak.data.values import quick
+from toolspeak.data.values import changed, quick
 from toolspeak.dialects import known_dialect
 from toolspeak.errors import ConfigurationError, JournalError, McpError, ToolspeakError
 from toolspeak.journal import Journal, MemoryJournal, SqliteJournal
@@ -96,9 +96,19 @@ async def _model(setup: Setup) -> Sequence[Diagnosis]:
         findings = [*_server(provider, rows, problem, _key(setup))]
         if not problem:
             findings += _model_in_list(setup, provider, rows or {})
-        return [*findings, *_dialect(setup, provider), *_window(setup, provider, rows or {})]
+        findings += [*_dialect(setup, provider), *_window(setup, provider, rows or {})]
+        return [
+            changed(each, text=_hidden(each.text, provider), remedy=_hidden(each.remedy, provider)) for each in findings
+        ]
     finally:
         await provider.aclose()
+
+
+def _hidden(text: str, provider: ApiProvider) -> str:
+    """The text without the key: a server may repeat it in any field."""
+    for secret in provider.secrets:
+        text = text.replace(secret, "[API key]")
+    return text
 
 
 def _key(setup: Setup) -> Diagnosis:

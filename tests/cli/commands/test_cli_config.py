@@ -106,7 +106,7 @@ def test_edit_without_a_terminal_names_the_file(folder):
 
 
 def test_text_of_a_file_cannot_control_the_terminal(folder):
-    folder.user("[theme]\n'a\u202eb' = 'red'\n[aliases]\nx = 'ollama:\u202eevil'\n")
+    folder.user("[aliases]\nx = 'ollama:\u202eevil'\n")
     done = folder.toolspeak("config")
     assert done.returncode == 0
     assert "\u202e" not in done.stdout
