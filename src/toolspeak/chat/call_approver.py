@@ -76,6 +76,7 @@ class CallApprover:
         self._announced: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._open: list[_CallQuestion] = []
         self._at = 0
+        self._asks_more = False  # a question about the answer is open, such as which rule
 
     @property
     def is_open(self) -> bool:
@@ -210,6 +211,8 @@ class CallApprover:
                 rows.append([*truncate(line, max(10, columns - len(state))), ("class:note", state)])
         current = self._open[self._at]
         hidden = current.question.hidden
+        if self._asks_more:
+            return rows
         keys = _HIDDEN_KEYS.format(hidden=hidden) if hidden else _KEYS
         return [*rows, *wrap([("class:note", keys)], columns)]
 
@@ -228,7 +231,7 @@ class CallApprover:
             self._note(f"  {number}  {text}, {printable(place)}")
         if not self.rules_path:
             self._note("With --rules FILE an approval can be kept for later conversations.")
-        line = (await self._front.ask("Which one? (Enter: none) › ") or "").strip()
+        line = (await self._ask_more("Which one? (Enter: none) › ") or "").strip()
         if not line.isdecimal() or not 1 <= int(line) <= len(choices):
             self._note("Nothing is remembered, and the call is not decided yet.")
             return
@@ -240,6 +243,13 @@ class CallApprover:
         self._rules.add(rule, "user")
         self._decide(current, Decision(True, by="user"))
 
+    async def _ask_more(self, prompt: str, text: str = "") -> str | None:
+        self._asks_more = True
+        try:
+            return await self._front.ask(prompt, text)
+        finally:
+            self._asks_more = False
+
     async def _edit(self, current: _CallQuestion) -> None:
         try:
             if not current.request.can_be_revised:
@@ -249,7 +259,7 @@ class CallApprover:
                 draft = current.draft or arguments_to_json(arguments, indent=2)
                 text = await self._front.lend(lambda: edit(draft, command))
             else:
-                text = await self._front.ask("Arguments: ", current.draft or arguments_to_json(arguments))
+                text = await self._ask_more("Arguments: ", current.draft or arguments_to_json(arguments))
             current.draft = text or current.draft
             if not text or arguments_to_json(edited := arguments_from_json(text)) == arguments_to_json(arguments):
                 self._note("The arguments are unchanged.")

@@ -9,6 +9,7 @@ from pathlib import Path
 from toolspeak.agent.storage.exports import export_session
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.agent.storage.sessions import session_messages
+from toolspeak.chat.change_commands import show_changes, undo
 from toolspeak.chat.chat import Chat
 from toolspeak.chat.command_list import COMMANDS, SYNONYMS, help_lines
 from toolspeak.chat.markdown_export import markdown_of
@@ -53,6 +54,8 @@ class ChatCommands:
             "compact": self._compact,
             "export": self._export,
             "new": self._new,
+            "diff": lambda _: show_changes(chat),
+            "undo": lambda call: undo(chat, call),
         }
 
     def take(self, text: str) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from prompt_toolkit.application import Application, in_terminal
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, get_common_complete_suffix
 from prompt_toolkit.filters import Condition, Filter, has_focus
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import History, InMemoryHistory
@@ -87,11 +88,11 @@ class Screen:
         self._answer: asyncio.Future[str | None] | None = None
         self._answer_prompt = ""
         self._arrows = False
-        completer = MessageCompleter(folder, lambda name: self.arguments_of(name))
+        self._completer = MessageCompleter(folder, lambda name: self.arguments_of(name))
         self._message = Buffer(
             multiline=True,
             history=InMemoryHistory() if history is None else history,
-            completer=completer,
+            completer=self._completer,
             complete_while_typing=True,
         )
         self._answer_buffer = Buffer(multiline=True)
@@ -140,7 +141,8 @@ class Screen:
                 if not task.done():
                     task.cancel()
                 await asyncio.wait([task])
-                self._write_rest()
+                if self._above:
+                    self._write_above()
                 if not task.cancelled():
                     task.result()
 
@@ -231,12 +233,6 @@ class Screen:
             fragments.append(("", "\n"))
         self._above = []
         print_formatted_text(self._output, fragments, self._style, color_depth=self._application.color_depth)
-
-    def _write_rest(self) -> None:
-        """Writes what was left for later when the screen ended."""
-        if self._above:
-            with self._output.at_once():
-                self._write_above()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -341,10 +337,17 @@ class Screen:
         layout.focus(self._message if layout.has_focus(self._answer_buffer) else self._answer_buffer)
 
     def _complete(self) -> None:
-        if self._message.complete_state is not None:
-            self._message.complete_next()
-        else:
-            self._message.start_completion(insert_common_part=True)
+        buffer = self._message
+        if buffer.complete_state is not None:
+            buffer.complete_next()
+            return
+        event = CompleteEvent(completion_requested=True)
+        completions = list(self._completer.get_completions(buffer.document, event))
+        if len(completions) == 1:
+            buffer.apply_completion(completions[0])
+        elif completions:
+            buffer.insert_text(get_common_complete_suffix(buffer.document, completions))
+            buffer.start_completion()
 
     def _escape(self) -> None:
         if self._message.complete_state is not None:
