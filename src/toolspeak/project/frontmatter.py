@@ -54,9 +54,10 @@ def read_markdown(path: Path, top: Path | None) -> MarkdownFile:
 
 def _fields(text: str, path: Path) -> Mapping[str, JSON]:
     yaml: Any = importlib.import_module("yaml")  # only where a project has such files
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, where libyaml is there
     try:
-        _check_events(yaml.parse(text, Loader=yaml.SafeLoader), yaml, path)
-        value = cast("object", yaml.load(text, Loader=yaml.SafeLoader))
+        _check_events(yaml.parse(text, Loader=loader), yaml, path)
+        value = cast("object", yaml.load(text, Loader=loader))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f" (line {mark.line + 2})"
