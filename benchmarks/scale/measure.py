@@ -2,7 +2,7 @@
 
     python benchmarks/scale/measure.py throughput [--engines embedded-sqlite embedded queue restate dbos]
         [--workers 1 2 4 8] [--steps 5 100] [--runs 10000] [--seconds 20] [--out results.jsonl]
-    python benchmarks/scale/measure.py growth [--finished 10000 100000 1000000] [--engine embedded]
+    python benchmarks/scale/measure.py growth [--finished 10000 100000 1000000] [--engine embedded-sqlite]
     python benchmarks/scale/measure.py soak --rate RUNS [--engine embedded] [--workers 2] [--seconds 1200] [--faults]
 
 `throughput` queues `--runs` runs of `--steps` steps each and starts the workers. When every worker has finished a call,
@@ -48,7 +48,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -340,10 +340,21 @@ def floor(name: str, workers: int, seconds: float) -> dict[str, Any]:
 
 
 async def fill(where: Servers, runs: int) -> None:
-    """Creates finished runs of five steps: executes one run and copies its rows under new numbers and ids."""
+    """Creates finished runs of five steps: executes one run, and copies its records or its rows under new ids."""
     journal = open_journal(where.journal)
     run = an_agent(journal, 5).start("Read all files of the project.")
     await run.finish()
+    if not where.postgres:
+        records = await journal.read(run.run_id)
+        for start in range(0, runs, 100):
+            await journal.add_runs(
+                [
+                    [replace(record, run_id=f"old-{number}", time=record.time - number) for record in records]
+                    for number in range(start, min(start + 100, runs))
+                ]
+            )
+        await journal.aclose()
+        return
     await journal.aclose()
     db = await asyncpg.connect(where.journal)
     await db.execute("SET search_path = toolspeak, public")
@@ -387,7 +398,10 @@ async def looks(where: Servers) -> tuple[float, float]:
 def growth(engine: str, finished: int, seconds: float) -> dict[str, Any]:
     with servers(engine) as where:
         asyncio.run(fill(where, finished))
-        size = ask_postgres(where.journal, "SELECT pg_database_size(current_database())")
+        if where.postgres:
+            size = ask_postgres(where.journal, "SELECT pg_database_size(current_database())")
+        else:
+            size = Path(where.journal).stat().st_size
         due, list_ms = asyncio.run(looks(where))
         submitted = asyncio.run(submit(where, 2000))
         running = Workers(where, 1, 5)
@@ -506,7 +520,7 @@ def main() -> None:
     one.add_argument("--out", type=Path)
     two = commands.add_parser("growth")
     two.add_argument("--finished", nargs="+", type=int, default=[10_000, 100_000, 1_000_000])
-    two.add_argument("--engine", choices=("embedded", "queue"), default="embedded")
+    two.add_argument("--engine", choices=("embedded-sqlite", "embedded", "queue"), default="embedded")
     two.add_argument("--seconds", type=float, default=20.0)
     two.add_argument("--out", type=Path)
     three = commands.add_parser("soak")

@@ -25,15 +25,16 @@ _LOG = logging.getLogger(__name__)
 _VERSION = "toolspeak"
 _POLL_SECONDS, _LOOK_SECONDS = 0.5, 0.5
 _SILENT_SECONDS, _GRACE_SECONDS = 2.0, 1.5
-_RECONNECTING_SECONDS = 8.0  # of workers after the server was away
+_FORGOTTEN_SECONDS = 10.0  # after which DBOS has lost a workflow that it took: it does so while the server ends
+_RECONNECTING_SECONDS = 8.0  # after which all workers have sessions again on a server that has started
 _EVER = 10**8
 _RESUMING = 0x74736462  # the advisory lock of the worker that resumes: a number that no other program uses
 _ORPHANS = text("""
-    SELECT workflow_uuid, queue_name FROM dbos.workflow_status
+    SELECT workflow_uuid, queue_name, executor_id FROM dbos.workflow_status
     WHERE status = 'PENDING' AND queue_name LIKE 'toolspeak %' AND (executor_id = :own OR executor_id NOT IN (
         SELECT application_name FROM pg_stat_activity
-        WHERE application_name IS NOT NULL AND coalesce(state_change, now()) > now() - :seconds * interval '1 second'
-    ))
+        WHERE application_name IS NOT NULL AND coalesce(state_change, now()) > now() - :silent * interval '1 second'
+    )) AND pg_postmaster_start_time() < now() - :reconnecting * interval '1 second'
 """)  # the time is hidden from another role, for which the session counts as alive then
 _PROBLEMS = (dbos_error.DBOSException, SQLAlchemyError)
 
@@ -147,11 +148,8 @@ class _WorkerSessions:
 
     def __init__(self, dsn: str) -> None:
         self.own = f"toolspeak {uuid4().hex}"
-        self._under_way = set[
-            str
-        ]()  # the ids of this worker's workflows: DBOS loses one that it takes as a server ends
+        self._under_way = set[str]()  # ids of workflows
         self._orphaned_since: dict[str, float] = {}
-        self._trusted_from = 0.0
         self._thread = ThreadPoolExecutor(1, "toolspeak-dbos")  # of its own: others may wait for a server that is away
         self._database = create_engine(
             make_url(dsn).set(drivername="postgresql+psycopg"),
@@ -178,26 +176,26 @@ class _WorkerSessions:
                     await loop.run_in_executor(self._thread, self._look, stop.is_set())
                 except _PROBLEMS as error:
                     _LOG.warning("the engine dbos: %s", error)
-                    self._trusted_from = time.monotonic() + _RECONNECTING_SECONDS
                 await asyncio.sleep(_LOOK_SECONDS)
         finally:
             self._thread.shutdown(wait=False)
             self._database.dispose()
 
     def _look(self, stopping: bool) -> None:
-        """Puts workflows back into their queues that nobody runs. One look does not count: a server that was away has
-        seen no worker until they are connected again."""
-        parameters = {"own": self.own, "seconds": _SILENT_SECONDS}
+        """Puts workflows back into their queues that nobody runs. One look does not count: a database that stood still
+        has heard nobody."""
+        parameters = {"own": self.own, "silent": _SILENT_SECONDS, "reconnecting": _RECONNECTING_SECONDS}
         with self._database.begin() as database:
             now, rows = time.monotonic(), database.execute(_ORPHANS, parameters).all()
-            orphans = [str(workflow_id) for workflow_id, _ in rows if workflow_id not in self._under_way]
-            self._orphaned_since = {each: self._orphaned_since.get(each, now) for each in orphans}
-            lost = {each for each, since in self._orphaned_since.items() if now - since >= _GRACE_SECONDS}
-            if stopping or not lost or now < self._trusted_from:
+            orphans = {row[0]: row[2] for row in rows if row[0] not in self._under_way}
+            since = self._orphaned_since = {each: self._orphaned_since.get(each, now) for each in orphans}
+            patience = {self.own: _FORGOTTEN_SECONDS}
+            lost = [each for each in orphans if now - since[each] >= patience.get(orphans[each], _GRACE_SECONDS)]
+            if stopping or not lost:
                 return
             # One worker at a time: none puts back what another one has taken up by now.
             database.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _RESUMING})
-            for workflow_id, queue in database.execute(_ORPHANS, parameters).all():
+            for workflow_id, queue, _ in database.execute(_ORPHANS, parameters).all():
                 if workflow_id in lost:
                     DBOS.resume_workflow(workflow_id, queue_name=queue)
 
