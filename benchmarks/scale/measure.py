@@ -6,10 +6,10 @@
     python benchmarks/scale/measure.py soak --rate RUNS [--engine embedded] [--workers 2] [--seconds 1200] [--faults]
 
 `throughput` queues `--runs` runs of `--steps` steps each and starts the workers. When every worker has finished a call,
-it counts for `--seconds`. `restate` and `dbos` take runs only once a worker has started, so their runs get a time at
-which all of them are due. The model is scripted and the tool does nothing, so only the loop, the journal and the engine
-are measured. A worker drives up to 50 runs at once. The server and the workers share this machine's cores, so compare
-figures only within one run, and with the floor:
+it counts for `--seconds`, or until no run is left. `restate` and `dbos` take runs only once a worker has started, so
+their runs get a time at which all of them are due. The model is scripted and the tool does nothing, so only the loop,
+the journal and the engine are measured. A worker drives up to 50 runs at once. The server and the workers share this
+machine's cores, so compare figures only within one run, and with the floor:
 
 - `floor`: the same number of processes insert the bytes of a step (four records of a run) into a bare table, with one
   commit per step, and do nothing else.
@@ -240,11 +240,8 @@ def throughput(name: str, workers: int, steps: int, runs: int, seconds: float) -
             log = ask_postgres(where.journal, "SELECT pg_current_wal_lsn() - '0/0'") if where.postgres else 0
             db_cpu = cpu_of(where.postgres) if where.postgres else 0.0
             last = first
-            while last[0]["time"] < first[0]["time"] + seconds:
-                latest = running.look(1)
-                if _calls(latest) == _calls(last):  # no run is left
-                    break
-                last = latest
+            while last[0]["time"] < first[0]["time"] + seconds and sum(report["runs"] for report in last) < runs:
+                last = running.look(0)
             figures = _between(first, last)
             if where.postgres:
                 wal = ask_postgres(where.journal, "SELECT pg_current_wal_lsn() - '0/0'") - log
@@ -254,10 +251,6 @@ def throughput(name: str, workers: int, steps: int, runs: int, seconds: float) -
         finally:
             running.end()
     return {"engine": name, "workers": workers, "steps": steps, "submitted": submitted, **figures}
-
-
-def _calls(reports: Sequence[dict[str, float]]) -> float:
-    return sum(report["calls"] for report in reports)
 
 
 def _between(first: Sequence[dict[str, float]], last: Sequence[dict[str, float]]) -> dict[str, float]:
