@@ -27,7 +27,7 @@ WORKERS ?= 3
 # Without bytecode every process compiles this package again (0.5 s of CPU), and every worker of pytest all tests (10 s).
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test test-slow test-grammar test-sdk test-adapters test-clients test-engine test-engines test-vllm test-templates test-container dist lint types docs bench bench-parsers bench-mutations bench-loop beside fuzz requirements clean help
+.PHONY: demo check test test-slow test-grammar test-sdk test-adapters test-clients test-editors test-engine test-engines test-vllm test-templates test-container dist lint types docs bench bench-parsers bench-mutations bench-loop beside fuzz requirements clean help
 
 help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
@@ -38,6 +38,7 @@ help:
 	@echo "make test-sdk      the wire formats against the vendors' own clients"
 	@echo "make test-adapters  the adapters against pydantic-ai, LangChain and the OpenAI Agents SDK themselves, and their types"
 	@echo "make test-clients  the gateway with clients nobody here wrote, of Python and npm, Codex and Claude Code among them (1.4 GB)"
+	@echo "make test-editors  the agent of editors with a client of npm that nobody here wrote"
 	@echo "make test-vllm VLLM=/path/to/vllm   the same against a real vLLM (0.32, on a CPU) that you installed"
 	@echo "make test-engine   the openai provider against llama.cpp's server with a made-up model (builds it once, needs c++)"
 	@echo "make test-engines  runs on every engine, whose workers and servers are killed at random (KILLS=200 for the long one)"
@@ -143,6 +144,13 @@ tests/clients/npm/node_modules/.ready: tests/clients/npm/package.json tests/clie
 test-clients: $(VENV)/.dev $(CLIENTS_VENV)/.ready $(LITELLM_VENV)/.ready tests/clients/npm/node_modules/.ready
 	CLIENTS_PYTHON=$(CLIENTS_VENV)/bin/python CLIENTS_LITELLM_PYTHON=$(LITELLM_VENV)/bin/python CLIENTS_NODE="$(NODE_HOME)/bin/node" \
 		$(BIN)/python -m pytest tests/clients/client_*.py
+
+tests/acp/npm/node_modules/.ready: tests/acp/npm/package.json tests/acp/npm/npm-shrinkwrap.json $(VENV)/.dev
+	$(NPM) tests/acp/npm ci --loglevel=error
+	@touch $@
+
+test-editors: $(VENV)/.dev tests/acp/npm/node_modules/.ready
+	EDITORS_NODE="$(NODE_HOME)/bin/node" $(BIN)/python -m pytest tests/acp/editor_*.py
 
 $(ENGINE_VENV)/.ready: requirements/engine.txt $(VENV)/.dev
 	$(BESIDE)
@@ -289,6 +297,7 @@ requirements: $(VENV)/.dev
 	uv pip compile requirements/engines.in --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/engines.txt
 	@# What package.json says, with hashes and without addresses.
 	$(NPM) tests/clients/npm install --package-lock-only --omit-lockfile-registry-resolved
+	$(NPM) tests/acp/npm install --package-lock-only --omit-lockfile-registry-resolved
 	$(NPM) tests/real_engines/npm install --package-lock-only --omit-lockfile-registry-resolved
 	@# llama.cpp's source, and of its Python package nothing else: what that one needs is not installed.
 	printf 'llama-cpp-python>=0.3.36,<0.4\n' | uv pip compile - --no-deps --universal --generate-hashes --no-header --quiet -o requirements/engine-source.txt
@@ -296,4 +305,4 @@ requirements: $(VENV)/.dev
 	printf 'uv-build>=0.13,<0.14\n' | uv pip compile - --universal --generate-hashes --no-header --quiet -c requirements/dev.txt -o requirements/build.txt
 
 clean:
-	rm -rf $(VENV) .venv-* tests/clients/npm/node_modules tests/real_engines/npm/node_modules .pytest_cache .ruff_cache .hypothesis .fuzz dist build
+	rm -rf $(VENV) .venv-* tests/clients/npm/node_modules tests/acp/npm/node_modules tests/real_engines/npm/node_modules .pytest_cache .ruff_cache .hypothesis .fuzz dist build

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-
-import msgspec
+from typing import Any, TypeVar
 
 from toolspeak.acp.client_messages import TerminalCreated, TerminalExit, TerminalText
 from toolspeak.acp.json_rpc import Peer, PeerGone, RpcError, params_as
@@ -18,6 +17,10 @@ from toolspeak.tools.builtin.shell import CommandOutcome
 
 _SECONDS = 10.0
 """How long an editor may take to start a command, to end one, or to give its output."""
+
+AnswerT = TypeVar("AnswerT")
+_Nothing: Any = object
+"""What an answer without content is read as."""
 
 
 class EditorTerminals:
@@ -33,43 +36,48 @@ class EditorTerminals:
         self, command: str, *, folder: str, environment: Mapping[str, str], timeout: float, limit: int, ctx: RunContext
     ) -> CommandOutcome:
         """Runs a command line with /bin/sh; see `RunCommand`. Raises ToolError if the editor cannot start it."""
-        created = await self._ask(
-            "terminal/create",
-            command="/bin/sh",
-            args=["-c", command],
-            env=[{"name": name, "value": value} for name, value in environment.items()],
-            cwd=folder,
-            outputByteLimit=limit,
+        creation = asyncio.ensure_future(
+            self._ask(
+                TerminalCreated,
+                "terminal/create",
+                command="/bin/sh",
+                args=["-c", command],
+                env=[{"name": name, "value": value} for name, value in environment.items()],
+                cwd=folder,
+                outputByteLimit=limit,
+            )
         )
-        terminal_id = params_as(TerminalCreated, created).terminal_id
+        timed_out, ended = False, TerminalExit()
         try:
+            terminal_id = (await asyncio.shield(creation)).terminal_id
             await self._show(ctx.run_id or "", ctx.call.id, terminal_id)
-            timed_out, ended = False, TerminalExit()
             try:
                 async with asyncio.timeout(timeout):
-                    answer = await self._ask("terminal/wait_for_exit", seconds=None, terminalId=terminal_id)
-                    ended = params_as(TerminalExit, answer)
+                    wait = self._ask(TerminalExit, "terminal/wait_for_exit", seconds=None, terminalId=terminal_id)
+                    ended = await wait
             except TimeoutError:
                 timed_out = True
-                await self._ask("terminal/kill", terminalId=terminal_id)
-            text = params_as(TerminalText, await self._ask("terminal/output", terminalId=terminal_id))
+                await self._ask(_Nothing, "terminal/kill", terminalId=terminal_id)
+            text = await self._ask(TerminalText, "terminal/output", terminalId=terminal_id)
         finally:
-            await finished(self._release(terminal_id))
+            await finished(self._release(creation))
         ended = text.exit_status or ended
         output = f"[the beginning of the output was left out]\n{text.output}" if text.truncated else text.output
         if ended.signal and ended.exit_code is None:
             output = f"{output}\n[ended by the signal {ended.signal}]"
         return CommandOutcome(ended.exit_code, output, timed_out)
 
-    async def _release(self, terminal_id: str) -> None:
-        """Ends what still runs in the terminal."""
-        with suppress(ToolError):  # the editor is gone, and its terminals with it
-            await self._ask("terminal/release", terminalId=terminal_id)
+    async def _release(self, creation: asyncio.Future[TerminalCreated]) -> None:
+        """Ends what still runs in the terminal, which the editor may be making now."""
+        with suppress(ToolError):  # there is no terminal, or the editor is gone
+            await self._ask(_Nothing, "terminal/release", terminalId=(await creation).terminal_id)
 
-    async def _ask(self, method: str, *, seconds: float | None = _SECONDS, **params: JSON) -> msgspec.Raw:
+    async def _ask(
+        self, kind: type[AnswerT], method: str, *, seconds: float | None = _SECONDS, **params: JSON
+    ) -> AnswerT:
         try:
             async with asyncio.timeout(seconds):
-                return await self._peer.call(method, {"sessionId": self._session_id, **params})
+                return params_as(kind, await self._peer.call(method, {"sessionId": self._session_id, **params}))
         except (RpcError, PeerGone) as error:
             raise ToolError(f"the user's editor refused {method}: {error}") from None
         except TimeoutError:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar, cast
 import msgspec
 
 from toolspeak.data.messages import JSON
-from toolspeak.errors import ToolspeakError
+from toolspeak.errors import ConfigurationError, ToolspeakError
 
 _LOG = logging.getLogger("toolspeak.acp")
 
@@ -184,7 +184,8 @@ class Peer:
         except RpcError as error:
             outcome = error
         except ToolspeakError as error:
-            outcome = RpcError(str(error), INTERNAL_ERROR)
+            is_callers = isinstance(error, ConfigurationError)
+            outcome = RpcError(str(error), INVALID_PARAMS if is_callers else INTERNAL_ERROR)
         except Exception as error:  # noqa: BLE001 - one request must not end the others
             _LOG.exception("%s failed", method)
             outcome = RpcError(f"{type(error).__name__}: {error}", INTERNAL_ERROR)
