@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -223,3 +224,21 @@ def test_the_examples_of_the_guide_are_valid(folder):
         folder.values()
     folder.user(examples[0])
     assert 'model = "fast"  (= ollama:qwen3:8b)  # ' in folder.toolspeak("config").stdout
+
+
+def test_configured_servers_bring_tools_and_one_that_fails_is_left_out(folder):
+    call = get_dialect("cogency-json").render(
+        [Message("assistant", (ToolCall("", "good__echo", {"text": "five pears"}),))]
+    )
+    server = Path(__file__).parents[1] / "mcp" / "mcp_server.py"
+    model = folder.plays("m", call[0].text, "It was {{find:five p\\w+}}.")
+    folder.project(
+        f'model = "{model}"\napprove = "all"\n[mcp.good]\ncommand = "{sys.executable}"\nargs = ["{server}", "."]\n'
+        '[mcp.gone]\ncommand = "no-such-program"\n',
+        trusted=True,
+    )
+    done = folder.toolspeak("run", "say it")
+    assert done.returncode == 0, done.stderr
+    assert "no-such-program" in done.stderr
+    assert "the run goes on without its tools" in done.stderr
+    assert done.stdout == "It was five pears.\n"

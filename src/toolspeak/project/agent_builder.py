@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from toolspeak import dialects, mcp
+from toolspeak import dialects
 from toolspeak.agent import DEFAULT_DIALECT, Agent, Approval, Cassette, DialectSettings, Execution
 from toolspeak.agent.interceptors import AnyInterceptor
 from toolspeak.changes.change_recorder import recorders
@@ -19,7 +19,7 @@ from toolspeak.dialects import get_dialect
 from toolspeak.execute import Approve, InDoubtPolicy, Observer
 from toolspeak.execute.approval.approvers import StandingApprover
 from toolspeak.journal import Journal
-from toolspeak.mcp.servers_file import Server, read_servers, servers_of
+from toolspeak.project.configured_servers import open_servers
 from toolspeak.project.hidden_environment import hide_environment
 from toolspeak.project.hook_interceptors import HookRunner, with_permission_hooks
 from toolspeak.project.hook_settings import read_hooks
@@ -85,7 +85,7 @@ async def open_agent(
     What calls change in files is kept for `toolspeak undo`, unless the journal is in memory.
 
     Hides this process's environment from the commands that the agent starts. Raises ConfigurationError for settings
-    that it cannot use, and McpError for a server that it cannot start.
+    that it cannot use, and McpError for a server of `setup.mcp` that it cannot start.
     """
     hide_environment()
     warnings: list[str] = []
@@ -120,12 +120,9 @@ async def open_agent(
                 *tools,
             ]
         )
-        if setup.mcp or setup.mcp_servers:
-            # Results and errors hold every problem; the SDK would also write tracebacks between the lines.
-            logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
-            servers = await opened_parts.enter_async_context(mcp.McpServers(configured_servers(setup)))
-            warnings += [str(problem) for problem in servers.left_out]
-            toolset = toolset + servers.tools
+        server_tools, problems = await open_servers(setup, opened_parts)
+        warnings += problems
+        toolset = toolset + Toolset(server_tools)
         if cassette is None or not cassette.replays:  # a replay calls no tool
             interceptors = [*interceptors, *opened_parts.enter_context(recorders(setup.workspace, journal))]
         CONFIGURED.set(setup.providers)
@@ -193,12 +190,6 @@ def _prices(setup: Setup) -> Mapping[str, Price]:
         protect(setup.prices, "the list of prices")  # `resume` reads the file again
         prices |= read_prices(read_json(setup.prices), setup.prices)
     return prices
-
-
-def configured_servers(setup: Setup) -> Sequence[Server]:
-    """The MCP servers of the configuration, and those of the file."""
-    configured = servers_of(setup.mcp_servers, "mcp", setup.workspace)
-    return [*configured, *(read_servers(setup.mcp) if setup.mcp else ())]
 
 
 def _written_in(dialect: str) -> str:

@@ -23,8 +23,8 @@ from toolspeak.errors import ConfigurationError, JournalError, McpError, Toolspe
 from toolspeak.journal import Journal, MemoryJournal, SqliteJournal
 from toolspeak.journal.maintenance import MaintainedJournal
 from toolspeak.mcp.servers_file import Server
-from toolspeak.project.agent_builder import configured_servers
 from toolspeak.project.config import Config
+from toolspeak.project.configured_servers import servers_of_run
 from toolspeak.project.run_setup import Setup
 from toolspeak.providers import get_provider
 from toolspeak.providers.api import ApiProvider
@@ -227,7 +227,7 @@ def _window(setup: Setup, provider: ApiProvider, rows: Mapping[str, Mapping[str,
 
 async def _mcp_servers(setup: Setup) -> Sequence[Diagnosis]:
     try:
-        servers = configured_servers(setup)
+        servers = [server for part in servers_of_run(setup) for server in part]
     except ConfigurationError as error:
         return [Diagnosis("mcp", "problem", str(error))]
     if not servers:

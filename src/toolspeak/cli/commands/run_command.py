@@ -187,6 +187,8 @@ def run_command(
 
     The answer goes to standard output. So does the run's progress if standard output is a terminal; else it goes to
     standard error. Ctrl-C ends the run and everything it started; `toolspeak resume` continues it.
+
+    An option that you leave out has the value of your configuration, if it has one (`toolspeak config` shows it).
     """
     if record and replay:
         raise ConfigurationError(
