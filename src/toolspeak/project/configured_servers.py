@@ -29,7 +29,7 @@ async def open_servers(setup: Setup, opened_parts: AsyncExitStack) -> tuple[Sequ
     groups = [mcp.McpServers([server]) for server in configured_servers]
     for group in groups:
         opened_parts.push_async_callback(group.aclose)
-    outcomes = await asyncio.gather(*map(_opened, groups))
+    outcomes = await asyncio.gather(*map(_opening_problem, groups))
     warnings = [f"{problem}; the run goes on without its tools" for problem in outcomes if problem]
     groups = [group for group, problem in zip(groups, outcomes, strict=True) if not problem]
     if named_servers:
@@ -44,7 +44,7 @@ def servers_of_run(setup: Setup) -> tuple[Sequence[Server], Sequence[Server]]:
     return read_servers(setup.mcp) if setup.mcp else (), servers_of(setup.mcp_servers, "mcp", setup.workspace)
 
 
-async def _opened(servers: mcp.McpServers) -> str:
+async def _opening_problem(servers: mcp.McpServers) -> str:
     """Why the servers cannot be used; "" if they can."""
     try:
         await servers.__aenter__()
