@@ -30,6 +30,7 @@ ONE_PROGRAM = [
     "guides/several-agents.md",
     "guides/stream-answers.md",
     "guides/undo.md",
+    "guides/web-clients.md",
     "guides/stream-to-a-web-page.md",
     "guides/structured-output.md",
     "guides/telemetry.md",

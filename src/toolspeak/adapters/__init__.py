@@ -15,6 +15,8 @@ from toolspeak.errors import ConfigurationError
 from toolspeak.lazy import lazy_names
 
 _PLACES = {
+    "AgUiApp": "toolspeak.adapters.ag_ui_app",
+    "AgUiEvents": "toolspeak.adapters.ag_ui_events",
     "AdapterOptions": "toolspeak.adapters.turn_batches",
     "EffectsByName": "toolspeak.adapters.foreign_tools",
     "from_langchain": "toolspeak.adapters.langchain_tools",
@@ -26,7 +28,7 @@ _PLACES = {
     "to_pydantic_ai": "toolspeak.adapters.pydantic_ai_toolset",
 }
 
-_EXTRAS = {"pydantic": "pydantic-ai", "langchain": "langchain", "openai": "openai-agents"}
+_EXTRAS = {"ag": "ag-ui", "pydantic": "pydantic-ai", "langchain": "langchain", "openai": "openai-agents"}
 
 __all__ = list(_PLACES)
 

@@ -1,3 +1,5 @@
+from toolspeak.adapters.ag_ui_app import AgUiApp
+from toolspeak.adapters.ag_ui_events import AgUiEvents
 from toolspeak.adapters.foreign_tools import EffectsByName
 from toolspeak.adapters.langchain_tools import from_langchain, to_langchain
 from toolspeak.adapters.openai_agents_tools import from_openai_agents, to_openai_agents
@@ -7,6 +9,8 @@ from toolspeak.adapters.turn_batches import AdapterOptions
 
 __all__ = [
     "AdapterOptions",
+    "AgUiApp",
+    "AgUiEvents",
     "EffectsByName",
     "from_langchain",
     "from_openai_agents",
