@@ -135,3 +135,20 @@ def test_agents_of_a_worker_use_them_too(folder):
 
     done = asyncio.run(main())
     assert (done.returncode, done.stdout) == (0, "Hél😀\n"), done.stderr
+
+
+def test_the_gateway_serves_a_model_of_a_configured_provider(folder):
+    async def main():
+        models = whole("200 OK", b'{"data": [{"id": "m"}]}')
+        async with serve(models) as server:
+            folder.user(
+                f'[aliases]\nquick = "lab:m"\n[providers.lab]\napi = "openai"\nbase_url = "{server.base_url}"\n'
+                'key_env = "LAB_KEY"\n'
+            )
+            check = ["serve", "--upstream", "quick", "--dialect", "hermes", "--check"]
+            done = await asyncio.to_thread(folder.toolspeak, *check, LAB_KEY="lab-key-1234", **ALL_KEYS)
+            return server, done
+
+    server, done = asyncio.run(main())
+    assert f"openai:m at {server.base_url}" in done.stdout, done.stderr
+    assert server.exchanges[0].headers["authorization"] == "Bearer lab-key-1234"

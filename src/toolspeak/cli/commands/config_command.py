@@ -202,6 +202,9 @@ def _values(config: Config) -> Iterator[tuple[str, JSON, tuple[ValueOrigin, ...]
             origins = config.origins.get(key, ())
             value = getattr(config, each.name) if key != "prices" else config.prices_file
             yield key, msgspec.to_builtins(value), origins
+    for name in ("prices", "mcp"):
+        if name not in config.origins and name not in by_table:
+            yield name, {}, ()
     for name in LIMITS:
         if f"limits.{name}" not in config.origins and getattr(config.limits, name) is not None:
             yield f"limits.{name}", getattr(config.limits, name), ()

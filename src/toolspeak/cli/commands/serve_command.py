@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -16,12 +17,15 @@ from typing import Any
 import click
 
 from toolspeak.cli.command_options import prompt_listing_option
+from toolspeak.cli.configuration import configuration
 from toolspeak.dialects import Section
 from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import ConfigurationError
 from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.settings.settings_sources import Sources
 from toolspeak.gateway.settings.upstream_settings import Upstream, checked_upstream, upstream_of
+from toolspeak.project.config import resolved_model
+from toolspeak.providers import PROVIDERS
 
 _NOTHING_TO_SERVE = """\
 the upstream is missing. For instance:
@@ -205,8 +209,29 @@ def _upstreams(upstream: str | None, config: str | None, options: dict[str, Any]
         raise ConfigurationError(
             "--provider is the kind of server at an address: write --upstream URL, or --upstream PROVIDER:MODEL alone"
         )
+    if "://" not in upstream and upstream.partition(":")[0] not in PROVIDERS:
+        upstream, options = _configured(upstream, options)
     upstream_settings = upstream_of(upstream, **options)
     return (checked_upstream(upstream_settings if kind is None else replace(upstream_settings, provider=kind)),)
+
+
+def _configured(upstream: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The upstream for an alias or a provider of the user's configuration, with the options for it; unchanged for
+    another name."""
+    config = configuration(".", asks=False)
+    target = resolved_model(config, upstream)
+    name, _, model = target.partition(":")
+    provider = config.providers.get(name)
+    if provider is None:
+        return target, dict(options)
+    if provider.headers or provider.ca_file:
+        raise ConfigurationError(
+            f"the gateway sends no `headers` and reads no `ca_file` of the configured provider {name!r}: describe the "
+            "upstream in a file for --config"
+        )
+    own = {"url": provider.base_url, "key_variable": provider.key_env, "options": provider.options, "model": model}
+    own = {field: value for field, value in own.items() if value}
+    return provider.api, {**own, **options}
 
 
 def _server() -> Any:
