@@ -450,3 +450,13 @@ def test_the_run_has_the_programs_deps(journal):
 def test_an_agent_needs_a_journal():
     with pytest.raises(ConfigurationError, match="needs an agent with a journal"):
         AgUiApp(Agent(ScriptedProvider(["x"])))
+
+
+def test_text_that_proves_to_be_reasoning_is_taken_back_by_a_snapshot(journal):
+    app = an_app(journal, "Two and two make</think>Four.", dialect="hermes")
+    (events,) = talk(app, journal, an_input(user("2 + 2?")))
+    kinds = check(events)
+    (snapshot,) = [event for event in events if event.type == "MESSAGES_SNAPSHOT"]
+    assert kinds.index("MESSAGES_SNAPSHOT") > kinds.index("TEXT_MESSAGE_START")
+    assert [(each.role, each.content) for each in snapshot.messages] == [("user", "2 + 2?"), ("assistant", "Four.")]
+    assert events[-1].result == "Four."

@@ -8,12 +8,12 @@ import os
 from pathlib import Path
 
 import uvicorn
-from uvicorn_here import serving
 
 from toolspeak import Agent, Effects, tool
 from toolspeak.adapters import AgUiApp
 from toolspeak.journal import SqliteJournal
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from uvicorn_here import serving
 
 PROGRAM = Path(__file__).parent / "npm/ag_ui.mjs"
 

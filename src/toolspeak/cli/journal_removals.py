@@ -155,12 +155,11 @@ async def _export(journal: MaintainedJournal, run: str | None, principal: str | 
     with click.open_file(output, "w", encoding="utf-8") as stream:
         if run is not None:
             group = await journal.group_of((await find_run(journal, run)).run_id)
-            groups = [] if group is None else [group]
+            if group is not None:
+                ids += await _write_group(journal, group, stream)
         else:
-            groups = [group async for group in journal.groups(principal=principal)]
-        for group in groups:
-            await _write_group(journal, group, stream)
-            ids += [info.run_id for info in group.runs]
+            async for group in journal.groups(principal=principal):
+                ids += await _write_group(journal, group, stream)
     if output != "-" and (store := store_of(journal)) is not None:
         try:
             copy_changes(store, Path(output), ids)
@@ -168,9 +167,11 @@ async def _export(journal: MaintainedJournal, run: str | None, principal: str | 
             store.close()
 
 
-async def _write_group(journal: MaintainedJournal, group: RunGroup, stream: IO[str]) -> None:
+async def _write_group(journal: MaintainedJournal, group: RunGroup, stream: IO[str]) -> list[str]:
+    """Writes a group, and returns the ids of its runs."""
     async for line in export_group(journal, group):
         stream.write(line + "\n")
+    return [info.run_id for info in group.runs]
 
 
 @click.command("import")
