@@ -27,7 +27,7 @@ WORKERS ?= 3
 # Without bytecode every process compiles this package again (0.5 s of CPU), and every worker of pytest all tests (10 s).
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test test-slow test-grammar test-sdk test-adapters test-clients test-editors test-engine test-engines test-vllm test-templates test-container dist lint types docs bench bench-parsers bench-mutations bench-loop beside fuzz requirements clean help
+.PHONY: demo check test test-slow test-grammar test-sdk test-adapters test-clients test-editors test-engine test-engines test-vllm test-templates test-terminal test-container dist lint types docs bench bench-parsers bench-mutations bench-loop beside fuzz requirements clean help
 
 help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
@@ -43,6 +43,7 @@ help:
 	@echo "make test-engine   the openai provider against llama.cpp's server with a made-up model (builds it once, needs c++)"
 	@echo "make test-engines  runs on every engine, whose workers and servers are killed at random (KILLS=200 for the long one)"
 	@echo "make test-templates  the prompts against the models' own chat templates (fetches them once)"
+	@echo "make test-terminal  the conversation in tmux (installs it as root, if it is missing)"
 	@echo "make test-container  the gateway's image, built by buildah from Debian's packages (root; 300 MB, three minutes)"
 	@echo "make dist          build wheel and sdist into dist/, and try the wheel alone on each Python of this machine"
 	@echo "make lint types    ruff; pyright, and mypy on programs that a user writes"
@@ -114,6 +115,11 @@ $(ADAPTERS_VENV)/.ready: requirements/adapters.txt $(VENV)/.dev
 	$(BESIDE)
 	$(ADAPTERS_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/adapters.txt
 	@touch $@
+
+test-terminal: $(VENV)/.dev
+	@command -v tmux >/dev/null || { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -qq -y tmux >/dev/null; } \
+		|| { echo "tmux is missing: apt-get install tmux (as root), then make again"; exit 1; }
+	$(BIN)/python -m pytest --numprocesses 2 tests/chat/terminal_*.py
 
 # The development environment has no framework, so their adapters are checked here alone.
 test-adapters: $(ADAPTERS_VENV)/.ready
@@ -237,6 +243,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/resume.py
 	$(BIN)/python benchmarks/wire.py
 	$(BIN)/python benchmarks/loop.py
+	$(BIN)/python benchmarks/chat.py
 	$(BIN)/python benchmarks/telemetry.py
 	$(BIN)/python benchmarks/gateway.py
 	$(BIN)/python benchmarks/gateway_bodies.py

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 from pathlib import Path
 from typing import cast
@@ -117,6 +118,7 @@ def chat_command(
     async def hold(front: Front, lines: asyncio.Queue[str]) -> None:
         # In a thread, so that the person can write meanwhile.
         work = await asyncio.to_thread(importlib.import_module, "toolspeak.cli.chat_work")
+        gc.freeze()  # what was imported stays: a pass of the collector over it would hold a key's echo up
         await work.hold_conversation(
             front,
             lines,
