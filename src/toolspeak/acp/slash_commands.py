@@ -82,7 +82,7 @@ async def _compact(session: EditorSession, _rest: str) -> str:
 
 async def _skills(session: EditorSession, _rest: str) -> str:
     skills = find_skills(Path(session.folder))
-    lines = [f"- `{printable(name)}`: {printable(skill.description)}" for name, skill in skills.skills.items()]
+    lines = [f"- `{printable(name)}`: {printable(skill.description)}" for name, skill in skills.by_name.items()]
     return "\n".join([*lines, *map(printable, skills.problems)]) or "This project has no skills."
 
 

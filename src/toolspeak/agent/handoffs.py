@@ -48,7 +48,7 @@ def agent_tool(
 
     tool_options = ToolOptions(timeout=_SECONDS)
     if "effects" not in options and not options.get("read_only"):
-        tool_options["effects"] = changed(UNDECLARED, idempotent=True) if tools is None else _effects_of(tools)
+        tool_options["effects"] = changed(UNDECLARED, idempotent=True) if tools is None else effects_of_tools(tools)
         note = "" if tools is None else _note_on_effects(agent, tools)
         if note:
             tool_options["preview"] = lambda: note
@@ -60,7 +60,7 @@ def agent_tool(
     return changed(ask_tool, spec=changed(ask_tool.spec, parameters=parameters), deps=deps)
 
 
-def _effects_of(tools: Toolset) -> Effects:
+def effects_of_tools(tools: Toolset) -> Effects:
     """What an agent with these tools may touch. It may run twice: a call that is entered again finds its run."""
     bounds = [spec.effects for spec in tools.specs]
     if not all(each.declared for each in bounds):

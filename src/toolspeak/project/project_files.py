@@ -34,13 +34,13 @@ def read_project_files(workspace: str) -> ProjectFiles:
     files, unreadable = read_instruction_files(folder)
     instructions, cuts = instructions_text(files, folder)
     skill_list = find_skills(folder)
-    skills = skill_list.skills
+    skills = skill_list.by_name
     agent_list = find_sub_agents(folder)
     outside = [skill.folder for skill in skills.values() if folder not in skill.folder.parents]
     return ProjectFiles(
         "\n\n".join(filter(None, (instructions, skills_text(skills)))),
         (skill_tool(skills),) if skills else (),
-        tuple(agent_list.agents.values()),
+        tuple(agent_list.by_name.values()),
         tuple(outside),
         (*unreadable, *cuts, *skill_list.problems, *agent_list.problems),
     )

@@ -9,22 +9,19 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from toolspeak.data.messages import JSON
 from toolspeak.data.tools import Effects
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, ToolError, suggest
-from toolspeak.project.folders import FileSource, Origin, sources_of
+from toolspeak.project.definitions import Definitions, find_definitions, literal_text, text_field
+from toolspeak.project.folders import FileSource, Origin
 from toolspeak.project.frontmatter import read_markdown
 from toolspeak.tools import Tool, tool
 from toolspeak.tools.builtin.text_format import quoted, visible
 
 FILE = "SKILL.md"
-
-MOST_DEFINITIONS = 200
-"""How many folders or files of one place are looked at."""
 
 _MOST_LISTED = 16 * 1024  # bytes of names and descriptions in the instructions
 _MOST_FILES = 100
@@ -53,44 +50,11 @@ class Skill:
     compatibility: str = ""
 
 
-@quick()
-class SkillList:
-    """The skills that are used, by name; what is wrong with others; and which are hidden by a nearer one."""
-
-    skills: Mapping[str, Skill]
-    problems: tuple[str, ...] = ()
-    hidden: tuple[str, ...] = ()
-
-
-def find_skills(workspace: Path) -> SkillList:
+def find_skills(workspace: Path) -> Definitions[Skill]:
     """The skills of the project and its user. Of two with one name the nearest counts. Reads no instructions."""
-    skills, problems, hidden = dict[str, Skill](), list[str](), list[str]()
-    for source in sources_of("skills", workspace):
-        for folder in definitions_in(source, problems, lambda each: each.is_dir() and os.path.lexists(each / FILE)):
-            try:
-                skill = read_skill(folder, source)
-            except ConfigurationError as error:
-                problems.append(str(error))
-                continue
-            other = skills.setdefault(skill.name, skill)
-            if other is not skill:
-                hidden.append(f"{folder}: not used, since {other.folder} has the same name and is nearer")
-    return SkillList(skills, tuple(problems), tuple(hidden))
-
-
-def definitions_in(source: FileSource, problems: list[str], fits: Callable[[Path], bool]) -> Iterator[Path]:
-    """The entries of a folder that fit, by name; adds to `problems` what cannot be looked at."""
-    try:
-        entries = sorted(os.listdir(source.path))
-    except OSError as error:
-        problems.append(f"{source.path}: {error.strerror}")
-        return
-    if len(entries) > MOST_DEFINITIONS:
-        problems.append(f"{source.path}: only the first {MOST_DEFINITIONS} of {len(entries)} entries are looked at")
-    for entry in entries[:MOST_DEFINITIONS]:
-        path = source.path / entry
-        if fits(path):
-            yield path
+    return find_definitions(
+        "skills", workspace, lambda folder: folder.is_dir() and os.path.lexists(folder / FILE), read_skill
+    )
 
 
 def read_skill(folder: Path, source: FileSource) -> Skill:
@@ -101,11 +65,11 @@ def read_skill(folder: Path, source: FileSource) -> Skill:
     name = text_field(fields, "name", path, 64)
     if _NAME.fullmatch(name) is None:
         raise ConfigurationError(
-            f"{path}: name: {_literal(name)} must be of small letters, digits and single hyphens between them"
+            f"{path}: name: {literal_text(name)} must be of small letters, digits and single hyphens between them"
         )
     if name != folder.name:
         raise ConfigurationError(
-            f"{path}: name: {name!r} is not the name of its folder, {_literal(folder.name)}; rename one of them"
+            f"{path}: name: {name!r} is not the name of its folder, {literal_text(folder.name)}; rename one of them"
         )
     description = text_field(fields, "description", path, 1024)
     compatibility = text_field(fields, "compatibility", path, 500, optional=True)
@@ -114,21 +78,6 @@ def read_skill(folder: Path, source: FileSource) -> Skill:
     allowed = fields.get("allowed-tools")
     tools = allowed if isinstance(allowed, str) else json.dumps(allowed) if allowed else ""
     return Skill(name, description, folder, source.origin, source.top, tools, compatibility)
-
-
-def text_field(fields: Mapping[str, JSON], name: str, path: Path, most: int, *, optional: bool = False) -> str:
-    """A field with a text of 1 to `most` characters; "" if it is `optional` and missing. Raises ConfigurationError."""
-    value = fields.get(name)
-    if value is None and optional:
-        return ""
-    if value is None:
-        raise ConfigurationError(f"{path}: the field `{name}` is missing; add a line `{name}: …`")
-    if not isinstance(value, str):
-        raise ConfigurationError(f"{path}: {name} must be a text, not {_literal(str(value))}; put it in quotes")
-    text = value.strip()
-    if not 1 <= len(text) <= most:
-        raise ConfigurationError(f"{path}: {name} has {len(text):,} characters, and must have 1 to {most:,}")
-    return text
 
 
 def skills_text(skills: Mapping[str, Skill]) -> str:
@@ -202,7 +151,3 @@ def _files_of(folder: Path) -> Iterator[str]:
             count += 1
             if count > _MOST_FILES:
                 return
-
-
-def _literal(text: str) -> str:
-    return visible(repr(text[:80]))

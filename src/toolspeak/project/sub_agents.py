@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from toolspeak.agent import Agent, RunEvent
+from toolspeak.agent.handoffs import effects_of_tools
 from toolspeak.data.messages import JSON
-from toolspeak.data.tools import UNDECLARED, Effects
+from toolspeak.data.tools import Effects
 from toolspeak.data.values import changed, quick
 from toolspeak.errors import ConfigurationError, ToolError, suggest
 from toolspeak.execute import ToolCallStarted
-from toolspeak.project.folders import FileSource, Origin, sources_of
+from toolspeak.project.definitions import Definitions, find_definitions, text_field
+from toolspeak.project.folders import FileSource, Origin
 from toolspeak.project.frontmatter import read_markdown
-from toolspeak.project.skills import definitions_in, text_field
 from toolspeak.project.tool_names import OTHER_NAMES
 from toolspeak.tools import RunContext, Tool, Toolset, tool
 from toolspeak.tools.builtin.text_format import visible
@@ -59,29 +60,9 @@ class SubAgent:
     origin: Origin
 
 
-@quick()
-class SubAgentList:
-    """The sub-agents that are used, by name; what is wrong with others; and which are hidden by a nearer one."""
-
-    agents: Mapping[str, SubAgent]
-    problems: tuple[str, ...] = ()
-    hidden: tuple[str, ...] = ()
-
-
-def find_sub_agents(workspace: Path) -> SubAgentList:
+def find_sub_agents(workspace: Path) -> Definitions[SubAgent]:
     """The sub-agents of the project and its user. Of two with one name the nearest counts."""
-    agents, problems, hidden = dict[str, SubAgent](), list[str](), list[str]()
-    for source in sources_of("agents", workspace):
-        for path in definitions_in(source, problems, lambda each: each.suffix == ".md"):
-            try:
-                agent = read_sub_agent(path, source)
-            except ConfigurationError as error:
-                problems.append(str(error))
-                continue
-            other = agents.setdefault(agent.name, agent)
-            if other is not agent:
-                hidden.append(f"{path}: not used, since {other.path} has the same name and is nearer")
-    return SubAgentList(agents, tuple(problems), tuple(hidden))
+    return find_definitions("agents", workspace, lambda path: path.suffix == ".md", read_sub_agent)
 
 
 def read_sub_agent(path: Path, source: FileSource) -> SubAgent:
@@ -167,7 +148,6 @@ def task_tool(agents: Sequence[SubAgent], tools: Toolset, make_agent: Callable[[
     agent_tools = {
         agent.name: make_agent(agent, own_tools[agent.name]).as_tool(description=agent.description) for agent in agents
     }
-    bounds = [each.spec.effects for each in agent_tools.values()]
 
     def effects(agent: str) -> Effects:
         return agent_tools[agent].spec.effects if agent in agent_tools else Effects(idempotent=True)
@@ -180,7 +160,7 @@ def task_tool(agents: Sequence[SubAgent], tools: Toolset, make_agent: Callable[[
         name=TASK,
         aliases={"subagent_type": "agent", "prompt": "task"},
         effects=effects,
-        effects_bound=_all_of(bounds),
+        effects_bound=effects_of_tools(Toolset(agent_tools.values())),
         preview=preview,
         timeout=_SECONDS,
     )
@@ -203,19 +183,6 @@ def task_tool(agents: Sequence[SubAgent], tools: Toolset, make_agent: Callable[[
     }
     parameters = {**task.spec.parameters, "properties": properties}
     return changed(task, spec=changed(task.spec, parameters=parameters, description=_description(agents)))
-
-
-def _all_of(bounds: Sequence[Effects]) -> Effects:
-    """What calls with any of these effects may touch. A call may run twice: it finds its run."""
-    if not all(each.declared for each in bounds):
-        return changed(UNDECLARED, idempotent=True, external=any(each.external for each in bounds))
-    return Effects(
-        frozenset[str]().union(*(each.reads for each in bounds)),
-        frozenset[str]().union(*(each.writes for each in bounds)),
-        external=any(each.external for each in bounds),
-        idempotent=True,
-        destructive=any(each.destructive for each in bounds),
-    )
 
 
 def _description(agents: Sequence[SubAgent]) -> str:

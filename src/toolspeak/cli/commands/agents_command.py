@@ -27,7 +27,7 @@ def agents_command(workspace: str) -> None:
     agent_list = find_sub_agents(Path(workspace))
     problems = list(agent_list.problems)
     table = Table("name", "from", "model", "tools", "file", "what it is for", box=None)
-    for agent in agent_list.agents.values():
+    for agent in agent_list.by_name.values():
         mcp_tools = [each for each in agent.tools or () if "__" in each]
         problems += unknown_tools(
             agent, [*WORKSPACE_TOOLS, "recall", "skill", "read_result", "active_file", *mcp_tools]
@@ -35,10 +35,10 @@ def agents_command(workspace: str) -> None:
         tools = "all" if agent.tools is None else ", ".join(agent.tools)
         row = (agent.name, agent.origin, agent.model, tools, str(agent.path), agent.description)
         table.add_row(*map(one_line, row))
-    if agent_list.agents:
+    if agent_list.by_name:
         Console(markup=False, highlight=False).print(table)
     for problem in (*problems, *agent_list.hidden):
         click.echo(f"toolspeak: {printable(problem)}", err=True)
-    if not agent_list.agents and not problems:
+    if not agent_list.by_name and not problems:
         click.echo("There are no sub-agents: put them into .agents/agents/NAME.md.")
     sys.exit(NO_ANSWER if problems else ANSWERED)

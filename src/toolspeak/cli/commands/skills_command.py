@@ -25,12 +25,12 @@ def skills_command(workspace: str) -> None:
     """
     skill_list = find_skills(Path(workspace))
     table = Table("name", "from", "folder", "what it is for", box=None)
-    for skill in skill_list.skills.values():
+    for skill in skill_list.by_name.values():
         table.add_row(skill.name, skill.origin, one_line(str(skill.folder)), one_line(skill.description))
-    if skill_list.skills:
+    if skill_list.by_name:
         Console(markup=False, highlight=False).print(table)
     for problem in (*skill_list.problems, *skill_list.hidden):
         click.echo(f"toolspeak: {printable(problem)}", err=True)
-    if not skill_list.skills and not skill_list.problems:
+    if not skill_list.by_name and not skill_list.problems:
         click.echo("There are no skills: put them into .agents/skills/NAME/SKILL.md.")
     sys.exit(NO_ANSWER if skill_list.problems else ANSWERED)
