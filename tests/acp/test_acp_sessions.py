@@ -10,6 +10,9 @@ from scripted_editor import EndlessCommand, ScriptedEditor, connection, playbook
 COMMAND = ("shell", {"command": "echo hi >> log.txt"})
 
 
+MODELS = {"one": [[COMMAND], "I am one."], "two": ["", "", "I am two."]}
+
+
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "work").mkdir()
@@ -180,6 +183,26 @@ def test_sessions_are_listed_forked_closed_and_deleted(folder):
                 await agent.load_session(cwd=str(folder / "work"), session_id=fork, mcp_servers=[])
 
     asyncio.run(main())
+
+
+def test_a_model_that_is_chosen_during_a_turn_answers_the_next_one(folder):
+    async def main():
+        first, second = (playbook(folder / f"{name}.json", *turns) for name, turns in MODELS.items())
+        editor = ScriptedEditor()
+        async with connection(editor, folder, "--model", first, "--model", second) as (agent, _):
+            session = await new_session(agent, folder)
+            turn = asyncio.create_task(agent.prompt(session_id=session, prompt=text("Go.")))
+            await editor.until(lambda: editor.questions)
+            await agent.set_config_option(session_id=session, config_id="model", value=second)
+            await agent.set_session_mode(session_id=session, mode_id="plan")
+            await editor.answer("allow_once")
+            await turn
+            await agent.prompt(session_id=session, prompt=text("And now?"))
+        return editor
+
+    editor = asyncio.run(main())
+    assert editor.agent_text == "I am one.I am two."
+    assert (folder / "work" / "log.txt").read_text() == "hi\n"  # the question was asked in the mode before
 
 
 def test_a_session_keeps_the_model_that_was_chosen(folder):

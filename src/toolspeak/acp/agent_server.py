@@ -188,8 +188,11 @@ class AgentServer:
             case "mode", str(name):
                 await self._change_mode(session, name)
             case "model", str(name):
-                async with session.between_turns:
-                    await session.set_model(name)
+                if session.between_turns.locked():
+                    await session.set_model(name, between_turns=False)
+                else:
+                    async with session.between_turns:
+                        await session.set_model(name, between_turns=True)
             case _:
                 raise RpcError(f"there is no option {params.config_id!r} with such a value", INVALID_PARAMS)
         return {"configOptions": session.choices()["configOptions"]}

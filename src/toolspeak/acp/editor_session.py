@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, suppress
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from toolspeak import mcp
 from toolspeak.acp.agent_options import AgentOptions
 from toolspeak.acp.call_presentation import FileChange, JsonObject, shown_id
 from toolspeak.acp.client_messages import ClientCapabilities
@@ -19,6 +18,7 @@ from toolspeak.acp.permission_modes import Mode
 from toolspeak.acp.permission_requests import CLOSED, EditorApprover
 from toolspeak.acp.prompt_content import text_block
 from toolspeak.acp.run_updates import RunUpdates
+from toolspeak.acp.session_agent import SessionAgent
 from toolspeak.acp.session_options import config_options, mode_fields
 from toolspeak.acp.session_replay import conversation_updates
 from toolspeak.agent import Agent, Run, Session, Window
@@ -31,15 +31,13 @@ from toolspeak.data.messages import JSON, Message, ToolCall, tokens_of
 from toolspeak.data.run_values import PAUSED, UNFINISHED, RunStatus
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import changed
-from toolspeak.errors import ConfigurationError, McpError, ProviderError, RunBusy, RunError
+from toolspeak.errors import ProviderError, RunBusy, RunError
 from toolspeak.execute.concurrency.limits import in_thread
 from toolspeak.journal import Journal
 from toolspeak.journal.leases import is_held
 from toolspeak.mcp.servers_file import Server
-from toolspeak.project.agent_builder import OpenedAgent, open_agent
 from toolspeak.project.configured_setup import with_model_of
 from toolspeak.sandbox.processes import finished
-from toolspeak.tools import Tool
 from toolspeak.tools.builtin import Workspace
 from toolspeak.ui.format import printable
 
@@ -73,20 +71,27 @@ class EditorSession:
         self._peer = peer
         self.journal = journal
         self._options = options
-        self._servers = servers
         root = Path(folder).resolve()
         uses_editor = capabilities.reads or capabilities.writes
         self._files = EditorFiles(root, peer, session_id, capabilities) if uses_editor else None
         self._disk = Workspace(root)
-        self._terminals = EditorTerminals(peer, session_id, self._show_terminal) if capabilities.terminal else None
+        terminals = EditorTerminals(peer, session_id, self._show_terminal) if capabilities.terminal else None
         self.approver = EditorApprover(peer, session_id, (str(root),), self._change_of)
         self.approver.mode, self.approver.rules_file = options.mode, self.setup.rules
         self.between_turns = asyncio.Lock()
         """Held by a turn, and by what may only happen between two."""
         self._turns: set[asyncio.Task[JsonObject]] = set()
         self._is_cancelled = False
-        self._parts = AsyncExitStack()
-        self._agent: OpenedAgent | None = None
+        self._agent = SessionAgent(
+            journal,
+            self.approver,
+            servers,
+            self._saw_event,
+            self._tell,
+            self._warn,
+            open_files=self._files,
+            run_command=terminals,
+        )
         self._full_window: int | None = None  # the window that the conversation fills, so that it is summarised
         self._warnings: set[str] = set()
         self._title: str | None = None
@@ -115,12 +120,11 @@ class EditorSession:
         """Shows a line as soon as the editor reads it."""
         self._peer.start(self.say(f"*{text}*\n\n"))
 
-    async def _warn(self, *warnings: str) -> None:
-        """Shows warnings, each once in a session: its agent is opened anew for another model."""
-        for warning in warnings:
-            if warning not in self._warnings:
-                self._warnings.add(warning)
-                await self.say(f"*{warning}*\n\n")
+    async def _warn(self, warning: str, kind: str = "agent_message_chunk") -> None:
+        """Shows what the user should know, once in a session: its agent is opened anew for another model."""
+        if warning and warning not in self._warnings:
+            self._warnings.add(warning)
+            await self.send({"sessionUpdate": kind, "content": text_block(printable(f"*{warning}*\n\n"))})
 
     def choices(self) -> JsonObject:
         """The mode, the model, and what else may be chosen."""
@@ -142,16 +146,13 @@ class EditorSession:
         await self.send({"sessionUpdate": "current_mode_update", "currentModeId": mode})
         await self.send({"sessionUpdate": "config_option_update", "configOptions": self.choices()["configOptions"]})
 
-    async def set_model(self, name: str) -> None:
-        """Changes the model. Call it between turns. Raises ConfigurationError for a model that cannot be used."""
-        before = self.setup
-        await self._close_agent()
-        self.setup = changed(before, model=self._options.models.get(name, name))
-        try:
-            await self._open_agent()
-        except ConfigurationError:
-            self.setup = before
-            raise
+    async def set_model(self, name: str, *, between_turns: bool) -> None:
+        """Changes the model, from the next turn on. Raises ConfigurationError for a model that cannot be used; during a
+        turn the next one says so."""
+        setup = changed(self.setup, model=self._options.models.get(name, name))
+        if between_turns:
+            await self._agent.open(setup)
+        self.setup = setup
         await self.send({"sessionUpdate": "config_option_update", "configOptions": self.choices()["configOptions"]})
 
     # --- the past ------------------------------------------------------------------------------------------------
@@ -205,9 +206,11 @@ class EditorSession:
     async def _turn(self, message: Message | None) -> JsonObject:
         async with self.between_turns:
             self._is_cancelled = False
-            if self._full_window is not None:
-                await self._close_agent()
-            agent = (await self._open_agent()).agent
+            for warning in self._options.warnings:
+                await self._warn(warning)
+            full_window, self._full_window = self._full_window, None
+            setup = self.setup if full_window is None else changed(self.setup, window=full_window)
+            agent = await self._agent.open(setup)
             run, view = await self._next_run(agent, message)
             try:
                 return await self._drive(run, view)
@@ -217,10 +220,6 @@ class EditorSession:
                 if self._is_cancelled:
                     await finished(self._end_run(run.run_id, view))
                 raise
-            finally:
-                if self._full_window is not None:
-                    self._full_window = None
-                    await self._close_agent()
 
     async def _next_run(self, agent: Agent, message: Message | None) -> tuple[Run, RunUpdates]:
         """The run of a turn, not yet driven: the last one if it did not end, with the message added."""
@@ -335,7 +334,7 @@ class EditorSession:
 
     async def tools(self) -> Sequence[ToolSpec]:
         """The agent's tools."""
-        return [tool.spec for tool in (await self._open_agent()).agent.toolset]
+        return [tool.spec for tool in (await self._agent.open(self.setup)).toolset]
 
     async def compact_next(self) -> bool:
         """Has the conversation summarised before the next turn. False if there is nothing to summarise."""
@@ -355,50 +354,7 @@ class EditorSession:
             totals = totals.plus(run_totals.usage, run_totals.cost, run_totals.estimated, run_totals.calls)
         return totals
 
-    # --- the agent -----------------------------------------------------------------------------------------------
-
-    async def _open_agent(self) -> OpenedAgent:
-        if self._agent is not None:
-            return self._agent
-        try:
-            tools = [tool for server in self._servers for tool in await self._tools_of(server)]
-            observers = [self._saw_event]
-            self._agent = await self._parts.enter_async_context(
-                open_agent(
-                    self.setup if self._full_window is None else changed(self.setup, window=self._full_window),
-                    self.journal,
-                    self.approver,
-                    observers=observers,
-                    tools=tools,
-                    open_files=self._files,
-                    run_command=self._terminals,
-                    tell=self._tell,
-                )
-            )
-        except BaseException:
-            await self._close_agent()
-            raise
-        await self._warn(*self._options.warnings, *self._agent.warnings)
-        if self._agent.sandbox not in self._warnings:
-            self._warnings.add(self._agent.sandbox)
-            block = text_block(printable(f"{self._agent.sandbox}\n\n"))
-            await self.send({"sessionUpdate": "agent_thought_chunk", "content": block})
-        return self._agent
-
-    async def _tools_of(self, server: Server) -> Sequence[Tool]:
-        """The tools of an MCP server. The session goes on without one that does not start."""
-        try:
-            servers = await self._parts.enter_async_context(mcp.McpServers([server]))
-        except (McpError, ConfigurationError) as error:
-            await self._warn(f"The MCP server {server.name} is left out: {error}")
-            return ()
-        await self._warn(*map(str, servers.left_out))
-        return [*servers.tools]
-
-    async def _close_agent(self) -> None:
-        self._agent = None
-        parts, self._parts = self._parts, AsyncExitStack()
-        await parts.aclose()
+    # --- its end -------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
         """Stops the turns, which can go on later."""
@@ -411,4 +367,4 @@ class EditorSession:
     async def aclose(self) -> None:
         """Stops the turns and closes what the session has open."""
         await self.stop()
-        await self._close_agent()
+        await self._agent.aclose()

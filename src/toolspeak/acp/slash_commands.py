@@ -58,7 +58,7 @@ async def _model(session: EditorSession, name: str) -> str:
     if not name:
         known = "\n".join(f"- {each}" for each in session.models)
         return f"The model is `{session.setup.model}`. `/model NAME` changes it.\n\n{known}"
-    await session.set_model(name)
+    await session.set_model(name, between_turns=True)
     return f"The model is now `{printable(session.setup.model)}`."
 
 

@@ -1,0 +1,94 @@
+"""The agent of an editor's session, with its MCP servers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+
+from toolspeak import mcp
+from toolspeak.agent import Agent
+from toolspeak.errors import ConfigurationError, McpError
+from toolspeak.execute import BatchApprover, Observer
+from toolspeak.journal import Journal
+from toolspeak.mcp.servers_file import Server
+from toolspeak.project.agent_builder import open_agent
+from toolspeak.project.run_setup import Setup
+from toolspeak.tools import Tool
+from toolspeak.tools.builtin import Workspace
+from toolspeak.tools.builtin.shell import RunCommand
+
+
+class SessionAgent:
+    """Stays open from turn to turn, and is opened anew for other settings.
+
+    - `servers`: MCP servers that the editor brings.
+    - `tell`: shows the user a line at once, `warn` in its place in the conversation, and once in a session.
+    - the other arguments: see `open_agent`.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        approver: BatchApprover,
+        servers: Sequence[Server],
+        observer: Observer,
+        tell: Callable[[str], object],
+        warn: Callable[..., Awaitable[None]],
+        *,
+        open_files: Workspace | None,
+        run_command: RunCommand | None,
+    ) -> None:
+        self._journal = journal
+        self._approver = approver
+        self._servers = servers
+        self._observer = observer
+        self._tell = tell
+        self._warn = warn
+        self._open_files = open_files
+        self._run_command = run_command
+        self._parts = AsyncExitStack()
+        self._opened_as: tuple[Setup, Agent] | None = None
+
+    async def open(self, setup: Setup) -> Agent:
+        """The agent with these settings. Raises ConfigurationError for settings that cannot be used."""
+        if self._opened_as is not None and self._opened_as[0] == setup:
+            return self._opened_as[1]
+        await self.aclose()
+        try:
+            tools = [tool for server in self._servers for tool in await self._tools_of(server)]
+            ready_agent = await self._parts.enter_async_context(
+                open_agent(
+                    setup,
+                    self._journal,
+                    self._approver,
+                    observers=[self._observer],
+                    tools=tools,
+                    open_files=self._open_files,
+                    run_command=self._run_command,
+                    tell=self._tell,
+                )
+            )
+        except BaseException:
+            await self.aclose()
+            raise
+        self._opened_as = setup, ready_agent.agent
+        for warning in ready_agent.warnings:
+            await self._warn(warning)
+        await self._warn(ready_agent.sandbox, "agent_thought_chunk")
+        return ready_agent.agent
+
+    async def _tools_of(self, server: Server) -> Sequence[Tool]:
+        """The tools of an MCP server. The session goes on without one that does not start."""
+        try:
+            servers = await self._parts.enter_async_context(mcp.McpServers([server]))
+        except (McpError, ConfigurationError) as error:
+            await self._warn(f"The MCP server {server.name} is left out: {error}")
+            return ()
+        for problem in servers.left_out:
+            await self._warn(str(problem))
+        return [*servers.tools]
+
+    async def aclose(self) -> None:
+        self._opened_as = None
+        parts, self._parts = self._parts, AsyncExitStack()
+        await parts.aclose()
