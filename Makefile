@@ -238,6 +238,7 @@ docs: $(VENV)/.docs
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/parsers.py
 	$(BIN)/python benchmarks/execution.py
+	$(BIN)/python benchmarks/sandbox.py
 	$(BIN)/python benchmarks/codec.py
 	$(BIN)/python benchmarks/journal.py
 	$(BIN)/python benchmarks/resume.py

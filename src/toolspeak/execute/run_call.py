@@ -221,7 +221,7 @@ async def _call_function(batch: BatchState, call: Call, prepared: PreparedCall) 
             hide_effects(prepared.effects, settings.secrets) if settings.secrets.has_values else prepared.effects,
             call.early is not None,
             prepared.call if prepared.changed else None,
-            prepared.tool.sandbox,
+            prepared.tool.boundary,
         )
         await batch.emit(fact)
     except BaseException as error:

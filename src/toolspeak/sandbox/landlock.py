@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import threading
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
 
 from toolspeak.errors import SandboxError
 from toolspeak.sandbox.base import ConfinedProcess, Confinement, ProcessCommand
@@ -25,7 +23,7 @@ from toolspeak.sandbox.kernel_calls import (
     handled_rights,
     landlock_version,
 )
-from toolspeak.sandbox.limited_start import start_limited
+from toolspeak.sandbox.limited_start import ResultT, in_thread, start_limited
 from toolspeak.sandbox.protected_copies import ProtectedCopies
 from toolspeak.sandbox.protected_places import is_below
 from toolspeak.sandbox.seccomp_filter import AF_INET, AF_INET6, AF_NETLINK, is_known_machine, seccomp_filter
@@ -64,7 +62,7 @@ class Landlock:
         try:
             ruleset = Ruleset(version, network=False)
             try:
-                _in_confined_thread(ruleset, seccomp_filter(()), lambda: None)
+                _confined(ruleset, seccomp_filter(()), lambda: None)
             finally:
                 ruleset.close()
         except OSError as error:
@@ -110,7 +108,7 @@ class Landlock:
                 in_place,
                 confinement.limits,
                 self._groups,
-                start=lambda open_group: _in_confined_thread(ruleset, program, open_group),
+                start=lambda open_group: _confined(ruleset, program, open_group),
             )
         finally:
             ruleset.close()
@@ -157,21 +155,11 @@ def _without(hidden: Iterable[str]) -> list[str]:
     return allowed
 
 
-def _in_confined_thread(ruleset: Ruleset, program: bytes, work: Callable[[], Any]) -> Any:
+def _confined(ruleset: Ruleset, program: bytes, work: Callable[[], ResultT]) -> ResultT:
     """Calls a function in a thread with fewer rights, which ends with it. Raises what it raises."""
-    outcome: list[Any] = []
-    problems: list[BaseException] = []
 
-    def confined() -> None:
-        try:
-            confine_thread(ruleset, program)
-            outcome.append(work())
-        except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
-            problems.append(error)
+    def run() -> ResultT:
+        confine_thread(ruleset, program)
+        return work()
 
-    thread = threading.Thread(target=confined)
-    thread.start()
-    thread.join()
-    if problems:
-        raise problems[0]
-    return outcome[0]
+    return in_thread(run)

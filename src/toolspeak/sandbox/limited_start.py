@@ -7,9 +7,11 @@ import importlib
 import math
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from toolspeak.sandbox.base import ProcessCommand, ProcessLimits
 from toolspeak.sandbox.control_groups import ControlGroup, ControlGroups
@@ -19,7 +21,8 @@ _GATE = 'read -r line || exit 125; unset line; exec "$@"'
 """Waits for a line, and becomes the command. `read` takes no more than the line from a pipe, so the command's own input
 follows it."""
 
-Start = Callable[[Callable[[], Any]], Any]
+ResultT = TypeVar("ResultT")
+Start = Callable[[Callable[[], Group]], Group]
 """Calls a function where it starts a process with the rights of the sandbox."""
 
 
@@ -58,9 +61,12 @@ async def start_limited(
                 loop=loop,
             )
 
-        group = open_group() if start is None else start(open_group)
+        if control_group is not None and control_group.takes_threads:
+            group = in_thread(partial(_start_in, control_group, open_group, start))
+        else:
+            group = open_group() if start is None else start(open_group)
         try:
-            if control_group is not None:
+            if control_group is not None and not control_group.takes_threads:
                 control_group.add(group.pid)
             _set_limits(group.pid, limits, has_control_group=control_group is not None)
         except BaseException:
@@ -80,6 +86,30 @@ async def start_limited(
         for end in (gate_end, our_end):
             if end >= 0:
                 os.close(end)
+
+
+def _start_in(control_group: ControlGroup, open_group: Callable[[], Group], start: Start | None) -> Group:
+    control_group.enter()
+    return open_group() if start is None else start(open_group)
+
+
+def in_thread(work: Callable[[], ResultT]) -> ResultT:
+    """Calls a function in a thread of its own, which may change what it may do, and ends. Raises what it raises."""
+    outcomes: list[ResultT] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            outcomes.append(work())
+        except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return outcomes[0]
 
 
 def _set_limits(pid: int, limits: ProcessLimits, *, has_control_group: bool) -> None:

@@ -81,8 +81,8 @@ class Tool(Generic[ParametersT, ReturnedT]):
     - `live`: for a tool whose server may change it during a run, returns the current definition. An approval is about
       that definition.
     - `previewed`: the parameters of the preview.
-    - `sandbox`: the boundary of the processes that its calls start, such as "bubblewrap" or "none"; "" for a tool that
-      starts none, or does not say.
+    - `sandbox`: the boundary of the processes that its calls start, such as "bubblewrap" or "none", or a function that
+      returns it; "" for a tool that starts none, or does not say.
     """
 
     spec: ToolSpec
@@ -98,7 +98,12 @@ class Tool(Generic[ParametersT, ReturnedT]):
     deps: str = ""
     live: Callable[[], ToolSpec] | None = None
     previewed: frozenset[str] = frozenset()
-    sandbox: str = ""
+    sandbox: str | Callable[[], str] = ""
+
+    @property
+    def boundary(self) -> str:
+        """What holds the processes of a call that starts now (`sandbox`)."""
+        return self.sandbox() if callable(self.sandbox) else self.sandbox
 
     @property
     def now(self) -> ToolSpec:

@@ -6,18 +6,23 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import click
 
 from toolspeak.cli.agents_option import engine_option, load_agents, load_function
 from toolspeak.cli.configuration import configuration
+from toolspeak.cli.sandbox_options import sandbox_fields, sandbox_options
 from toolspeak.engines import Worker, WorkLimits, open_engine
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal.maintenance import MaintainedJournal
+from toolspeak.project.sandbox_settings import open_command_sandbox
 from toolspeak.providers.model_strings import CONFIGURED
+from toolspeak.sandbox.process_default import use_by_default
 from toolspeak.telemetry import part
+from toolspeak.ui import printable
 
 
 def _refuse_journal(_context: click.Context, _option: click.Parameter, journal: str | None) -> None:
@@ -51,6 +56,7 @@ def _refuse_journal(_context: click.Context, _option: click.Parameter, journal: 
     show_default=True,
     help="After a SIGTERM: how many seconds the turn or the calls under way of each run may take to end.",
 )
+@sandbox_options
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 @click.option("--journal", hidden=True, expose_value=False, callback=_refuse_journal)
 def worker_command(
@@ -62,6 +68,7 @@ def worker_command(
     deps: str | None,
     drain: float,
     quiet: bool,
+    **sandbox: Any,
 ) -> None:
     """Drive the submitted runs of the agents at MODULE:ATTRIBUTE (a module or the path of a .py file).
 
@@ -79,7 +86,7 @@ def worker_command(
     log.addHandler(handler)
     log.setLevel(min(log.getEffectiveLevel(), logging.INFO))
     is_measured = bool(click.get_current_context().find_root().params.get("telemetry"))
-    asyncio.run(_work(agents, engine, limits, deps, drain, is_measured))
+    asyncio.run(_work(agents, engine, limits, deps, drain, is_measured, sandbox_fields(sandbox)))
 
 
 def _counts(per_agent: Sequence[str]) -> dict[str, int]:
@@ -93,9 +100,18 @@ def _counts(per_agent: Sequence[str]) -> dict[str, int]:
 
 
 async def _work(
-    place: str, url: str | None, limits: WorkLimits, deps: str | None, drain_seconds: float, is_measured: bool
+    place: str,
+    url: str | None,
+    limits: WorkLimits,
+    deps: str | None,
+    drain_seconds: float,
+    is_measured: bool,
+    sandbox: Mapping[str, Any],
 ) -> None:
     CONFIGURED.set(configuration(".", asks=False).providers)
+    commands, line = await open_command_sandbox(".", is_attended=False, **sandbox)
+    use_by_default(commands)
+    logging.getLogger("toolspeak.worker").info("%s", printable(line))
     agents = load_agents(place)
     journal = agents[0].journal
     if journal is None:
@@ -138,3 +154,4 @@ async def _work(
         for agent in agents:
             await agent.aclose()
         await journal.aclose()
+        await commands.sandbox.aclose()

@@ -17,6 +17,7 @@ from toolspeak.data.values import quick
 from toolspeak.errors import SandboxError, ToolError
 from toolspeak.sandbox.base import Confinement, ProcessCommand, Sandbox
 from toolspeak.sandbox.command_sandbox import CommandSandbox
+from toolspeak.sandbox.process_default import default_level, default_sandbox
 from toolspeak.sandbox.processes import ProcessOutput, finished
 from toolspeak.sandbox.unconfined import Unconfined
 from toolspeak.tools import RunContext, Tool, tool
@@ -84,7 +85,8 @@ def shell_tool(
     run_command: RunCommand | None = None,
     sandbox: CommandSandbox | None = None,
 ) -> Tool:
-    """The tool `shell`. Without a sandbox a command has all rights of the user: it only starts in the workspace.
+    """The tool `shell`. Without a sandbox a command has all rights of the user: it only starts in the workspace. In a
+    worker it has the worker's sandbox.
 
     `output_limit`: the most bytes of output in a result.
     `env`: the names of environment variables that a command gets besides `INHERITED`.
@@ -99,7 +101,8 @@ def shell_tool(
     ) -> dict[str, Any]:
         _check(command, timeout)
         environment = command_environment(root, env)
-        if run_command is not None and enforced is None:
+        default = default_sandbox() if sandbox is None else sandbox
+        if run_command is not None and (default is None or not default.is_enforced):
             outcome = await run_command(
                 command,
                 folder=root,
@@ -109,7 +112,7 @@ def shell_tool(
                 ctx=ctx,
             )
         else:
-            place = Unconfined() if sandbox is None else sandbox.sandbox
+            place = Unconfined() if default is None else default.sandbox
             outcome = await _run(command, root, timeout, output_limit, environment, place, confinement, ctx.progress)
         result: dict[str, Any] = {"exit_code": outcome.exit_code, "output": outcome.output}
         if outcome.timed_out:
@@ -146,10 +149,14 @@ def shell_tool(
             command: The command line.
             timeout: Seconds after which the command is ended.
         """
-        return await run(command, ctx, timeout, None)
+        default = default_sandbox()
+        if default is None or not default.is_enforced:
+            return await run(command, ctx, timeout, None)
+        confinement = default.confinement(root, None, network=default.sandbox.filters_hosts or default.hosts is None)
+        return await run(command, ctx, timeout, confinement)
 
     if sandbox is None:
-        return shell
+        return replace(shell, sandbox=default_level)
 
     def effects(writes: list[str] | None, network: bool) -> Effects:
         if enforced is None:
