@@ -147,6 +147,8 @@ ATTEMPTS = (
     shell("root's capabilities", "grep -q 'CapBnd:.*[1-9a-f]' /proc/self/status && echo {mark}"),
     shell("a device", "mknod device c 1 5 && echo {mark}", needs="root"),
     shell("a setting of the kernel", "exec 3> /proc/sys/kernel/core_pattern && echo {mark}", needs="root"),
+    shell("a key of the kernel's console", "exec 3> /proc/sysrq-trigger && echo {mark}", needs="root"),
+    shell("a setting of a driver", "exec 3> /sys/kernel/mm/transparent_hugepage/enabled && echo {mark}", needs="root"),
     shell("a control group", "for g in {groups}; do ( exec 3> $g ) && echo {mark} && break; done", needs="root"),
     python("to type into the terminal", "import fcntl, pty, termios; os.setsid(); m, s = pty.openpty(); "
            "fcntl.ioctl(s, termios.TIOCSCTTY, 0); fcntl.ioctl(s, termios.TIOCSTI, b'x'); out(True)", needs="root"),

@@ -15,7 +15,7 @@ from sandbox_levels import LEVELS, open_level
 
 from toolspeak.sandbox.base import Confinement
 from toolspeak.sandbox.protected_places import read_only_places
-from toolspeak.testing.sandbox import OpenSandbox, run_command
+from toolspeak.testing.sandbox import run_command
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the boundaries are those of Linux")
 
@@ -69,10 +69,10 @@ def test_it_gets_out_where_nothing_holds_it(attempt: Attempt, stage: EscapeStage
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda attempt: attempt.name)
 def test_it_stays_inside(attempt: Attempt, level: str, stage: EscapeStage):
-    opened = open_level(level)
+    open_sandbox = open_level(level)
     reason = dict(attempt.open_to).get(level)
 
-    async def run(open_sandbox: OpenSandbox):
+    async def run():
         sandbox = await open_sandbox()
         try:
             command, env = stage.command(attempt), environment(stage)
@@ -80,7 +80,7 @@ def test_it_stays_inside(attempt: Attempt, level: str, stage: EscapeStage):
         finally:
             await sandbox.aclose()
 
-    report = asyncio.run(run(opened))
+    report = asyncio.run(run())
     if reason:
         pytest.skip(f"{level} does not hold this: {reason}")
     assert not stage.is_out(report.output), report

@@ -19,7 +19,9 @@ _PLACES = {
     "LeftOut": "toolspeak.mcp.servers",
     "McpServers": "toolspeak.mcp.servers",
     "Server": "toolspeak.mcp.servers_file",
+    "ServerSandbox": "toolspeak.mcp.servers_file",
     "StdioServer": "toolspeak.mcp.servers_file",
+    "confined": "toolspeak.mcp.servers_file",
     "read_servers": "toolspeak.mcp.servers_file",
 }
 

@@ -1,5 +1,5 @@
 from toolspeak.mcp.mcp_tools import LeftOut
 from toolspeak.mcp.servers import McpServers
-from toolspeak.mcp.servers_file import HttpServer, Server, StdioServer, read_servers
+from toolspeak.mcp.servers_file import HttpServer, Server, ServerSandbox, StdioServer, confined, read_servers
 
-__all__ = ["HttpServer", "LeftOut", "McpServers", "Server", "StdioServer", "read_servers"]
+__all__ = ["HttpServer", "LeftOut", "McpServers", "Server", "ServerSandbox", "StdioServer", "confined", "read_servers"]

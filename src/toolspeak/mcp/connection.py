@@ -47,6 +47,10 @@ class McpConnection:
         """The tool's definition in the server's latest listing."""
         return self._by_now.get(mcp_tool.name, mcp_tool)
 
+    def boundary(self) -> str:
+        """What holds the server's processes; "" for a server that is not started here."""
+        return "" if self._link is None else self._link.boundary
+
     async def close(self) -> None:
         """Ends the connection, and a server that was started, within 5 seconds. Cancellation does not stop it."""
         self._closed = True

@@ -21,7 +21,7 @@ from toolspeak.errors import McpError
 from toolspeak.mcp.bounded import ENCODINGS, MAX_ANSWER, limit_body
 from toolspeak.mcp.incoming import Incoming
 from toolspeak.mcp.program import start_program
-from toolspeak.mcp.servers_file import HttpServer, Server, StdioServer
+from toolspeak.mcp.servers_file import HttpServer, Server, ServerSandbox, StdioServer
 from toolspeak.mcp.stderr import Stderr
 from toolspeak.providers.trace_context import TRACE
 from toolspeak.sandbox.processes import finished
@@ -63,6 +63,8 @@ class Link:
         self.listed_tools: tuple[types.Tool, ...] = ()
         self.unreadable: dict[str, str] = {}
         """The names of listed tools that cannot be read, and why."""
+        self.boundary = ""
+        """What holds the server's processes; "" for a server that is not started here."""
         self.under_way = 0
         """How many calls wait for an answer."""
         self.doubtful = False
@@ -235,22 +237,28 @@ class Link:
                 yield Incoming(read_stream, lambda: None, self.unreadable), write
             return
         assert self._stderr is not None
-        async with _running(server, self._stderr.file, self._broken) as (read_stream, write):
+        async with _running(server, self._stderr.file, self._broken, self._set_boundary) as (read_stream, write):
             self._stderr.close()
             try:
                 yield Incoming(read_stream, self._ending.set, self.unreadable), write
             finally:
                 self._ends_process = True
 
+    def _set_boundary(self, level: str) -> None:
+        self.boundary = level
+
     def _broken(self, why: str) -> None:
         self._failure = McpError(why)
 
 
 def _running(
-    server: StdioServer, errors: TextIO, broken: Callable[[str], None]
+    server: StdioServer, errors: TextIO, broken: Callable[[str], None], report_level: Callable[[str], None]
 ) -> AbstractAsyncContextManager[tuple[Any, Any]]:
     if os.name == "posix":
-        return start_program(server, errors.fileno(), broken)
+        return start_program(server, errors.fileno(), broken, report_level)
+    if isinstance(server.sandbox, ServerSandbox):
+        raise McpError("its entry asks for a sandbox, which this system does not have: it is not started")
+    report_level("none")
     command = StdioServerParameters(
         command=server.command, args=list(server.args), env=dict(server.env), cwd=server.cwd
     )

@@ -8,6 +8,7 @@ server ends by itself, accepts a line of any length, and keeps answering a serve
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 from collections.abc import AsyncGenerator, Callable
 from contextlib import ExitStack, asynccontextmanager
@@ -18,8 +19,13 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc
 
-from toolspeak.mcp.servers_file import StdioServer
+from toolspeak.errors import SandboxError
+from toolspeak.mcp.servers_file import ServerSandbox, StdioServer
+from toolspeak.sandbox.base import Confinement, ProcessCommand
+from toolspeak.sandbox.opening import open_sandbox
 from toolspeak.sandbox.processes import Group, finished, within
+from toolspeak.sandbox.protected_places import hidden_places, read_only_places
+from toolspeak.sandbox.unconfined import Unconfined
 
 MAX_LINE = 16 * 1024 * 1024
 """The most bytes of one message. The model gets less of it in any case, but it has to be read first."""
@@ -38,47 +44,75 @@ _AT_ONCE = 64  # the messages after which other tasks may run
 
 @asynccontextmanager
 async def start_program(
-    server: StdioServer, errors: int, broken: Callable[[str], None]
+    server: StdioServer, errors: int, broken: Callable[[str], None], report_level: Callable[[str], None]
 ) -> AsyncGenerator[tuple[IncomingMessages, OutgoingMessages]]:
     """Starts the server. Leaving the context ends it and its process group within 5 seconds, in spite of cancellation.
 
     `errors`: the descriptor for its standard error.
     `broken`: called with the reason when no more messages are read.
+    `report_level`: called with the name of the boundary that holds it.
 
-    Raises OSError and ValueError if it cannot be started.
+    Raises OSError and ValueError if it cannot be started, and ConfigurationError and SandboxError if it needs a sandbox
+    and there is none.
     """
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=MAX_LINE)
     output = _ServerOutput(reader)
-    group = Group(
-        [server.command, *server.args],
-        cwd=server.cwd,
-        env=get_default_environment() | dict(server.env),
-        input=subprocess.PIPE,
+    async with _server_processes(server, errors, report_level) as group:
+        assert group.input is not None
+        assert group.output is not None
+        with ExitStack() as pipes:
+            pipes.callback(group.input.close)
+            pipes.callback(group.output.close)
+            try:
+                transport, _ = await loop.connect_read_pipe(lambda: output, group.output)
+                pipes.callback(transport.close)
+                stdin, protocol = await loop.connect_write_pipe(
+                    lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), group.input
+                )
+                pipes.callback(_closed, stdin)
+                outgoing = OutgoingMessages(asyncio.StreamWriter(stdin, protocol, None, loop), transport.close)
+                try:
+                    yield IncomingMessages(reader, outgoing, broken), outgoing
+                finally:
+                    stdin.close()
+                    output.over = True
+                    transport.resume_reading()  # a process that waits to write can end
+            finally:
+                await finished(_ended(group, output.closed))
+
+
+@asynccontextmanager
+async def _server_processes(
+    server: StdioServer, errors: int, report_level: Callable[[str], None]
+) -> AsyncGenerator[Group]:
+    """The server's processes, in the sandbox that its entry asks for."""
+    command = ProcessCommand(
+        (server.command, *server.args),
+        server.cwd or os.getcwd(),
+        get_default_environment() | dict(server.env),
         output=subprocess.PIPE,
         errors=errors,
+        input=subprocess.PIPE,
     )
-    assert group.input is not None
-    assert group.output is not None
-    with ExitStack() as pipes:
-        pipes.callback(group.input.close)
-        pipes.callback(group.output.close)
-        try:
-            transport, _ = await loop.connect_read_pipe(lambda: output, group.output)
-            pipes.callback(transport.close)
-            stdin, protocol = await loop.connect_write_pipe(
-                lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), group.input
-            )
-            pipes.callback(_closed, stdin)
-            outgoing = OutgoingMessages(asyncio.StreamWriter(stdin, protocol, None, loop), transport.close)
-            try:
-                yield IncomingMessages(reader, outgoing, broken), outgoing
-            finally:
-                stdin.close()
-                output.over = True
-                transport.resume_reading()  # a process that waits to write can end
-        finally:
-            await finished(_ended(group, output.closed))
+    if not isinstance(server.sandbox, ServerSandbox):
+        report_level("none")
+        async with Unconfined().start(command, Confinement()) as process:
+            yield process.group
+        return
+    places, sandbox = server.sandbox, (await open_sandbox("required")).sandbox
+    report_level(sandbox.level)
+    try:
+        if places.hosts and not sandbox.filters_hosts:
+            raise SandboxError(f"{sandbox.level} cannot keep it to a list of hosts: install bubblewrap")
+        readable = (command.cwd, *places.writable, *places.readable)
+        confinement = Confinement(
+            places.writable, read_only_places(places.writable), hidden_places(readable), readable, places.hosts
+        )
+        async with sandbox.start(command, confinement) as process:
+            yield process.group
+    finally:
+        await sandbox.aclose()
 
 
 def _closed(pipe: asyncio.WriteTransport) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Self
 
@@ -134,5 +135,6 @@ class McpServers:
                 if isinstance(new_tool, LeftOut):
                     left_out.append(new_tool)
                 else:
-                    tools[name], origins[name] = new_tool, (server, mcp_tool.name)
+                    tools[name] = replace(new_tool, sandbox=connection.boundary)
+                    origins[name] = (server, mcp_tool.name)
         self._tools, self._left_out, self._origins = Toolset(tools.values()), tuple(left_out), origins

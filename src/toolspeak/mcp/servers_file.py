@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from toolspeak.data.protected import protect
 from toolspeak.errors import ConfigurationError
+from toolspeak.sandbox.host_rules import HostRule
 
 _VARIABLE = re.compile(r"\$\{(?P<kind>env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<otherwise>[^}]*))?\}")
 """`${NAME}`, VS Code's `${env:NAME}`, and `${NAME:-default}` as in shells."""
@@ -24,10 +25,23 @@ def _no_values() -> Mapping[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerSandbox:
+    """What a server's program may touch: `writable` files and folders, `readable` ones that a sandbox would hide, and
+    the `hosts` that it may reach; None is every host."""
+
+    writable: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
+    hosts: tuple[HostRule, ...] | None = ()
+
+
+@dataclass(frozen=True, slots=True)
 class StdioServer:
     """A server that is started as a program, and used over its standard input and output.
 
     Its environment is `env` and, from this program's, only what every program needs (PATH, HOME and the like).
+
+    `sandbox`: what it may touch. It does not start without a sandbox then. "off": it has all rights of the user; None:
+    the entry does not say.
     """
 
     name: str
@@ -35,6 +49,7 @@ class StdioServer:
     args: tuple[str, ...] = field(default=(), repr=False)
     env: Mapping[str, str] = field(default_factory=_no_values, repr=False)
     cwd: str | None = None
+    sandbox: ServerSandbox | Literal["off"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +68,8 @@ Server: TypeAlias = StdioServer | HttpServer
 def read_servers(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> tuple[Server, ...]:
     """The servers in a file, under `mcpServers` (`.mcp.json`) or `servers` (VS Code), in the file's order.
 
-    A server is `{"command", "args", "env", "cwd"}` or `{"url", "headers"}`. Servers with `"disabled": true` are left
-    out; unknown keys are ignored. `${NAME}`, `${env:NAME}` and `${NAME:-default}` in a string are variables of
+    A server is `{"command", "args", "env", "cwd", "sandbox"}` or `{"url", "headers"}`. Servers with `"disabled": true`
+    are left out; unknown keys are ignored. `${NAME}`, `${env:NAME}` and `${NAME:-default}` in a string are variables of
     `environ` (default: the process's). `${workspaceFolder}` is the folder that the file belongs to.
 
     Raises ConfigurationError with the file, the key and the remedy.
@@ -175,7 +190,51 @@ def _server(name: str, entry: Any, at: _Place) -> Server | None:
         tuple(at.text(f"args[{index}]", each) for index, each in enumerate(cast("Sequence[Any]", args))),
         at.texts("env", settings.get("env", {})),
         at.text("cwd", settings["cwd"]) if settings.get("cwd") is not None else None,
+        _sandbox(settings.get("sandbox"), at),
     )
+
+
+def confined(servers: Iterable[Server]) -> tuple[Server, ...]:
+    """The servers. Those whose entry says nothing about a sandbox have one, in which they change nothing and have no
+    network."""
+    return tuple(
+        replace(server, sandbox=ServerSandbox())
+        if isinstance(server, StdioServer) and server.sandbox is None
+        else server
+        for server in servers
+    )
+
+
+def _sandbox(entry: Any, at: _Place) -> ServerSandbox | Literal["off"] | None:
+    if entry is None:
+        return None
+    if isinstance(entry, bool):
+        return ServerSandbox() if entry else "off"
+    if not isinstance(entry, dict):
+        raise at.error("sandbox", f"expected true, false or {{…}}, found {_excerpt(entry)}")
+    settings = cast("dict[str, Any]", entry)
+    lists: dict[str, tuple[str, ...]] = {}
+    for key, value in settings.items():
+        if key not in _SANDBOX_KEYS:
+            raise at.error(f"sandbox.{key}", f"there is no such key; write one of {', '.join(_SANDBOX_KEYS)}")
+        if not isinstance(value, list):
+            raise at.error(f"sandbox.{key}", f"expected an array of strings, found {_excerpt(value)}")
+        lists[key] = tuple(at.text(f"sandbox.{key}", each) for each in cast("list[Any]", value))
+    texts = lists.get("allowNet", ())
+    try:
+        hosts = None if "all" in texts else tuple(map(HostRule.parse, texts))
+    except ConfigurationError as error:
+        raise at.error("sandbox.allowNet", str(error)) from None
+    paths = {
+        key: tuple(
+            os.path.realpath(os.path.join(at.workspace, os.path.expanduser(path))) for path in lists.get(key, ())
+        )
+        for key in ("writable", "readable")
+    }
+    return ServerSandbox(paths["writable"], paths["readable"], hosts)
+
+
+_SANDBOX_KEYS = ("allowNet", "writable", "readable")
 
 
 def _http(name: str, settings: Mapping[str, Any], at: _Place) -> HttpServer:

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 
 from toolspeak import mcp
 from toolspeak.errors import McpError
-from toolspeak.mcp.servers_file import Server, read_servers, servers_of
+from toolspeak.mcp.servers_file import Server, confined, read_servers, servers_of
 from toolspeak.project.run_setup import Setup
 from toolspeak.tools import Tool
 
@@ -41,7 +41,11 @@ async def open_servers(setup: Setup, opened_parts: AsyncExitStack) -> tuple[Sequ
 def servers_of_run(setup: Setup) -> tuple[Sequence[Server], Sequence[Server]]:
     """The MCP servers of the file that the person named for a run, and those of the configuration. Raises
     ConfigurationError."""
-    return read_servers(setup.mcp) if setup.mcp else (), servers_of(setup.mcp_servers, "mcp", setup.workspace)
+    named_servers = read_servers(setup.mcp) if setup.mcp else ()
+    configured_servers = servers_of(setup.mcp_servers, "mcp", setup.workspace)
+    if setup.sandbox == "required":
+        return confined(named_servers), confined(configured_servers)
+    return named_servers, configured_servers
 
 
 async def _opening_problem(servers: mcp.McpServers) -> str:

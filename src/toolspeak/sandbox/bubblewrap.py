@@ -32,6 +32,8 @@ _PROBE_SECONDS = 10
 
 _PROXY, _FORWARDER = "/dev/toolspeak-proxy", "/dev/toolspeak-forwarder.py"  # where they are inside
 
+# Files of root, who may write them without any capability. bubblewrap covers them only if their folders are writable.
+_SETTINGS_IN_PROC = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 _CLOSED = "--ro-bind-try"
 _SEEN_IN_RUN = ("/run/current-system", "/run/opengl-driver", "/run/wrappers")  # NixOS has its programs there
 
@@ -143,6 +145,10 @@ class Bubblewrap:
 
     def _mounts(self, confinement: Confinement) -> Iterator[str]:
         yield from ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+        for name in _SETTINGS_IN_PROC:
+            path = f"/proc/{name}"
+            if os.path.exists(path):
+                yield from ("--ro-bind", path, path)
         if os.path.isdir("/run"):  # sockets of the system's services, which a read-only folder would not close
             yield from ("--size", str(1 << 20), "--tmpfs", "/run")
         for name, path in (("tmp", "/tmp"), ("var-tmp", "/var/tmp")):

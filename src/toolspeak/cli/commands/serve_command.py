@@ -26,6 +26,7 @@ from toolspeak.gateway.settings.settings_sources import Sources
 from toolspeak.gateway.settings.upstream_settings import Upstream, checked_upstream, upstream_of
 from toolspeak.project.config import resolved_model
 from toolspeak.providers import PROVIDERS
+from toolspeak.sandbox.base import SandboxMode
 
 _NOTHING_TO_SERVE = """\
 the upstream is missing. For instance:
@@ -73,6 +74,12 @@ _MISSING = "the gateway needs an extra: pip install 'toolspeak[gateway]' ({missi
     "--approve-tools",
     metavar="all|NAME,…",
     help="Which of these tools may run although they do more than read, or leave the machine (none).",
+)
+@click.option(
+    "--sandbox",
+    type=click.Choice(["required", "auto", "off"]),
+    help="Whether MCP servers that are programs run in a sandbox: all whose entry does not refuse it (required), those "
+    "whose entry asks for it (auto), or none (off).",
 )
 @click.option(
     "--responses",
@@ -127,6 +134,7 @@ def serve_command(
     checks: bool,
     tools: str | None,
     approve_tools: str | None,
+    sandbox: SandboxMode | None,
     responses: str | None,
     **server: Any,
 ) -> None:
@@ -147,7 +155,16 @@ def serve_command(
     }
     options = {name: value for name, value in options.items() if value is not None}
     server = {name: value for name, value in server.items() if value is not None and value is not False and value != ()}
-    sources = Sources(_upstreams(upstream, config, options), config, server, api_keys, tools, approve_tools, responses)
+    sources = Sources(
+        _upstreams(upstream, config, options),
+        config,
+        server,
+        api_keys,
+        tools,
+        approve_tools,
+        sandbox=sandbox,
+        responses=responses,
+    )
     server_module = _server()
     if checks:
         _check(sources.load(os.environ, {}))

@@ -7,7 +7,7 @@ import logging
 import secrets
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from toolspeak import mcp
@@ -19,6 +19,7 @@ from toolspeak.execute import ApprovalRequest, BatchContext, Executor, ToolExecu
 from toolspeak.execute.approval.approvers import approval_reason
 from toolspeak.gateway.observability import Metrics, log
 from toolspeak.gateway.settings.gateway_settings import ToolSettings
+from toolspeak.sandbox.base import SandboxMode
 from toolspeak.tools import Toolset
 
 _REFUSAL = (
@@ -57,13 +58,22 @@ class Running:
         }
 
 
+def _with_sandbox(servers: Sequence[mcp.Server], mode: SandboxMode) -> Sequence[mcp.Server]:
+    """The servers as the settings of the gateway have them run."""
+    if mode == "required":
+        return mcp.confined(servers)
+    if mode == "auto":
+        return servers
+    return [replace(each, sandbox="off") if isinstance(each, mcp.StdioServer) else each for each in servers]
+
+
 class ServerTools:
     """The tools of the MCP servers in a file, and which of them may run."""
 
     def __init__(self, settings: ToolSettings, metrics: Metrics) -> None:
         self.settings = settings
         self._metrics = metrics
-        self._server_settings = mcp.read_servers(settings.file)
+        self._server_settings = _with_sandbox(mcp.read_servers(settings.file), settings.sandbox)
         self.urls = {
             server.name: server.url if isinstance(server, mcp.HttpServer) else "" for server in self._server_settings
         }

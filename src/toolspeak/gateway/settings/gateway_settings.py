@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from toolspeak.data.protected import protect
 from toolspeak.errors import ConfigurationError
@@ -18,6 +18,7 @@ from toolspeak.gateway.settings.api_keys import Key, checked_keys, key_of_table
 from toolspeak.gateway.settings.config_tables import check_fields, checked_kind
 from toolspeak.gateway.settings.upstream_settings import Upstream, upstreams_of_table
 from toolspeak.gateway.settings.usage_settings import UsageSettings, usage_for, usage_of_table
+from toolspeak.sandbox.base import SandboxMode
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -62,6 +63,8 @@ class ToolSettings:
     - `steps`, `calls`, `seconds`: the most turns with such calls, calls, and seconds for all calls of one request.
     - `timeout`: the seconds of one call.
     - `web_search`: the tool (`server__tool`) that runs for `web_search` of OpenAI Responses.
+    - `sandbox`: which servers that are programs run in a sandbox. "required": all, unless their entry is `"sandbox":
+      false`; "auto": those whose entry asks for it; "off": none.
     """
 
     file: str
@@ -71,6 +74,7 @@ class ToolSettings:
     seconds: float = 300.0
     timeout: float = 60.0
     web_search: str = ""
+    sandbox: SandboxMode = "required"
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +330,10 @@ def _tools(value: Any, folder: Path) -> ToolSettings:
             values[name] = tuple(
                 pattern for each in names for pattern in approved_names(checked_kind(each, "str", f"tools.{name}"))
             )
+        elif name == "sandbox":
+            values[name] = checked_kind(field, "str", "tools.sandbox")
+            if field not in get_args(SandboxMode):
+                raise ConfigurationError(f"tools.sandbox: {field!r}: write one of {', '.join(get_args(SandboxMode))}")
         else:
             values[name] = checked_kind(field, kinds[name], f"tools.{name}")
     if not values.get("file"):

@@ -20,6 +20,7 @@ from toolspeak.gateway.settings.gateway_settings import (
     with_server,
 )
 from toolspeak.gateway.settings.upstream_settings import Upstream
+from toolspeak.sandbox.base import SandboxMode
 
 Stamp: TypeAlias = tuple[int, int, int] | None
 """Identifies the content of a file: inode, size and time of the last change. None if there is no file."""
@@ -30,7 +31,8 @@ class Sources:
     """What the command line says, and the files that it names.
 
     `upstreams` are those of the command line, `config` is the file that lists them in their place. `server` holds
-    fields of `[server]`; they come before the file's. `api_keys`, `tools`, `approve_tools` and `responses` do so too.
+    fields of `[server]`; they come before the file's. `api_keys`, `tools`, `approve_tools`, `sandbox` and
+    `responses` do so too.
     """
 
     upstreams: tuple[Upstream, ...] = ()
@@ -40,6 +42,7 @@ class Sources:
     tools: str | None = None
     approve_tools: str | None = None
     responses: str | None = None
+    sandbox: SandboxMode | None = None
 
     def load(self, environ: Mapping[str, str], stamps: dict[str, Stamp]) -> Settings:
         """Reads the settings. `stamps` receives the stamp of every file, taken before the file is read, also for
@@ -70,6 +73,10 @@ class Sources:
         """The file's settings of tools, replaced by those of the command line."""
         if self.tools is not None:
             tools = ToolSettings(self.tools) if tools is None else replace(tools, file=self.tools)
+        if self.sandbox is not None:
+            if tools is None:
+                raise ConfigurationError("--sandbox needs --tools FILE, whose programs it is about")
+            tools = replace(tools, sandbox=self.sandbox)
         if self.approve_tools is None:
             return tools
         if tools is None:

@@ -1,0 +1,257 @@
+"""The sandbox as a user has it: options, what is said and recorded, and what a model's commands can and cannot do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sandbox_levels import problem_with
+
+from toolspeak.data.codec import loads
+from toolspeak.data.events import Record, ToolFinished, ToolStarted
+from toolspeak.journal import SqliteJournal
+
+needs_bubblewrap = pytest.mark.skipif(bool(problem_with("bubblewrap")), reason=problem_with("bubblewrap") or "-")
+needs_boundary = pytest.mark.skipif(
+    bool(problem_with("bubblewrap") and problem_with("landlock")),
+    reason=f"{problem_with('bubblewrap')}; {problem_with('landlock')}",
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    work = tmp_path / "work"
+    work.mkdir()
+    return work
+
+
+def run(
+    folder: Path, calls: list[dict], *options: str, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess:
+    """`toolspeak run` without a terminal, with a model that makes the calls of `shell`, one in a turn."""
+    turns = [
+        f"<tool_call>\n{json.dumps({'name': 'shell', 'arguments': arguments})}\n</tool_call>" for arguments in calls
+    ]
+    book = folder.parent / "model.json"
+    book.write_text(json.dumps({"turns": [*turns, "Done."]}))
+    command = [sys.executable, "-m", "toolspeak", "run", "task", "--model", f"scripted:{book}", "--dialect", "hermes",
+               "--approve", "all", "--json", "--journal", str(folder.parent / "journal.db"), *options]  # fmt: skip
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, **(env or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def records(done: subprocess.CompletedProcess) -> list[Record]:
+    found = [loads(line) for line in done.stdout.splitlines()]
+    return [each for each in found if isinstance(each, Record)]
+
+
+def results(done: subprocess.CompletedProcess) -> list[dict]:
+    return [each.event.result.structured or each.event.result.text for each in records(done)
+            if isinstance(each.event, ToolFinished)]  # fmt: skip
+
+
+@needs_boundary
+def test_what_is_active_is_said_and_stands_in_each_record(folder: Path):
+    done = run(folder, [{"command": "echo hi"}])
+    assert done.returncode == 0, done.stderr
+    level = done.stderr.split("toolspeak: sandbox: ")[1].split()[0].strip(";:")
+    assert level in ("bubblewrap", "landlock")
+    starts = [each.event for each in records(done) if isinstance(each.event, ToolStarted)]
+    assert [each.sandbox for each in starts] == [level]
+
+    async def journal_records() -> list[Record]:
+        journal = SqliteJournal(folder.parent / "journal.db")
+        try:
+            (info,) = await journal.runs()
+            return await journal.read(info.run_id)
+        finally:
+            await journal.aclose()
+
+    stored = [each.event.sandbox for each in asyncio.run(journal_records()) if isinstance(each.event, ToolStarted)]
+    assert stored == [level]
+
+
+@needs_boundary
+def test_a_command_is_held_to_what_its_call_declares(folder: Path):
+    (folder / "src").mkdir()
+    done = run(
+        folder,
+        [
+            {"command": "echo a > a", "writes": []},
+            {"command": "echo b > src/b; echo b > b", "writes": ["src"]},
+            {"command": "echo c > c; echo c > ../c"},
+            {"command": "true", "writes": ["../elsewhere"]},
+            {"command": "true", "writes": ["missing/folder"]},
+        ],
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*")) == ["c", "src", "src/b"]
+    assert not (folder.parent / "c").exists()
+    declared = [each.event.effects for each in records(done) if isinstance(each.event, ToolStarted)]
+    assert [sorted(each.writes) for each in declared[:3]] == [[], [f"file:{folder / 'src'}"], [f"file:{folder}"]]
+    assert not any(each.external for each in declared)
+    *_, outside, missing = results(done)
+    assert "lies outside of the workspace" in outside
+    assert "does not exist: name the folder" in missing
+
+
+def test_off_is_off(folder: Path):
+    done = run(folder, [{"command": "echo a > ../a", "writes": []}], "--sandbox", "off")
+    assert "toolspeak: sandbox: off: commands have all your rights\n" in done.stderr
+    assert (folder.parent / "a").exists()
+    assert [each.event.sandbox for each in records(done) if isinstance(each.event, ToolStarted)] == ["none"]
+
+
+def without_boundaries(folder: Path) -> dict[str, str]:
+    """The environment of a system that has neither boundary: no `bwrap`, and a Python whose kernel says so."""
+    hook = folder.parent / "hook"
+    hook.mkdir(exist_ok=True)
+    (hook / "sitecustomize.py").write_text("import platform\nplatform.machine = lambda: 'riscv64'\n")
+    return {"PYTHONPATH": os.pathsep.join([str(hook), os.environ.get("PYTHONPATH", "")])}
+
+
+def test_where_nobody_can_be_asked_no_command_starts_without_one(folder: Path):
+    done = run(folder, [{"command": "echo a > a"}], env=without_boundaries(folder))
+    assert done.returncode == 0, done.stderr
+    assert "toolspeak: sandbox: required, and there is none" in done.stderr
+    (result,) = results(done)
+    assert "install bubblewrap" in result
+    assert "--sandbox off" in result
+    assert list(folder.iterdir()) == []
+
+
+def test_required_fails_at_the_start_with_the_remedy(folder: Path):
+    done = run(folder, [{"command": "echo a > a"}], "--sandbox", "required", env=without_boundaries(folder))
+    assert done.returncode == 2
+    assert "install bubblewrap" in done.stderr
+    assert list(folder.iterdir()) == []
+
+
+def test_auto_goes_on_without_one_and_says_so(folder: Path):
+    done = run(folder, [{"command": "echo a > a"}], "--sandbox", "auto", env=without_boundaries(folder))
+    assert "toolspeak: sandbox: none (" in done.stderr
+    assert (folder / "a").exists()
+
+
+@needs_boundary
+def test_reads_ask_unless_the_setting_lets_them_run(folder: Path):
+    calls = [{"command": "echo read", "writes": []}, {"command": "echo write"}]
+    refusals = run(folder, calls, "--approve", "none")
+    assert ["rejected" in str(each) for each in results(refusals)] == [True, True]
+    free = run(folder, calls, "--approve", "none", "--unasked-reads")
+    assert ["rejected" in str(each) for each in results(free)] == [False, True]
+    network = run(
+        folder, [{**calls[0], "network": True}], "--approve", "none", "--unasked-reads", "--allow-net", "a.example"
+    )
+    assert ["rejected" in str(each) for each in results(network)] == [True]
+
+
+@needs_boundary
+def test_options_open_what_they_name(folder: Path, tmp_path: Path):
+    cache, home = tmp_path / "cache", tmp_path / "home"
+    cache.mkdir()
+    home.mkdir()
+    (home / ".npmrc").write_text("token")
+    command = {"command": f"echo a > {cache}/a; cat ~/.npmrc"}
+    env = {"HOME": str(home)}
+    closed_run = run(folder, [command], env=env)
+    assert not (cache / "a").exists()
+    assert "token" not in str(results(closed_run))
+    open_run = run(folder, [command], "--sandbox-write", str(cache), "--sandbox-read", str(home / ".npmrc"), env=env)
+    assert (cache / "a").exists(), open_run
+    assert "token" in str(results(open_run))
+
+
+@pytest.fixture
+def server() -> Iterator[int]:
+    """A server on this machine that greets who connects. Returns its port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            with client:
+                client.recv(1000)
+                client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield listener.getsockname()[1]
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+
+
+@needs_bubblewrap
+def test_hosts_of_the_list_are_reached_and_others_are_named(folder: Path, server: int):
+    ask = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=20).read())"
+    (folder / "ask.py").write_text(ask)
+    calls = [
+        {"command": f"python3 ask.py http://localhost:{server}/", "network": True, "writes": []},
+        {"command": f"python3 ask.py http://localhost:{server}/", "writes": []},
+        {"command": "python3 ask.py http://other.example:81/", "network": True, "writes": []},
+        {"command": f"python3 ask.py http://127.0.0.1:{server}/", "network": True, "writes": []},
+    ]
+    answer, unasked, refusal, address = results(run(folder, calls, "--allow-net", f"localhost:{server}"))
+    assert "hello" in answer["output"], answer
+    assert "sandbox" not in answer
+    assert unasked["exit_code"] != 0
+    assert "`--allow-net other.example:81` allows it" in refusal["sandbox"]
+    assert f"`--allow-net 127.0.0.1:{server}` allows it" in address["sandbox"]
+    (closed,) = results(run(folder, calls[:1]))
+    assert "no host is allowed here" in closed
+    (literal,) = results(run(folder, calls[3:], "--allow-net", f"127.0.0.1:{server}"))
+    assert "hello" in literal["output"], literal
+
+
+@pytest.mark.parametrize(
+    "rule", ["http://a.example", "a.example:0", "a.example:70000", "a*.example", "*.*.example", ""]
+)
+def test_what_is_no_host_is_refused_with_how_to_write_it(folder: Path, rule: str):
+    done = run(folder, [], "--allow-net", rule)
+    assert done.returncode == 2
+    assert "443" in done.stderr
+
+
+@needs_bubblewrap
+def test_the_journal_in_the_workspace_is_not_seen(folder: Path):
+    journal = folder / "toolspeak.db"
+    done = run(folder, [{"command": "cat toolspeak.db; echo > toolspeak.db; rm -f toolspeak.db; true"}],
+               "--journal", str(journal))  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "SQLite" not in str(results(done))
+    assert journal.read_bytes().startswith(b"SQLite format 3")
+
+
+@needs_boundary
+def test_ending_the_run_ends_the_command(folder: Path):
+    os.mkfifo(folder / "fifo")
+    book = folder.parent / "model.json"
+    call = {"name": "shell", "arguments": {"command": "exec 9>fifo; echo open >&9; exec sleep 600"}}
+    book.write_text(json.dumps({"turns": [f"<tool_call>\n{json.dumps(call)}\n</tool_call>", "Done."]}))
+    command = [sys.executable, "-m", "toolspeak", "run", "task", "--model", f"scripted:{book}", "--dialect", "hermes",
+               "--approve", "all", "--journal", "none"]  # fmt: skip
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    with (folder / "fifo").open("rb") as fifo:
+        assert fifo.readline() == b"open\n"
+        process.terminate()
+        assert fifo.read() == b""  # the last process that could write has ended
+    assert process.wait(60) == 130
