@@ -5,13 +5,22 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from configured_folder import ConfiguredFolder
+from hypothesis import given
+from hypothesis import strategies as st
 
 from toolspeak.data.messages import Message, ToolCall
+from toolspeak.data.values import changed
 from toolspeak.dialects import get_dialect
+from toolspeak.errors import ConfigurationError
+from toolspeak.project.config import read_config
+from toolspeak.project.config_table import ConfigTable
+from toolspeak.project.configured_setup import configured_setup
+from toolspeak.project.run_setup import Setup
 
 USER = """\
 model = "slow"   # a comment, [not a table]
@@ -242,3 +251,41 @@ def test_configured_servers_bring_tools_and_one_that_fails_is_left_out(folder):
     assert "no-such-program" in done.stderr
     assert "the run goes on without its tools" in done.stderr
     assert done.stdout == "It was five pears.\n"
+
+
+WORDS = st.sampled_from(
+    ["api", "args", "base_url", "command", "env", "file", "headers", "hooks", "input", "url", "a", "b"]
+)
+VALUES = st.recursive(
+    st.one_of(st.booleans(), st.integers(-2, 99), st.floats(-1, 2), st.sampled_from(["", "x", "http://x.example"])),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(WORDS, inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = [each.name for each in fields(ConfigTable)]
+
+
+def as_toml(value: object) -> str:
+    match value:
+        case dict():
+            return "{" + ", ".join(f"{name} = {as_toml(each)}" for name, each in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(as_toml, value)) + "]"
+        case float():
+            return f"{value:.3f}"
+        case _:
+            return json.dumps(value)
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), VALUES, min_size=1, max_size=3))
+def test_values_of_any_shape_are_read_or_an_error_names_the_place(tmp_path_factory, table):
+    path = tmp_path_factory.getbasetemp() / "any_shape.toml"
+    path.write_text("".join(f"{key} = {as_toml(value)}\n" for key, value in table.items()), encoding="utf-8")
+    problem, setup = "", None
+    try:
+        setup = configured_setup(read_config(str(path.parent), environ={"TOOLSPEAK_CONFIG": str(path)}), ".")
+    except ConfigurationError as error:
+        problem = str(error)
+    assert problem == "" or problem.startswith(f"{path}:")
+    if setup is not None:
+        recorded_json = json.loads(json.dumps(setup.as_json()))
+        assert Setup.of("run", recorded_json) == changed(setup, workspace=str(Path.cwd()))

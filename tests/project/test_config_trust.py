@@ -148,10 +148,10 @@ HOSTILE = [
     (b"instructions = { file = '/etc/passwd' }\n", "leads out of the project"),
     (b"mcp = '../mcp.json'\n", "leads out of the project"),
     (b"prices = '/etc/passwd'\n", "leads out of the project"),
-    (b"[theme]\ngreen = 'conceal'\n", "theme: only your own file may change the terminal's looks"),
+    (b"[theme]\ngreen = 'conceal'\n", "theme: only your own file may set it: it could hide"),
     (b'["a\\nTrust it? "]\n', "a key holds a control character"),
-    (b"[sandbox]\nmode = 'off'\n", "sandbox: only your own file may set the sandbox"),
-    (b"rules = 'rules.json'\n", "rules: only your own file may name a file of rules"),
+    (b"[sandbox]\nmode = 'off'\n", "sandbox: only your own file may set it"),
+    (b"rules = 'rules.json'\n", "rules: only your own file may set it: they would approve"),
     (b"[providers.lab]\napi = 'openai'\nbase_url = 'https://me:hunter2@x.example'\n", "it holds a user or a password"),
 ]  # fmt: skip
 

@@ -84,6 +84,13 @@ LIMITS = ("steps", "calls", "seconds", "tokens", "cost")
 
 _COUNTS = ("steps", "calls", "tokens")
 
+_OF_THE_USER = {
+    "rules": "they would approve calls without a question",
+    "sandbox": "a project's could open it",
+    "theme": "it could hide what a question is about",
+}
+"""Keys that a project's file may not set, and why."""
+
 _PROVIDER_KEYS = tuple(each.name for each in fields(ConfiguredProvider))
 
 
@@ -91,6 +98,9 @@ def table_of(file: ConfigFile) -> ConfigTable:
     """The checked content of a file, with absolute paths. Raises ConfigurationError with the place, the key and the
     remedy."""
     _check_keys(file, file.table, (), [each.name for each in fields(ConfigTable)])
+    for name, reason in _OF_THE_USER.items():
+        if file.of_project and name in file.table:
+            raise file.error((name,), f"only your own file may set it: {reason}")
     raw = dict(file.table)
     if isinstance(raw.get("sandbox"), dict):
         _check_keys(file, raw["sandbox"], ("sandbox",), [each.name for each in fields(SandboxTable)])
@@ -246,15 +256,6 @@ def check_servers(file: ConfigFile, servers: Mapping[str, JSON]) -> None:
 
 def _with_paths(file: ConfigFile, table: ConfigTable) -> ConfigTable:
     """The table with absolute paths, and with what its files hold."""
-    if table.rules is not None and file.of_project:
-        problem = "only your own file may name a file of rules: it would approve calls without a question"
-        raise file.error(("rules",), problem)
-    if table.theme and file.of_project:
-        problem = "only your own file may change the terminal's looks: they could hide what a question is about"
-        raise file.error(("theme",), problem)
-    if table.sandbox is not None and file.of_project:
-        problem = "only your own file may set the sandbox: a project's could open it"
-        raise file.error(("sandbox",), problem)
     changes: dict[str, Any] = {}
     if table.sandbox is not None:
         for text in table.sandbox.allow_net:
