@@ -2,11 +2,14 @@
 
 import json
 import os
+import signal
 import sys
 
 import pytest
 from scripted_project import calls
 from terminal_harness import TerminalProcess
+
+from forked import Command
 
 WRITE = ("write", {"path": "a.txt", "content": "x"})
 LIST = ("list", {})
@@ -423,3 +426,19 @@ def test_a_file_of_hooks_that_cannot_be_used_is_refused(project, text, problem):
     assert run.code == 2
     assert "settings.json" in run.errors
     assert problem in run.errors
+
+
+def test_ctrl_c_ends_a_hook_with_the_run(project, hooks):
+    os.mkfifo(project.folder / "began")
+    hooks(("PreToolUse", "echo $$ > began; sleep 600", 900), ("SessionEnd", "touch over"))
+    null = os.open(os.devnull, os.O_RDWR)
+    arguments = ("run", "x", "--model", project.model(calls(LIST), "Done."))
+    command = Command(arguments, cwd=project.folder, env=project.environment, streams=(null, null, null), session=True)
+    with (project.folder / "began").open() as pipe:
+        hook = int(pipe.read())
+    command.send_signal(signal.SIGINT)
+    assert command.wait(30) == 130
+    os.close(null)
+    with pytest.raises(ProcessLookupError):
+        os.kill(hook, 0)
+    assert (project.folder / "over").exists()
