@@ -8,9 +8,10 @@ import tempfile
 from pathlib import Path
 
 from changing_runs import calling, change, shell, tree_of, write
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweeps import fewer
 from toolspeak.changes.run_changes import from_call, store_of
 from toolspeak.changes.undo import undo_changes
 from toolspeak.journal import SqliteJournal
@@ -60,6 +61,7 @@ def a_step(rng, number):
     )
 
 
+@settings(max_examples=fewer(60))
 @given(st.integers(0, 2**32))
 def test_undo_to_any_call_gives_exactly_the_tree_that_was_there(seed):
     rng = random.Random(seed)
