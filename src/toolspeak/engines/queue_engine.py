@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -158,11 +159,12 @@ class QueueEngine:
         jobs = cast("_JobsUnderWay", context.additional_context["jobs"])  # type: ignore[reportUnknownMemberType]
         # The lock admits one such job of a run: where another one was under way, its worker is gone.
         delivery = Delivery(run_id, agent, principal, context.job.attempts + failures + 1, takes_over=self.name)
-        jobs.workers[context.job.id] = context.job.worker_id
+        # A worker that stood still may get its own job again, while it still runs it.
+        jobs.workers[context.job.worker_id] += 1
         try:
             again, failures = await jobs.calls.call(delivery, failures)
         finally:
-            del jobs.workers[context.job.id]
+            jobs.workers[context.job.worker_id] -= 1
         if again is not None:
             await steadily(lambda: self._defer(run_id, agent, principal, again, failures), _is_outage)
 
@@ -173,7 +175,7 @@ class QueueEngine:
         """Shows that the workers live, also while they end and procrastinate's own heartbeat has stopped."""
         while True:
             await asyncio.sleep(self._dead_after / 4)
-            for worker in {each for each in jobs.workers.values() if each is not None}:
+            for worker in [each for each in jobs.workers if each is not None and jobs.workers[each]]:
                 await self._app.job_manager.update_heartbeat(worker)
 
     async def _find_dead_workers(self, agents: Collection[str]) -> None:
@@ -227,11 +229,12 @@ class QueueEngine:
 
 
 class _JobsUnderWay:
-    """One call of `work`: the calls of its handler, and the jobs under way with the number of their worker."""
+    """One call of `work`: the calls of its handler, and how many jobs are under way of each of procrastinate's workers,
+    by its number."""
 
     def __init__(self, calls: HandlerCalls) -> None:
         self.calls = calls
-        self.workers: dict[int | None, int | None] = {}
+        self.workers = Counter[int | None]()
 
 
 class _SteadyManager(JobManager):
