@@ -5,6 +5,7 @@ import signal
 
 import pytest
 from acp import RequestError
+from loopback_server import STREAM_HEAD, chunked, event, says, serve, stream, until_client_leaves
 from scripted_editor import EndlessCommand, ScriptedEditor, connection, playbook, text
 
 COMMAND = ("shell", {"command": "echo hi >> log.txt"})
@@ -226,3 +227,30 @@ def test_a_session_keeps_the_model_that_was_chosen(folder):
     editor = asyncio.run(main())
     assert editor.agent_text.startswith("I am two.")
     assert f"The model is `scripted:{folder / 'two.json'}`" in editor.agent_text
+
+
+def test_a_cancelled_answer_stays_in_the_conversation(folder):
+    async def main():
+        pieces = [event(says(words)) for words in ("The first planet ", "is Mercury.")]
+        beginning = [STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked(pieces)]
+        finish = stream(event(says("Venus.", "stop")), event("[DONE]"))
+        async with serve(until_client_leaves(lambda: server, *beginning), finish) as server:
+            editor = ScriptedEditor()
+            variables = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "none"}
+            async with connection(editor, folder, "--model", "openai:any", "--dialect", "native", **variables) as (
+                agent,
+                _,
+            ):
+                session = await new_session(agent, folder)
+                turn = asyncio.create_task(agent.prompt(session_id=session, prompt=text("Name the planets.")))
+                await editor.until(lambda: "Mercury" in editor.agent_text)
+                await agent.cancel(session_id=session)
+                assert (await turn).stop_reason == "cancelled"
+                await agent.prompt(session_id=session, prompt=text("Go on."))
+                await agent.load_session(cwd=str(folder / "work"), mcp_servers=[], session_id=session)
+            return editor, [(each["role"], each["content"]) for each in server.exchanges[-1].json["messages"]]
+
+    editor, messages = asyncio.run(main())
+    conversation = [("user", "Name the planets."), ("assistant", "The first planet is Mercury."), ("user", "Go on.")]
+    assert messages[-3:] == conversation
+    assert editor.agent_text == "The first planet is Mercury.Venus." * 2
