@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -424,3 +425,57 @@ def test_an_interrupted_call_keeps_what_it_changed(work, file):
     assert "undone    a" in printed.stdout
     assert "died" not in printed.stderr
     assert (work / "a").read_bytes() == before
+
+
+def test_a_folder_that_is_swapped_for_a_link_again_and_again_leads_nowhere(work, file, tmp_path):
+    (work / "d").mkdir()
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "a").write_text("theirs")
+    (work / "d" / "a").write_text("mine")
+    run_id = run(work, file, write("d/a", "theirs"))
+    is_over = threading.Event()
+
+    def swap():
+        while not is_over.is_set():
+            (work / "d").rename(work / "aside")
+            (work / "d").symlink_to(outside)
+            (work / "d").unlink()
+            (work / "aside").rename(work / "d")
+            for _ in range(300):  # it is in its place for most of the time
+                (work / "d").is_dir()
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    names = [None]
+    try:
+        for _ in range(40):
+            name = undo(work, file, run_id, to=names[-1]).name
+            names.append(name or names[-1])
+            assert (outside / "a").read_text() == "theirs"
+            assert [path.name for path in outside.iterdir()] == ["a"]
+    finally:
+        is_over.set()
+        thread.join()
+    assert len({*names}) > 2, "some got through"
+
+
+def test_an_undo_that_is_killed_goes_on_the_next_time(work, file):
+    for number in range(400):
+        (work / f"f{number}").write_text("mine")
+    before = tree_of(work)
+    run_id = run(work, file, shell("for f in f*; do echo theirs > $f; done"))
+    command = [sys.executable, "-m", "toolspeak", "undo", run_id, "--yes", "--journal", str(file)]
+    process = subprocess.Popen(command, cwd=work, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not any(path.read_text() == "mine" for path in work.glob("f*")):
+        assert process.poll() is None
+    process.kill()
+    process.wait()
+    whole = {"mine", "theirs\n"}
+    assert {path.read_text() for path in work.glob("f*")} == whole
+    toolspeak("undo", run_id, "--yes", "--journal", str(file), cwd=work)
+    for rest in work.glob(".toolspeak-*.tmp"):  # of the file that was being written
+        rest.unlink()
+    assert tree_of(work) == before
+    toolspeak("undo", run_id, "--to", "undo-1", "--yes", "--journal", str(file), cwd=work)
+    assert {path.read_text() for path in work.glob("f*")} == {"theirs\n"}
