@@ -116,6 +116,7 @@ def gated(gate: asyncio.Event | None, *pieces: str, more: tuple[str, ...] = ()) 
             gate_task, end_task = asyncio.create_task(gate.wait()), asyncio.create_task(exchange.reader.read())
             await asyncio.wait([gate_task, end_task], return_when=asyncio.FIRST_COMPLETED)
             end_task.cancel()
+            await asyncio.wait([end_task])
             if not gate.is_set():
                 gate_task.cancel()
                 return
@@ -151,9 +152,10 @@ async def chat(
     rows: int = 24,
     journal: str | None = None,
     continue_last: bool = False,
+    idle: bool = True,
     **choices: str,
 ) -> AsyncGenerator[ChatScreen]:
-    """A conversation with a model that gives these answers, in a folder."""
+    """A conversation with a model of these answers, in a folder. `idle`: begin once it is the person's turn."""
     terminal = Terminal(columns, rows)
     async with serve(*answers) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
@@ -178,7 +180,7 @@ async def chat(
             chat_task = asyncio.create_task(screen.run(work))
             person = ChatScreen(terminal, keys, screen, server)
             try:
-                if not continue_last:
+                if idle and not continue_last:
                     await person.until_idle()
                 yield person
             finally:

@@ -21,7 +21,7 @@ from toolspeak.chat.front import Front
 from toolspeak.chat.styled_text import StyledLine
 from toolspeak.chat.transcript import Transcript, queued_rows
 from toolspeak.data.events import Limits, Record, UserMessageQueued
-from toolspeak.data.messages import JSON, ImagePart, Message
+from toolspeak.data.messages import JSON, ImagePart, Message, tokens_of
 from toolspeak.data.run_values import UNFINISHED
 from toolspeak.errors import ConfigurationError, ProviderError, RunError, ToolspeakError
 from toolspeak.journal import Journal, SessionInfo
@@ -83,6 +83,7 @@ class Chat:
         self._run: Run | None = None
         self._drive: asyncio.Task[None] | None = None
         self._agent_in_use: tuple[Setup, Agent, AsyncExitStack] | None = None
+        self._agent_notes: set[str] = set()
         self.dialect = ""
         """How the model writes calls, once the agent is open."""
         self._window: int | None = setup.window
@@ -330,9 +331,10 @@ class Chat:
         stack = AsyncExitStack()
         opened_agent = await stack.enter_async_context(open_agent(setup, self.journal, approver, tell=self._tell))
         self._agent_in_use = (setup, opened_agent.agent, stack)
-        self.transcript.note(opened_agent.sandbox)
-        for warning in opened_agent.warnings:
-            self.transcript.note(f"! {warning}", "warning")
+        for text in (opened_agent.sandbox, *(f"! {warning}" for warning in opened_agent.warnings)):
+            if text and text not in self._agent_notes:
+                self._agent_notes.add(text)  # another model does not bring them anew
+                self.transcript.note(text, "warning" if text.startswith("!") else "note")
         driver = opened_agent.agent.driver
         self.dialect = driver.dialect.name if isinstance(driver, TextDriver) else "native calls"
         capabilities = getattr(getattr(driver, "provider", None), "capabilities", None)
@@ -349,9 +351,9 @@ class Chat:
 
     async def _full_window(self) -> int | None:
         """The window that the conversation fills now, so that it is summarised; None to leave it as it is."""
-        if not self.compacts_next:
+        if not self.compacts_next or self.state is None:
             return None
-        tokens = 0 if self.state is None else self.state.context.tokens
+        tokens = sum(tokens_of(message) for message in self.state.history)  # as a run counts them at its start
         return max(1, int(tokens / Window(1).compact_at))
 
     async def _guard(self, job: Job) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from platformdirs import user_data_path
 from prompt_toolkit.data_structures import Size
@@ -16,6 +18,8 @@ from toolspeak.chat.front import Front
 from toolspeak.chat.message_input import history_of
 from toolspeak.chat.screen import Screen
 from toolspeak.chat.steady_output import SteadyOutput
+
+_LOG = logging.getLogger("toolspeak.chat")
 
 Hold = Callable[[Front, "asyncio.Queue[str]"], Awaitable[None]]
 """Holds the conversation at a front, with the lines that the person sends, until it is cancelled."""
@@ -31,6 +35,7 @@ def has_two_way_terminal() -> bool:
 async def open_chat(hold: Hold, folder: Path) -> None:
     """Shows the prompt, then loads and holds the conversation until the person leaves. `folder`: what paths are
     relative to. On a terminal that cannot move its cursor (TERM=dumb) lines follow each other."""
+    asyncio.get_running_loop().set_exception_handler(_log_error)
     lines: asyncio.Queue[str] = asyncio.Queue()
     if os.environ.get("TERM", "") in _PLAIN_TERMINALS:
         room = importlib.import_module("toolspeak.chat.plain_terminal")  # not at the top: it imports the agent
@@ -52,3 +57,8 @@ def _size() -> Size:
     except OSError:
         columns, rows = 0, 0
     return Size(rows=rows or 24, columns=columns or 80)
+
+
+def _log_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Logs what no task has handled. On the terminal it would stand between the lines."""
+    _LOG.error("%s", context.get("message"), exc_info=context.get("exception"))

@@ -74,7 +74,8 @@ class ChatCommands:
                 self._note(f"· /{name} follows after this turn (Esc interrupts it)")
             self._chat.do(lambda: handler(argument.strip()))
         else:
-            self._note(f"✗ there is no command /{suggest(name, COMMANDS)}; /help lists them", "error")
+            known_names = [f"/{each}" for each in COMMANDS]
+            self._note(f"✗ there is no command {suggest(f'/{name}', known_names)}", "error")
 
     def _arguments_of(self, name: str) -> Iterable[str]:
         match SYNONYMS.get(name, name):

@@ -60,8 +60,8 @@ class Front(Protocol):
         """Empties the terminal."""
         ...
 
-    def use_theme(self, styles: Mapping[str, str]) -> None:
-        """Replaces the styles of some classes (`theme.STYLES`). Raises ConfigurationError for a style that is none."""
+    def use_styles(self, styles: Mapping[str, str]) -> None:
+        """Shows each class of `theme.STYLES` in this style."""
         ...
 
     def leave(self) -> None:

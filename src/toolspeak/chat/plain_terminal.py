@@ -106,7 +106,7 @@ class PlainTerminal:
     def clear(self) -> None:
         """Nothing can be taken back here."""
 
-    def use_theme(self, styles: Mapping[str, str]) -> None:
+    def use_styles(self, styles: Mapping[str, str]) -> None:
         """Nothing has a style here."""
 
     async def ask(self, prompt: str, text: str = "", *, arrows: bool = False) -> str | None:

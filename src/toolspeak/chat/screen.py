@@ -34,7 +34,6 @@ from toolspeak.chat.message_input import MessageCompleter, Pastes, history_text
 from toolspeak.chat.steady_output import SteadyOutput
 from toolspeak.chat.styled_text import StyledLine, truncate
 from toolspeak.chat.theme import STYLES
-from toolspeak.errors import ConfigurationError
 
 _PAUSE = 1 / 30
 """Seconds between two drawings of what the model writes."""
@@ -134,7 +133,7 @@ class Screen:
             task = asyncio.get_running_loop().create_task(work_then_leave())
 
         try:
-            await self._application.run_async(pre_run=begin)
+            await self._application.run_async(pre_run=begin, set_exception_handler=False)
         finally:
             self._stop_timer()
             if task is not None:
@@ -152,7 +151,7 @@ class Screen:
             self._application.exit()
 
     def print(self, lines: Iterable[StyledLine]) -> None:
-        """Adds lines above the input, for good. A line that is longer than the terminal is wide is wrapped by it."""
+        """Adds lines above the input, for good. The terminal wraps those that are too long."""
         self._above += lines
         self.refresh()
 
@@ -182,13 +181,9 @@ class Screen:
         self._application.renderer.clear()
         self.refresh()
 
-    def use_theme(self, styles: Mapping[str, str]) -> None:
-        """Replaces the styles of some classes (`theme.STYLES`). Raises ConfigurationError for a style that is none."""
-        try:
-            self._style = Style.from_dict({**STYLES, **styles})
-        except ValueError as error:
-            raise ConfigurationError(f"[theme]: {error}; a style is, for example, bold ansicyan") from None
-        self._application.style = self._style
+    def use_styles(self, styles: Mapping[str, str]) -> None:
+        """Shows each class of `theme.STYLES` in this style."""
+        self._style = self._application.style = Style.from_dict(dict(styles))
         self.refresh()
 
     async def ask(self, prompt: str, text: str = "", *, arrows: bool = False) -> str | None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from toolspeak.chat.chat import Chat
 from toolspeak.chat.chat_commands import ChatCommands
 from toolspeak.chat.front import Front
+from toolspeak.chat.theme_looks import styles_with
 from toolspeak.chat.transcript import theme_class
 from toolspeak.cli.configuration import content_lines
 from toolspeak.cli.journal_option import continuing, journal_of
@@ -47,7 +48,10 @@ async def hold_conversation(
     run_journal = journal_of(journal)
     try:
         config = await _configuration(front, workspace, tell)
-        front.use_theme(config.theme)
+        try:
+            front.use_styles(styles_with(config.theme))
+        except ToolspeakError as error:
+            tell(f"! {error}", "warning")
         setup, info = configured_setup(config, workspace, **choices), None
         try:
             if session or continue_last:

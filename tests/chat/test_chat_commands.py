@@ -1,0 +1,222 @@
+"""The `/` commands, attached files, and the configuration of the conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+
+import pytest
+from chat_screen import calls, chat, gated, reply
+from loopback_server import whole
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    place = tmp_path / "project"
+    place.mkdir()
+    return place
+
+
+def parts(person) -> list:
+    """The parts of the last message that the model was sent."""
+    content = json.loads(person.request())["messages"][-1]["content"]
+    return [content] if isinstance(content, str) else content
+
+
+def test_diff_and_undo_of_the_last_turn(monkeypatch, folder):
+    async def main():
+        (folder / "a.txt").write_text("one\n")
+        arguments = json.dumps({"path": "b.txt", "content": "two\n"})
+        async with chat(monkeypatch, folder, calls(("write", arguments)), reply("Done."), approve="all") as person:
+            person.type("go\r")
+            await person.until("Done.")
+            await person.until_idle()
+            person.type("/diff\r")
+            await person.until("+two")
+            person.type("/undo\r")
+            await person.until("Take these changes back?")
+            assert (folder / "b.txt").exists()
+            person.type("y\r")
+            await person.until("brings the changes back")
+            assert not (folder / "b.txt").exists()
+            assert (folder / "a.txt").read_text() == "one\n"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("name", "text"), [("talk.md", "## You"), ("talk.json", "toolspeak_session")])
+def test_the_conversation_is_written_to_a_file(monkeypatch, folder, name, text):
+    async def main():
+        async with chat(monkeypatch, folder, reply("An answer.")) as person:
+            person.type("a question\r")
+            await person.until("An answer.")
+            await person.until_idle()
+            person.type(f"/export {name}\r")
+            await person.until("written to")
+            content = (folder / name).read_text()
+            assert text in content
+            assert "a question" in content
+            assert "An answer." in content
+            person.type(f"/export {name}\r")
+            await person.until("is there already")
+            assert (folder / name).read_text() == content
+
+    asyncio.run(main())
+
+
+def test_a_new_conversation_and_back_to_the_old_one(monkeypatch, folder):
+    async def main():
+        async with chat(monkeypatch, folder, reply("First."), reply("Second."), reply("Third.")) as person:
+            person.type("one\r")
+            await person.until("First.")
+            await person.until_idle()
+            person.type("/new\r")
+            await person.until("a new conversation begins")
+            person.type("two\r")
+            await person.until("Second.")
+            await person.until_idle()
+            assert "one" not in [message["content"] for message in json.loads(person.request())["messages"]]
+            person.type("/sessions\r")
+            await person.until("/sessions NUMBER continues one")
+            person.type("/sessions 2\r")
+            await person.until("goes on: one")
+            person.type("three\r")
+            await person.until("Third.")
+            said = [message["content"] for message in json.loads(person.request())["messages"]]
+            assert said[-3:] == ["one", "First.", "three"]
+
+    asyncio.run(main())
+
+
+def test_a_compacted_conversation_has_a_summary_in_place_of_what_was_said(monkeypatch, folder):
+    async def main():
+        long = "A long answer with many words. " * 40
+        answers = reply(f"{long}One."), reply(f"{long}Two."), reply("The summary of it all."), reply("Yes.")
+        async with chat(monkeypatch, folder, *answers) as person:
+            for text, end in (("tell me much", "One."), ("tell me more", "Two.")):
+                person.type(f"{text}\r")
+                await person.until(end)
+                await person.until_idle()
+            person.type("/compact\r")
+            await person.until("before the model reads your next message")
+            person.type("do you remember?\r")
+            await person.until("the history was compacted")
+            await person.until("Yes.")
+            assert "The summary of it all." in person.request()
+            assert "tell me much" not in person.request()
+
+    asyncio.run(main())
+
+
+def test_settings_change_between_turns(monkeypatch, folder):
+    async def main():
+        gate = asyncio.Event()
+        async with chat(monkeypatch, folder, gated(gate, "Wait. "), reply("Other.")) as person:
+            person.type("go\r")
+            await person.until("Wait.")
+            person.type("/model openai:other\r")
+            await person.until("follows after this turn")
+            gate.set()
+            await person.until("the model is openai:other")
+            person.type("/approve nothing\r")
+            await person.until("there is no 'nothing'")
+            person.type("/approve none\r")
+            await person.until("approves none")
+            person.type("/dialect hermes\r")
+            await person.until("written in: hermes")
+            person.type("/dialect nonsense\r")
+            await person.until("nonsense")
+            person.type("again\r")
+            await person.until("Other.")
+            assert json.loads(person.request())["model"] == "other"
+            assert "<tool_call>" in person.request()
+            person.type("/cost\r")
+            await person.until("this conversation:")
+            person.type("/tools\r")
+            await person.until("shell")
+            person.type("/nonsens\r")
+            await person.until("there is no command '/nonsens'")
+
+    asyncio.run(main())
+
+
+def test_lines_of_a_file_and_an_image_go_with_the_message(monkeypatch, folder):
+    async def main():
+        (folder / "a.py").write_text("".join(f"line {i}\n" for i in range(1, 31)))
+        (folder / "dot.png").write_bytes(PIXEL)
+        async with chat(monkeypatch, folder, reply("Seen.")) as person:
+            person.type("look at @a.py:10-12, and @dot.png\r")
+            await person.until("Seen.")
+            text = json.dumps(parts(person))
+            assert "line 10\\\\nline 12" not in text
+            assert "line 10" in text
+            assert "line 12" in text
+            assert "line 13" not in text
+            assert "image/png;base64" in text
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("@no/such.py", "there is no such file"),
+        ("@big.txt", "attach some of its lines"),
+        ("@a.py:40-50", "it has the lines 1 to 30"),
+        ("@data.bin", "neither UTF-8 text"),
+        ("@.", "this is a folder"),
+    ],
+)
+def test_a_file_that_cannot_go_along_is_said_and_the_message_is_kept(monkeypatch, folder, text, problem):
+    async def main():
+        (folder / "a.py").write_text("".join(f"line {i}\n" for i in range(1, 31)))
+        (folder / "big.txt").write_text("x" * 100_000)
+        (folder / "data.bin").write_bytes(b"\xff\xfe\x00")
+        async with chat(monkeypatch, folder, reply("Seen.")) as person:
+            person.type(f"look at {text}\r")
+            await person.until(problem)
+            await person.until(lambda: any(row.startswith(f"› look at {text}") for row in person.terminal.lines))
+            assert person.server.exchanges == []
+
+    asyncio.run(main())
+
+
+def test_an_image_that_the_model_refuses_does_not_end_the_conversation(monkeypatch, folder):
+    async def main():
+        (folder / "dot.png").write_bytes(PIXEL)
+        answers = reply("Hello."), whole("400 Bad Request", b'{"error": {"message": "no images"}}'), reply("Fine.")
+        async with chat(monkeypatch, folder, *answers) as person:
+            person.type("hi\r")
+            await person.until("Hello.")
+            await person.until_idle()
+            person.type("look at @dot.png\r")
+            await person.until("no images")
+            await person.until("goes on without this message")
+            person.type("\x15never mind\r")
+            await person.until("Fine.")
+            assert "image" not in person.request()
+            assert "hi" in person.request()
+
+    asyncio.run(main())
+
+
+def test_a_project_configuration_is_shown_and_trusted_first(monkeypatch, folder):
+    async def main():
+        (folder / ".git").mkdir()
+        (folder / ".toolspeak").mkdir()
+        (folder / ".toolspeak" / "config.toml").write_text('instructions = "Speak like a pirate."\n')
+        async with chat(monkeypatch, folder, reply("Arr."), idle=False) as person:
+            await person.until("Speak like a pirate.")
+            await person.until("Trust it, until its content changes?")
+            person.type("y\r")
+            await person.until_idle()
+            person.type("hi\r")
+            await person.until("Arr.")
+            assert "Speak like a pirate." in person.request()
+
+    asyncio.run(main())
