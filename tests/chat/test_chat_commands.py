@@ -87,8 +87,8 @@ def test_a_new_conversation_and_back_to_the_old_one(monkeypatch, folder):
             await person.until("goes on: one")
             person.type("three\r")
             await person.until("Third.")
-            said = [message["content"] for message in json.loads(person.request())["messages"]]
-            assert said[-3:] == ["one", "First.", "three"]
+            texts = [message["content"] for message in json.loads(person.request())["messages"]]
+            assert texts[-3:] == ["one", "First.", "three"]
 
     asyncio.run(main())
 
