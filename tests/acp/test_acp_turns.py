@@ -217,3 +217,19 @@ def test_a_conversation_is_summarised_when_the_user_asks_for_it(folder):
     )
     notes = [update.content.text for update in editor.of("agent_thought_chunk")]
     assert sum("the history was compacted" in note for note in notes) == 1
+
+
+def test_the_calls_of_a_sub_agent_are_shown_and_asked_about_as_its_own(folder):
+    helper = playbook(folder / "helper.json", [COMMAND], "Sub done.")
+    agents, config = folder / "work" / ".agents" / "agents", folder / "config" / "toolspeak"
+    for place in (agents, config):
+        place.mkdir(parents=True)
+    (agents / "clerk.md").write_text("---\nname: clerk\ndescription: Writes.\nmodel: helper\n---\nYou write.\n")
+    (config / "config.toml").write_text(f'[aliases]\nhelper = "{helper}"\n')
+    editor = ScriptedEditor("allow_once", "allow_once")
+    in_editor(folder, editor, [("task", {"agent": "clerk", "task": "Write."})], "All done.")
+    assert editor.agent_text == "All done."
+    (task, task_call), (command, command_call) = editor.calls.items()
+    assert [question.tool_call_id for question, *_ in editor.questions] == [task, command]
+    assert [task_call["status"], command_call["status"]] == ["completed", "completed"]
+    assert (folder / "work" / "log.txt").read_text() == "hi\n"

@@ -126,8 +126,8 @@ def result_fields(result: ToolResult, has_content: bool) -> JsonObject:
 def _result_blocks(result: ToolResult) -> Sequence[JsonObject]:
     match result.content:
         case (JsonPart({"exit_code": exit_code, "output": str(output)} as value),):
-            ended = "" if exit_code == 0 else f"exit code {exit_code}"
-            notes = "\n".join(str(each) for each in (ended, value.get("timed_out", "")) if each)
+            ended = ("" if output else "No output.") if exit_code == 0 else f"exit code {exit_code}"
+            notes = "\n".join(str(each) for each in (ended, value.get("timed_out"), value.get("sandbox")) if each)
             return [text_block("\n".join([fenced(printable(output), "console") if output else "", notes]).strip())]
         case _:
             return [
