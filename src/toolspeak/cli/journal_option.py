@@ -8,7 +8,6 @@ from typing import TypeVar
 
 import click
 from click.core import ParameterSource
-from platformdirs import user_data_path
 
 from toolspeak.cli.command_options import CommandT
 from toolspeak.cli.signals import run_to_end
@@ -16,6 +15,7 @@ from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal, MemoryJournal, SqliteJournal, open_journal
 from toolspeak.journal.maintenance import MaintainedJournal
 from toolspeak.project.run_lookup import SHORT, short_id
+from toolspeak.project.user_folders import NO_FOLDER, data_folder
 
 ResultT = TypeVar("ResultT")
 
@@ -34,7 +34,10 @@ def journal_of(where: str | None) -> Journal:
     """The journal for the value of `--journal`."""
     if where == "none":
         return MemoryJournal()
-    return open_journal(where or user_data_path("toolspeak", appauthor=False) / "toolspeak.db")
+    folder = data_folder()
+    if not where and folder == NO_FOLDER:
+        raise ConfigurationError("there is no home folder for the journal; name a file (--journal), or set HOME")
+    return open_journal(where or folder / "toolspeak.db")
 
 
 def with_journal(

@@ -10,14 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from platformdirs import user_data_path
-
 from toolspeak.data.protected import protect
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError
 from toolspeak.project.config_file import ConfigFile
 from toolspeak.project.config_table import ConfigTable
-from toolspeak.project.folders import home_folder, project_folders, user_folder
+from toolspeak.project.folders import project_folders
+from toolspeak.project.user_folders import NO_FOLDER, data_folder, home_folder, user_folder
 from toolspeak.tools.builtin.folder import Folder
 from toolspeak.tools.builtin.text_format import visible
 
@@ -46,7 +45,7 @@ def user_config_file(environ: Mapping[str, str]) -> str | None:
     if path := environ.get("TOOLSPEAK_CONFIG"):
         return os.path.abspath(path)
     folder = user_folder()
-    return str(folder / "config.toml") if folder.is_absolute() else None
+    return None if folder == NO_FOLDER else str(folder / "config.toml")
 
 
 def project_config_file(folder: str) -> tuple[str, str] | None:
@@ -131,7 +130,7 @@ def _commands(hooks: Any) -> Iterator[str]:
 
 def trust_file() -> Path:
     """Where the digests of trusted configurations are stored."""
-    return user_data_path("toolspeak", appauthor=False) / "trusted.json"
+    return data_folder() / "trusted.json"
 
 
 def is_trusted(config: ProjectConfig) -> bool:
@@ -145,7 +144,7 @@ def set_trust(path: str, digest: str | None) -> bool:
     """Stores that the user trusts this content of the file at `path`; None: that they trust none. Returns whether that
     changed anything. Raises ConfigurationError if it cannot be stored."""
     file = trust_file()
-    if not file.is_absolute():
+    if file.parent == NO_FOLDER:
         raise ConfigurationError("there is no home folder to remember trusted files in; set HOME or XDG_DATA_HOME")
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-import platformdirs
-
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, ToolError
+from toolspeak.project.user_folders import home_folder, user_folder
 from toolspeak.tools.builtin import Workspace
 
 Origin = Literal["project", "user"]
@@ -31,16 +30,6 @@ class FileSource:
     path: Path
     origin: Origin
     top: Path | None
-
-
-def user_folder() -> Path:
-    """The folder of the user's own configuration, such as ~/.config/toolspeak."""
-    return platformdirs.user_config_path("toolspeak", appauthor=False)
-
-
-def home_folder() -> Path:
-    """The user's home; a path that does not exist if there is none."""
-    return Path(os.path.realpath(os.path.expanduser("~")))  # Path.home() raises without one
 
 
 def project_folders(workspace: Path) -> list[Path]:

@@ -15,7 +15,8 @@ from typing import Any, TypeAlias, cast
 from toolspeak.data.messages import TextPart
 from toolspeak.data.values import changed, quick
 from toolspeak.errors import ConfigurationError
-from toolspeak.project.folders import FileSource, Origin, project_folders, read_text, user_folder
+from toolspeak.project.folders import FileSource, Origin, project_folders, read_text
+from toolspeak.project.user_folders import user_folder
 from toolspeak.tools import RunContext, Tool
 from toolspeak.tools.builtin.text_format import quoted
 from toolspeak.tools.context import StateView
