@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from toolspeak.execute import StandingRules
+
 PYTHON = os.path.realpath(sys.executable)
 MARK = "it-is-out"
 SECRET = "the-canary-sings"
@@ -173,7 +175,7 @@ class EscapeStage:
         (home / ".bashrc").write_text("# old\n")
         (home / ".ssh" / "id_test").write_text(SECRET)
         (self.workspace / "link").symlink_to(self.outside)
-        (self.workspace / "rules.json").write_text("[]")
+        (self.workspace / "rules.json").write_text(StandingRules([]).dumps())
         self.shared = Path(f"/dev/shm/{folder.name}-{os.getpid()}")
         self.shared.write_text("old")
         self.messages: list[bytes] = []

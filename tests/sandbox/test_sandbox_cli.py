@@ -84,8 +84,8 @@ def test_what_is_active_is_said_and_stands_in_each_record(folder: Path):
         finally:
             await journal.aclose()
 
-    stored = [each.event.sandbox for each in asyncio.run(journal_records()) if isinstance(each.event, ToolStarted)]
-    assert stored == [level]
+    in_journal = [each.event.sandbox for each in asyncio.run(journal_records()) if isinstance(each.event, ToolStarted)]
+    assert in_journal == [level]
 
 
 @needs_boundary

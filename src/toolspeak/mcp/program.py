@@ -107,7 +107,7 @@ async def _server_processes(
             raise SandboxError(f"{sandbox.level} cannot keep it to a list of hosts: install bubblewrap")
         readable = (command.cwd, *places.writable, *places.readable)
         confinement = Confinement(
-            places.writable, read_only_places(places.writable), hidden_places(readable), readable, places.hosts
+            places.writable, read_only_places(places.writable), hidden_places(places.readable), readable, places.hosts
         )
         async with sandbox.start(command, confinement) as process:
             yield process.group

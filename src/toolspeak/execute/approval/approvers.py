@@ -84,7 +84,8 @@ class ApprovalRequest:
     def always(self, what: Literal["tool", "commands", "call"] = "tool") -> Rule:
         """Returns a rule that approves every call of this tool, while the tool's definition stays the same.
 
-        - "commands": only calls whose commands begin as this one's (`begins`).
+        - "commands": only calls whose commands begin as this one's (`begins`). If this one only reads, only those that
+          do, too: a sandbox holds a command to that.
         - "call": only this very call.
 
         Raises ConfigurationError for "commands" if `begins` is empty.
@@ -95,7 +96,8 @@ class ApprovalRequest:
         if what == "commands":
             if not self.begins:
                 raise ConfigurationError("this call does not run plain commands that could be told by how they begin")
-            return replace(rule, begins=self.begins)
+            only_reads = self.effects.declared and self.effects.read_only and not self.effects.external
+            return replace(rule, begins=self.begins, effects="reads" if only_reads else "any")
         return rule
 
 

@@ -1,0 +1,209 @@
+"""The sandbox of MCP servers and of workers, and a model that tries every way out in one run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from escape_attempts import ATTEMPTS, SECRET, EscapeStage
+from sandbox_levels import problem_with
+
+from toolspeak.data.codec import loads
+from toolspeak.data.events import Record, ToolFinished, ToolStarted
+from toolspeak.errors import ConfigurationError, McpError
+from toolspeak.journal import SqliteJournal
+from toolspeak.mcp import McpServers, ServerSandbox, StdioServer, confined, read_servers
+
+pytestmark = pytest.mark.skipif(
+    bool(problem_with("bubblewrap") and problem_with("landlock")),
+    reason=f"{problem_with('bubblewrap')}; {problem_with('landlock')}",
+)
+
+SERVER = '''
+import sys
+from mcp.server import MCPServer
+
+server = MCPServer("notes")
+
+@server.tool()
+def write(path: str, text: str) -> str:
+    """Writes a file."""
+    try:
+        with open(path, "w") as file:
+            file.write(text)
+    except OSError as error:
+        return f"failed: {error.strerror}"
+    return "written"
+
+server.run()
+'''
+
+
+def server_in(folder: Path, sandbox: object) -> Path:
+    (folder / "server.py").write_text(SERVER)
+    entry = {"command": sys.executable, "args": [str(folder / "server.py")], "cwd": str(folder)}
+    file = folder / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"notes": entry if sandbox is None else {**entry, "sandbox": sandbox}}}))
+    return file
+
+
+async def write(servers: tuple, *paths: Path) -> list[str]:
+    async with McpServers(servers) as connected:
+        tool = connected.tools.get("notes__write")
+        assert tool is not None
+        texts: list[str] = []
+        for path in paths:
+            returned = await tool.function({"path": str(path), "text": "new"})
+            texts.append(str(returned))
+        return [tool.boundary, *texts]
+
+
+def test_a_server_changes_what_its_entry_names(tmp_path: Path):
+    (tmp_path / "notes").mkdir()
+    servers = read_servers(server_in(tmp_path, {"writable": ["notes"]}))
+    level, inside, outside = asyncio.run(write(servers, tmp_path / "notes" / "a", tmp_path / "b"))
+    assert level in ("bubblewrap", "landlock")
+    assert "written" in inside
+    assert "failed" in outside
+    assert [(tmp_path / "notes" / "a").exists(), (tmp_path / "b").exists()] == [True, False]
+
+
+@pytest.mark.parametrize(("entry", "is_required", "is_held"), [
+    (None, False, False), (None, True, True), (True, False, True), (False, True, False),
+])  # fmt: skip
+def test_an_entry_says_whether_there_is_a_sandbox(tmp_path: Path, entry: object, is_required: bool, is_held: bool):
+    servers = read_servers(server_in(tmp_path, entry))
+    level, text = asyncio.run(write(confined(servers) if is_required else servers, tmp_path / "a"))
+    assert (level != "none", "failed" in text) == (is_held, is_held)
+
+
+@pytest.mark.parametrize("entry", ["yes", {"allow": []}, {"writable": "."}, {"allowNet": ["http://a.example"]}])
+def test_a_mistake_in_an_entry_names_the_place(tmp_path: Path, entry: object):
+    with pytest.raises(ConfigurationError, match=r"mcp\.json: mcpServers\.notes\.sandbox"):
+        read_servers(server_in(tmp_path, entry))
+
+
+def test_a_server_whose_sandbox_cannot_be_kept_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    hidden = tmp_path / "home" / ".ssh"
+    hidden.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", str(tmp_path))  # no `bwrap`
+    if problem_with("landlock"):
+        pytest.skip(problem_with("landlock"))
+    (tmp_path / "server.py").write_text(SERVER)
+    sandbox = ServerSandbox(writable=(str(tmp_path / "home"),))
+    server = StdioServer("notes", sys.executable, (str(tmp_path / "server.py"),), {}, str(tmp_path), sandbox)
+    with pytest.raises(McpError, match="Landlock cannot keep it"):
+        asyncio.run(write((server,), tmp_path / "a"))
+
+
+AGENTS = """
+import json, os
+from toolspeak import Agent
+from toolspeak.journal import SqliteJournal
+from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.testing import ScriptedCall, ScriptedTurn
+from toolspeak.tools.builtin import workspace_tools
+
+folder = os.environ["FOLDER"]
+call = ScriptedCall("shell", {"command": "echo new > inside; echo new > ../outside; true"})
+agent = Agent(
+    ScriptedProvider([ScriptedTurn("", calls=[call]), "Done."]),
+    workspace_tools(os.path.join(folder, "work")),
+    approve="all",
+    name="agent",
+    journal=SqliteJournal(os.path.join(folder, "journal.db")),
+)
+"""
+
+
+@pytest.mark.parametrize(("options", "is_held"), [((), True), (("--sandbox", "off"), False)])
+def test_a_worker_holds_the_commands_of_its_agents(tmp_path: Path, options: tuple[str, ...], is_held: bool):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "agents_here.py").write_text(AGENTS)
+    env = {**os.environ, "FOLDER": str(tmp_path)}
+    toolspeak = [sys.executable, "-m", "toolspeak"]
+    submit = [*toolspeak, "submit", "agent", "task", "--journal", str(tmp_path / "journal.db")]
+    subprocess.run(submit, env=env, check=True, timeout=60, stdout=subprocess.DEVNULL)
+    command = [*toolspeak, "worker", str(tmp_path / "agents_here.py"), *options]
+    worker = subprocess.Popen(command, env=env, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+
+    async def result_of_run() -> list[Record]:
+        journal = SqliteJournal(tmp_path / "journal.db")
+        try:
+            (info,) = await journal.runs()
+            async with asyncio.timeout(60):
+                async for _ in journal.follow(info.run_id):
+                    info = await journal.run(info.run_id)
+                    assert info is not None
+                    if info.status == "answered":
+                        break
+            return await journal.read(info.run_id)
+        finally:
+            await journal.aclose()
+
+    try:
+        records = asyncio.run(result_of_run())
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        _, errors = worker.communicate(timeout=60)
+    levels = [each.event.sandbox for each in records if isinstance(each.event, ToolStarted)]
+    assert [level in ("bubblewrap", "landlock") for level in levels] == [is_held], errors
+    assert (tmp_path / "work" / "inside").exists()
+    assert (tmp_path / "outside").exists() == (not is_held)
+    assert "sandbox: " in errors
+
+
+def test_a_model_that_tries_every_way_out_gets_nothing(tmp_path: Path):
+    if problem_with("bubblewrap"):
+        pytest.skip(problem_with("bubblewrap"))
+    home = tmp_path / "home"
+    home.mkdir()
+    stage = EscapeStage(tmp_path, home)
+    try:
+        # The stage's journal is none of this run's: `test_the_journal_in_the_workspace_is_not_seen` has a real one.
+        attempts = [attempt for attempt in ATTEMPTS if "journal" not in attempt.name]
+        commands = [stage.command(attempt) for attempt in attempts if not attempt.is_python]
+        scripts = []
+        for number, attempt in enumerate(each for each in attempts if each.is_python):
+            stage.command(attempt)
+            script = stage.workspace / f"attempt-{number}.py"
+            (stage.workspace / "attempt.py").rename(script)
+            scripts.append(f"{sys.executable} -I -S {script.name} 2>/dev/null")
+        calls = [
+            {"name": "shell", "arguments": {"command": command, "network": network}}
+            for command in (*commands, *scripts)
+            for network in (False, True)
+        ]
+        assert len(calls) >= 100
+        turns = ["\n".join(f"<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in calls[at : at + 20])
+                 for at in range(0, len(calls), 20)]  # fmt: skip
+        book = tmp_path / "model.json"
+        book.write_text(json.dumps({"turns": [*turns, "Done."]}))
+        done = subprocess.run(
+            [sys.executable, "-m", "toolspeak", "run", "task", "--model", f"scripted:{book}", "--dialect", "hermes",
+             "--approve", "all", "--json", "--sandbox", "required", "--allow-net", "api.example:443",
+             "--rules", str(stage.workspace / "rules.json"), "--journal", str(tmp_path / "runs.db")],
+            cwd=stage.workspace,
+            env={**os.environ, "HOME": str(home)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        records = [each for each in map(loads, done.stdout.splitlines()) if isinstance(each, Record)]
+        results = [each.event.result for each in records if isinstance(each.event, ToolFinished)]
+        assert len(results) == len(calls)
+        assert {each.event.sandbox for each in records if isinstance(each.event, ToolStarted)} == {"bubblewrap"}
+        assert not [each.text for each in results if SECRET in each.text]
+        assert not stage.is_out("")
+    finally:
+        stage.close()
