@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from platformdirs import user_data_path
 from prompt_toolkit.data_structures import Size
 
 from toolspeak.chat.front import Front
 from toolspeak.chat.message_input import history_of
 from toolspeak.chat.screen import Screen
 from toolspeak.chat.steady_output import SteadyOutput
+from toolspeak.project.user_folders import data_folder
 
 _LOG = logging.getLogger("toolspeak.chat")
 
@@ -42,7 +42,7 @@ async def open_chat(hold: Hold, folder: Path) -> None:
         plain = room.PlainTerminal(lines.put_nowait)
         await plain.run(lambda: hold(plain, lines))
         return
-    history, problem = history_of(user_data_path("toolspeak", appauthor=False) / "chat-history")
+    history, problem = history_of(data_folder() / "chat-history")
     # No cursor position requests: over a slow connection the answers would be read as keys.
     output = SteadyOutput(sys.stdout, _size, term=os.environ["TERM"], enable_cpr=False)
     screen = Screen(lines.put_nowait, folder, history=history, output=output)
