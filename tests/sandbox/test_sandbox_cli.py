@@ -58,8 +58,8 @@ def run(
 
 
 def records(done: subprocess.CompletedProcess) -> list[Record]:
-    found = [loads(line) for line in done.stdout.splitlines()]
-    return [each for each in found if isinstance(each, Record)]
+    entries = [loads(line) for line in done.stdout.splitlines()]
+    return [each for each in entries if isinstance(each, Record)]
 
 
 def results(done: subprocess.CompletedProcess) -> list[dict]:
