@@ -18,7 +18,7 @@ from toolspeak.changes.run_changes import store_of
 from toolspeak.changes.store_upkeep import free_contents
 from toolspeak.changes.tree_scan import TreeScanner, TreeState, add_changes, differences
 from toolspeak.data.messages import ToolCall, ToolResult
-from toolspeak.data.tools import EVERYTHING, Effects, covers
+from toolspeak.data.tools import EVERYTHING, FILES_CHANGED, Effects, covers
 from toolspeak.execute import HookContext, Interceptor, Proceed
 from toolspeak.execute.hooks import Level
 from toolspeak.journal import Journal
@@ -26,9 +26,6 @@ from toolspeak.journal.leases import new_owner
 from toolspeak.sandbox.processes import finished
 from toolspeak.tools.builtin import Workspace
 from toolspeak.tools.builtin.tree import printable_path
-
-FILES_CHANGED = "files_changed"
-"""The key in a result's `extra` that says which files the call changed."""
 
 _MOST_PATHS = 20
 """The most paths in a result's `extra`. The store has all."""

@@ -19,6 +19,10 @@ EVERYTHING = "*"
 UNVERSIONED = "?"
 """The `Effects.version` of what may change from outside unnoticed. The result cache never answers for it."""
 
+FILES_CHANGED = "files_changed"
+"""The key in a result's `extra` that says which files the call changed: their `count`, the first `paths`, and what is
+`uncovered`."""
+
 
 def covers(upper: str, lower: str) -> bool:
     """Whether resource `lower` is `upper` or lies below it: `file:src/a.py` lies under `file:src` and `file:`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any, cast
 
 from toolspeak.data.events import (
     ApprovalDecided,
@@ -27,7 +28,8 @@ from toolspeak.data.events import (
     UserMessageQueued,
     WaitEnded,
 )
-from toolspeak.data.messages import MalformedCall, ToolCall, Usage
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult, Usage
+from toolspeak.data.tools import FILES_CHANGED
 from toolspeak.ui.format import argument_lines, compaction_text, count, money, one_line, result_lines, shorten
 
 _TEXT = 100
@@ -96,6 +98,8 @@ class Timeline:
                 failed = result.status == "failure"
                 first = next(iter(result_lines(result)), "")
                 yield f"  {'✗' if failed else '✓'} {self._name(result.call_id)}{duration}: {_short(first)}"
+                if text := _changed_files(result):
+                    yield f"    {text}"
             case LimitReached(limit, _, allowed):
                 yield from self._cut_off()
                 yield f"! the limit of {allowed:g} {limit} is reached"
@@ -162,6 +166,20 @@ def timeline(records: Iterable[Record], *, times: bool = True) -> Iterator[str]:
     lines = Timeline(times=times)
     for record in records:
         yield from lines.lines(record)
+
+
+def _changed_files(result: ToolResult) -> str:
+    """Which files a call changed, and which it may have changed and nothing says so; "" if none."""
+    fact: JSON = result.extra.get(FILES_CHANGED)
+    if not isinstance(fact, dict):
+        return ""
+    fields = cast("dict[str, Any]", fact)
+    total, paths, uncovered = fields.get("count", 0), fields.get("paths", ()), fields.get("uncovered", ())
+    if not total:
+        return ""
+    more = f" and {total - len(paths)} more" if total > len(paths) else ""
+    note = f"; not covered: {', '.join(map(one_line, uncovered))}" if uncovered else ""
+    return _short(f"changed {', '.join(map(one_line, paths))}{more}{note}")
 
 
 def _short(text: str) -> str:

@@ -105,6 +105,7 @@ def test_json_names_the_calls_and_what_is_not_covered(work):
     (own,) = report["calls"]
     assert (own["call_id"], own["tool"], own["paths"], own["workspace"]) == ("call_1_0", "shell", ["x"], str(work))
     assert report["uncovered"] == {".git": "of version control"}
+    assert "    changed x; not covered: .git\n" in terminal("show", run_id)
 
 
 def test_a_folder_and_a_journal_without_changes_say_so(work, tmp_path):
