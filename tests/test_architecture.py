@@ -80,7 +80,7 @@ WIRE_SHARED = {
 CLI_SHARED = {
     "agents_option", "attended_run", "changes_upkeep", "command_options", "configuration", "demo_project",
     "demo_schedules", "exit_codes", "journal_option", "journal_removals", "json_input", "reply_description",
-    "sandbox_options", "signals", "timeline_file",
+    "run_options", "sandbox_options", "signals", "timeline_file",
 }  # fmt: skip
 
 # What every dialect is made against: files beside the folders of `dialects`.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, cast, get_args
+from typing import Any, BinaryIO, cast, get_args
 
 import click
 
 from toolspeak import dialects
+from toolspeak.cli.run_options import CommandT
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import Dialect, Listing, get_dialect
 from toolspeak.dialects.base import PromptListing
@@ -19,7 +20,6 @@ from toolspeak.dialects.registry import FAMILIES
 from toolspeak.errors import ConfigurationError
 from toolspeak.project.json_file import read_json
 
-CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 STANDARD_INPUT = "-"
 _NAMES = ", ".join(FAMILIES["protocols"])
 
@@ -48,16 +48,6 @@ def dialect_options(command: CommandT) -> CommandT:
     ):
         command = option(command)
     return command
-
-
-def workspace_option(command: CommandT) -> CommandT:
-    return click.option(
-        "--workspace",
-        default=".",
-        metavar="DIR",
-        type=click.Path(exists=True, file_okay=False),
-        help="The folder that the tools may use (default: the current one).",
-    )(command)
 
 
 def env_option(command: CommandT) -> CommandT:
@@ -115,11 +105,6 @@ def prompt_listing_option(command: CommandT) -> CommandT:
     )(command)
 
 
-def thoughts_option(command: CommandT) -> CommandT:
-    text = "Show the model's reasoning, dimmed (default: show only that the model is thinking, and only in a terminal)."
-    return click.option("--thoughts/--no-thoughts", default=False, help=text)(command)
-
-
 def reply_starts_in_option(command: CommandT) -> CommandT:
     """As `starts_in_option`, for a complete reply."""
     return click.option(
@@ -134,11 +119,6 @@ def reply_starts_in_option(command: CommandT) -> CommandT:
 def repair_option(command: CommandT) -> CommandT:
     text = "Repair calls that are almost JSON (needs toolspeak[repair]), and mark them as repaired."
     return click.option("--repair", is_flag=True, help=text)(command)
-
-
-def rules_option(command: CommandT) -> CommandT:
-    text = "Store the calls that you always approve as rules in FILE, and apply them (see `toolspeak rules`)."
-    return click.option("--rules", metavar="FILE", type=click.Path(dir_okay=False), help=text)(command)
 
 
 def chosen_dialect(

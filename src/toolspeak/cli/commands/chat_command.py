@@ -13,66 +13,34 @@ from click.core import ParameterSource
 
 from toolspeak.chat.chat_app import has_two_way_terminal, open_chat
 from toolspeak.chat.front import Front
-from toolspeak.cli.sandbox_options import NAMES, sandbox_options
+from toolspeak.cli.run_options import (
+    approve_option,
+    continue_option,
+    dialect_choice_option,
+    mcp_option,
+    model_option,
+    prices_option,
+    rules_option,
+    session_option,
+    thoughts_option,
+    window_option,
+    workspace_option,
+)
+from toolspeak.cli.sandbox_options import NAMES
 from toolspeak.cli.signals import run_to_end
 
 _SETTINGS = ("model", "dialect", "approve", "rules", "mcp", "prices", "tools", "window", *NAMES)
 
 
 @click.command("chat")
-@click.option(
-    "--model",
-    envvar="TOOLSPEAK_MODEL",
-    metavar="MODEL",
-    help="PROVIDER:NAME (openai:gpt-5, anthropic:…, ollama:…), a bare name for openai, or scripted:FILE.",
-)
-@click.option("--dialect", default="auto", metavar="NAME", help="How the model writes calls (default: auto).")
-@click.option(
-    "--workspace",
-    default=".",
-    metavar="DIR",
-    type=click.Path(exists=True, file_okay=False),
-    help="The folder that the tools may use (default: the current one).",
-)
-@click.option(
-    "--approve",
-    type=click.Choice(["ask", "all", "all+repaired", "none"]),
-    default="ask",
-    help="Calls that write or leave the machine. ask: you decide (default); all: approve everything except repaired "
-    "calls; all+repaired: approve everything; none: approve nothing.",
-)
-@click.option(
-    "--rules",
-    metavar="FILE",
-    type=click.Path(dir_okay=False),
-    help="Store the calls that you always approve as rules in FILE, and apply them (see `toolspeak rules`).",
-)
-@click.option(
-    "--mcp",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False),
-    help="Add the tools of the MCP servers in FILE (.mcp.json, or VS Code's mcp.json).",
-)
-@click.option(
-    "--prices",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False),
-    help='A file with prices in USD per million tokens: {"openai:NAME": {"input": 1, "output": 4, "cached": 0.1}}.',
-)
-@click.option(
-    "--window",
-    type=click.IntRange(min=1),
-    metavar="TOKENS",
-    help="The size of the model's context window. A conversation that fills it is shortened (default: unknown, never "
-    "shorten).",
-)
-@click.option(
-    "--tools",
-    multiple=True,
-    metavar="PLACE",
-    help="Add your own Python tools: MODULE:NAME or FILE.py:NAME (see `toolspeak run`).",
-)
-@sandbox_options
+@model_option
+@dialect_choice_option
+@workspace_option
+@approve_option
+@rules_option
+@mcp_option
+@prices_option
+@window_option
 @click.option(
     "--journal",
     envvar="TOOLSPEAK_JOURNAL",
@@ -80,19 +48,9 @@ _SETTINGS = ("model", "dialect", "approve", "rules", "mcp", "prices", "tools", "
     help="Where the conversation is recorded: a file, a postgresql:// URL, or `none` (default: toolspeak.db in your "
     "data folder).",
 )
-@click.option(
-    "--session",
-    metavar="ID",
-    help="Continue this session (the beginning of its id is enough), with its model unless --model names another.",
-)
-@click.option(
-    "-c",
-    "--continue",
-    "continue_last",
-    is_flag=True,
-    help="Continue the most recent session of this folder (--workspace), with its model unless --model names another.",
-)
-@click.option("--thoughts/--no-thoughts", default=False, help="Show the model's reasoning (Ctrl-T changes it).")
+@session_option
+@continue_option
+@thoughts_option
 @click.pass_context
 def chat_command(
     context: click.Context,

@@ -13,9 +13,9 @@ import click
 
 from toolspeak.agent import Agent, Run
 from toolspeak.cli.attended_run import Display, open_streams, recording_of, work
-from toolspeak.cli.command_options import thoughts_option
 from toolspeak.cli.exit_codes import ANSWERED, NO_ANSWER
 from toolspeak.cli.journal_option import journal_of, journal_option
+from toolspeak.cli.run_options import thoughts_option
 from toolspeak.cli.sandbox_options import sandbox_fields, sandbox_options
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.run_values import UNFINISHED

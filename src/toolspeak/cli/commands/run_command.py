@@ -20,14 +20,24 @@ from toolspeak.cli.command_options import (
     prompt_listing_option,
     read_reply,
     repair_option,
-    rules_option,
     starts_in_option,
-    thoughts_option,
-    workspace_option,
 )
 from toolspeak.cli.configuration import choices_of, configuration
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.json_input import JsonInput
+from toolspeak.cli.run_options import (
+    approve_option,
+    continue_option,
+    dialect_choice_option,
+    mcp_option,
+    model_option,
+    prices_option,
+    rules_option,
+    session_option,
+    thoughts_option,
+    window_option,
+    workspace_option,
+)
 from toolspeak.cli.sandbox_options import sandbox_options
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.events import Limits
@@ -49,23 +59,12 @@ that `toolspeak config edit` opens. Set the server's address or key too:
 
 @click.command("run")
 @click.argument("task", required=False)
-@click.option(
-    "--model",
-    envvar="TOOLSPEAK_MODEL",
-    metavar="MODEL",
-    help="PROVIDER:NAME (openai:gpt-5, anthropic:…, ollama:…), a bare name for openai, or scripted:FILE.",
-)
-@click.option("--dialect", default="auto", metavar="NAME", help="How the model writes calls (default: auto).")
+@model_option
+@dialect_choice_option
 @workspace_option
 @env_option
 @active_file_option
-@click.option(
-    "--approve",
-    type=click.Choice(["ask", "all", "all+repaired", "none"]),
-    default="ask",
-    help="Calls that write or leave the machine. ask: you decide (default); all: approve everything except repaired "
-    "calls; all+repaired: approve everything; none: approve nothing.",
-)
+@approve_option
 @rules_option
 @sandbox_options
 @click.option(
@@ -92,25 +91,9 @@ that `toolspeak config edit` opens. Set the server's address or key too:
     metavar="USD",
     help="The cost in US dollars after which the run must wrap up.",
 )
-@click.option(
-    "--prices",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False),
-    help='A file with prices in USD per million tokens: {"openai:NAME": {"input": 1, "output": 4, "cached": 0.1}}.',
-)
-@click.option(
-    "--window",
-    type=click.IntRange(min=1),
-    metavar="TOKENS",
-    help="The size of the model's context window. A conversation that fills it is shortened (default: unknown, never "
-    "shorten).",
-)
-@click.option(
-    "--mcp",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False),
-    help="Add the tools of the MCP servers in FILE (.mcp.json, or VS Code's mcp.json).",
-)
+@prices_option
+@window_option
+@mcp_option
 @own_tools_option
 @starts_in_option
 @prompt_listing_option
@@ -136,18 +119,8 @@ that `toolspeak config edit` opens. Set the server's address or key too:
     "unless --journal names one.",
 )
 @journal_option
-@click.option(
-    "--session",
-    metavar="ID",
-    help="Continue this session (the beginning of its id is enough), with its model unless --model names another.",
-)
-@click.option(
-    "-c",
-    "--continue",
-    "continue_last",
-    is_flag=True,
-    help="Continue the most recent session of this folder (--workspace), with its model unless --model names another.",
-)
+@session_option
+@continue_option
 @click.option(
     "--close",
     is_flag=True,

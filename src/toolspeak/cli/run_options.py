@@ -1,0 +1,102 @@
+"""Options of `run` that `chat` has too. They import click alone: the first screen of a conversation does not wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+
+def workspace_option(command: CommandT) -> CommandT:
+    return click.option(
+        "--workspace",
+        default=".",
+        metavar="DIR",
+        type=click.Path(exists=True, file_okay=False),
+        help="The folder that the tools may use (default: the current one).",
+    )(command)
+
+
+def rules_option(command: CommandT) -> CommandT:
+    text = "Store the calls that you always approve as rules in FILE, and apply them (see `toolspeak rules`)."
+    return click.option("--rules", metavar="FILE", type=click.Path(dir_okay=False), help=text)(command)
+
+
+def thoughts_option(command: CommandT) -> CommandT:
+    text = "Show the model's reasoning, dimmed (default: show only that the model is thinking, and only in a terminal)."
+    return click.option("--thoughts/--no-thoughts", default=False, help=text)(command)
+
+
+def model_option(command: CommandT) -> CommandT:
+    return click.option(
+        "--model",
+        envvar="TOOLSPEAK_MODEL",
+        metavar="MODEL",
+        help="PROVIDER:NAME (openai:gpt-5, anthropic:…, ollama:…), a bare name for openai, or scripted:FILE.",
+    )(command)
+
+
+def dialect_choice_option(command: CommandT) -> CommandT:
+    return click.option(
+        "--dialect", default="auto", metavar="NAME", help="How the model writes calls (default: auto)."
+    )(command)
+
+
+def approve_option(command: CommandT) -> CommandT:
+    return click.option(
+        "--approve",
+        type=click.Choice(["ask", "all", "all+repaired", "none"]),
+        default="ask",
+        help="Calls that write or leave the machine. ask: you decide (default); all: approve everything except "
+        "repaired calls; all+repaired: approve everything; none: approve nothing.",
+    )(command)
+
+
+def prices_option(command: CommandT) -> CommandT:
+    return click.option(
+        "--prices",
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False),
+        help='A file with prices in USD per million tokens: {"openai:NAME": {"input": 1, "output": 4, "cached": 0.1}}.',
+    )(command)
+
+
+def window_option(command: CommandT) -> CommandT:
+    return click.option(
+        "--window",
+        type=click.IntRange(min=1),
+        metavar="TOKENS",
+        help="The size of the model's context window. A conversation that fills it is shortened (default: unknown, "
+        "never shorten).",
+    )(command)
+
+
+def mcp_option(command: CommandT) -> CommandT:
+    return click.option(
+        "--mcp",
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False),
+        help="Add the tools of the MCP servers in FILE (.mcp.json, or VS Code's mcp.json).",
+    )(command)
+
+
+def session_option(command: CommandT) -> CommandT:
+    return click.option(
+        "--session",
+        metavar="ID",
+        help="Continue this session (the beginning of its id is enough), with its model unless --model names another.",
+    )(command)
+
+
+def continue_option(command: CommandT) -> CommandT:
+    return click.option(
+        "-c",
+        "--continue",
+        "continue_last",
+        is_flag=True,
+        help="Continue the most recent session of this folder (--workspace), with its model unless --model names "
+        "another.",
+    )(command)
