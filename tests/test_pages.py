@@ -27,6 +27,7 @@ ONE_PROGRAM = [
     "guides/making-tools.md",
     "guides/migrate.md",
     "guides/ready-interceptors.md",
+    "guides/sandbox.md",
     "guides/several-agents.md",
     "guides/stream-answers.md",
     "guides/undo.md",

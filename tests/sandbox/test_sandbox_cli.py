@@ -255,3 +255,21 @@ def test_ending_the_run_ends_the_command(folder: Path):
         process.terminate()
         assert fifo.read() == b""  # the last process that could write has ended
     assert process.wait(60) == 130
+
+
+@needs_boundary
+def test_your_configuration_opens_what_it_names_and_a_projects_may_not(folder: Path, tmp_path: Path):
+    config, cache = tmp_path / "config.toml", tmp_path / "cache"
+    cache.mkdir()
+    config.write_text(f'[sandbox]\nmode = "required"\nwritable = ["{cache}"]\nunasked_reads = true\n')
+    env = {"TOOLSPEAK_CONFIG": str(config)}
+    calls = [{"command": f"echo a > {cache}/a"}, {"command": "echo read", "writes": []}]
+    run(folder, calls[:1], env=env)
+    assert (cache / "a").exists()
+    outcomes = results(run(folder, calls, "--approve", "none", env=env))
+    assert ["rejected" in str(each) for each in outcomes] == [True, False]
+    (folder / ".toolspeak").mkdir()
+    (folder / ".toolspeak" / "config.toml").write_text('[sandbox]\nmode = "off"\n')
+    done = run(folder, [{"command": "echo a > ../a"}])
+    assert "config.toml:1: sandbox: only your own file" in done.stderr, done.stderr
+    assert not (folder.parent / "a").exists()

@@ -3,12 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+from pathlib import Path
 
 import pytest
 from sandbox_levels import LEVELS, open_level
 
+from toolspeak.sandbox.base import Confinement, ProcessLimits
+from toolspeak.sandbox.control_groups import ControlGroups
 from toolspeak.sandbox.unconfined import Unconfined
-from toolspeak.testing.sandbox import PROCESS_CHECKS, SANDBOX_CHECKS
+from toolspeak.testing.sandbox import PROCESS_CHECKS, SANDBOX_CHECKS, CommandReport, run_command
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_processes_and_memory_have_a_limit_where_the_system_counts_them(level: str, tmp_path: Path):
+    opens = open_level(level)
+
+    async def main() -> tuple[CommandReport, CommandReport]:
+        if os.geteuid() == 0 and await ControlGroups.find() is None:
+            pytest.skip("root has no limit of processes without control groups")
+        sandbox = await opens()
+        limits = ProcessLimits(processes=30, memory=200 << 20)
+        confinement = Confinement((str(tmp_path),), readable=(str(tmp_path),), limits=limits)
+        many = "for each in $(seq 100); do sleep 5 & done; wait; echo all"
+        large = f"{sys.executable} -I -S -c 'print(len(bytearray(500 << 20)))'"
+        try:
+            return (
+                await run_command(sandbox, many, tmp_path, confinement),
+                await run_command(sandbox, large, tmp_path, confinement),
+            )
+        finally:
+            await sandbox.aclose()
+
+    forks, memory = asyncio.run(main())
+    assert "ork" in forks.output, forks  # "Cannot fork", "fork: Resource temporarily unavailable"
+    assert str(500 << 20) not in memory.output, memory
 
 
 @pytest.mark.parametrize("level", LEVELS)
