@@ -114,16 +114,18 @@ def test_the_name_of_a_provider_says_nothing_about_its_models(folder):
     assert "cogency-json" in findings["deepseek-lab:some-model"]
 
 
-def test_agents_of_a_worker_use_them_too(folder):
-    code = (
+@pytest.mark.parametrize(("is_up", "code"), [(True, 0), (False, 1)])
+def test_agents_of_a_worker_use_them_too(folder, is_up, code):
+    program = (
         "import os\nfrom toolspeak import Agent\nfrom toolspeak.journal import open_journal\n"
         "journal = open_journal(os.environ['TOOLSPEAK_JOURNAL'])\n"
         "support = Agent('lab:m', dialect='hermes', name='support', journal=journal)\n"
     )
-    (folder.work / "support.py").write_text(code)
+    (folder.work / "support.py").write_text(program)
+    refusal = whole("400 Bad Request", b'{"error": {"message": "no"}}')
 
     async def main():
-        async with serve(KNOWN["openai"].turn) as server:
+        async with serve(KNOWN["openai"].turn if is_up else refusal) as server:
             folder.user(f'[providers.lab]\napi = "openai"\nbase_url = "{server.base_url}"\n')
             command = [sys.executable, "-m", "toolspeak", "worker", "support.py"]
             worker = await asyncio.create_subprocess_exec(*command, cwd=folder.work, env=folder.env)
@@ -134,7 +136,7 @@ def test_agents_of_a_worker_use_them_too(folder):
                 await worker.wait()
 
     done = asyncio.run(main())
-    assert (done.returncode, done.stdout) == (0, "Hél😀\n"), done.stderr
+    assert (done.returncode, done.stdout == "Hél😀\n") == (code, is_up), done.stderr
 
 
 def test_the_gateway_serves_a_model_of_a_configured_provider(folder):
