@@ -27,6 +27,10 @@ from toolspeak.sandbox.processes import finished
 from toolspeak.tools.builtin import Workspace
 from toolspeak.tools.builtin.tree import printable_path
 
+_ENOUGH, _SLACK = 1.25, 10
+"""How many contents the store may have for each file of the workspace, and besides, before the end of a process looks
+for those that nothing needs: in a large store that takes a second."""
+
 _MOST_PATHS = 20
 """The most paths in a result's `extra`. The store has all."""
 
@@ -176,7 +180,8 @@ class ChangeRecorder(Interceptor):
         if self._has_scanned and self._scanner.has_read:
             with self._lock, self.store.transaction():
                 self.store.set_cache(str(self._workspace.root), self._scanner.cache)
-                free_contents(self.store)
+                if self.store.content_count() > _ENOUGH * len(self._scanner.cache) + _SLACK:
+                    free_contents(self.store)
         self.store.close()
 
     def _end(self, running: RunningCall) -> tuple[list[PathChange], dict[str, str]]:

@@ -297,6 +297,11 @@ class ChangeStore:
             for row in rows
         ]
 
+    def content_count(self) -> int:
+        """How many contents the store has."""
+        with self.transaction(writes=False) as db:
+            return int(db.execute("SELECT count(*) FROM contents").fetchone()[0])
+
     def deletions(self) -> int:
         """How often contents were deleted. While it stays the same, each content that was here is here."""
         with self.transaction(writes=False) as db:
