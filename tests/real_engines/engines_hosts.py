@@ -61,6 +61,13 @@ async def a_call_of_a_new_run(caller: Caller, workers: Workers, count: int) -> s
     return run
 
 
+def just_begun(workers: Workers, run: str, pid: int) -> bool:
+    """Whether a run is driven by this worker alone and has most of its calls before it."""
+    workers.read_all()
+    calls = [said.pid for said in workers.said if said.run == run]
+    return calls in ([pid], [pid, pid])
+
+
 @pytest.mark.parametrize("engine", ["queue", "restate", "dbos"])
 def test_a_host_that_is_cut_off_is_replaced_and_does_no_harm(
     engine: str, hosts: tuple[Host, Host], forwarders: Forwarders, tmp_path: Path
