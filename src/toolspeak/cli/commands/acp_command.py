@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -17,6 +17,7 @@ from toolspeak.acp.standard_streams import StandardStreams
 from toolspeak.cli.exit_codes import ANSWERED
 from toolspeak.cli.sandbox_options import sandbox_options
 from toolspeak.cli.signals import run_to_end
+from toolspeak.errors import ConfigurationError
 
 _AT_A_TERMINAL = """\
 toolspeak: an editor starts `toolspeak acp` and talks to it over standard input and output (JSON-RPC).
@@ -125,6 +126,8 @@ def acp_command(
         {name: value for name, value in settings.items() if value},
         {name: value for name, value in limits.items() if value is not None},
     )
+    if cast("object", sys.stdin) is None:  # `<&-`
+        raise ConfigurationError("standard input is closed: an editor starts this command, and keeps it open")
     if sys.stdin.isatty():
         click.echo(_AT_A_TERMINAL, err=True)
     run_to_end(_serve(choices, journal))
