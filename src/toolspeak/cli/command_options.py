@@ -55,14 +55,6 @@ def env_option(command: CommandT) -> CommandT:
     return click.option("--env", "env", multiple=True, metavar="NAME", help=text)(command)
 
 
-def own_tools_option(command: CommandT) -> CommandT:
-    text = (
-        "Add your own Python tools: MODULE:NAME or FILE.py:NAME of a function, a Tool, a Toolset, a list of these, or "
-        "a function that returns them. May be given several times."
-    )
-    return click.option("--tools", "tools", multiple=True, metavar="PLACE", help=text)(command)
-
-
 def active_file_option(command: CommandT) -> CommandT:
     text = "The file that you have open, relative to the workspace: the tool `active_file` returns it."
     return click.option("--active-file", metavar="PATH", help=text)(command)

@@ -100,3 +100,11 @@ def continue_option(command: CommandT) -> CommandT:
         help="Continue the most recent session of this folder (--workspace), with its model unless --model names "
         "another.",
     )(command)
+
+
+def own_tools_option(command: CommandT) -> CommandT:
+    text = (
+        "Add your own Python tools: MODULE:NAME or FILE.py:NAME of a function, a Tool, a Toolset, a list of these, or "
+        "a function that returns them. May be given several times."
+    )
+    return click.option("--tools", "tools", multiple=True, metavar="PLACE", help=text)(command)

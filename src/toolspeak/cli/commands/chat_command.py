@@ -19,6 +19,7 @@ from toolspeak.cli.run_options import (
     dialect_choice_option,
     mcp_option,
     model_option,
+    own_tools_option,
     prices_option,
     rules_option,
     session_option,
@@ -26,10 +27,11 @@ from toolspeak.cli.run_options import (
     window_option,
     workspace_option,
 )
-from toolspeak.cli.sandbox_options import NAMES
+from toolspeak.cli.sandbox_options import sandbox_options
 from toolspeak.cli.signals import run_to_end
 
-_SETTINGS = ("model", "dialect", "approve", "rules", "mcp", "prices", "tools", "window", *NAMES)
+_OWN = ("workspace", "journal", "session", "continue_last", "thoughts")
+"""The options that are no settings of a run."""
 
 
 @click.command("chat")
@@ -38,7 +40,9 @@ _SETTINGS = ("model", "dialect", "approve", "rules", "mcp", "prices", "tools", "
 @workspace_option
 @approve_option
 @rules_option
+@sandbox_options
 @mcp_option
+@own_tools_option
 @prices_option
 @window_option
 @click.option(
@@ -71,7 +75,7 @@ def chat_command(
         run = importlib.import_module("toolspeak.cli.commands.run_command").run_command
         run.main([*_option_words(context, explicit), "-"], prog_name="toolspeak run", standalone_mode=False)
         return
-    choices = {name: context.params[name] for name in _SETTINGS if name in explicit}
+    choices = {name: context.params[name] for name in explicit.difference(_OWN)}
 
     async def hold(front: Front, lines: asyncio.Queue[str]) -> None:
         # In a thread, so that the person can write meanwhile.

@@ -19,13 +19,12 @@ from toolspeak.cli.command_options import (
     env_option,
     file_argument,
     finish_option,
-    own_tools_option,
     read_reply,
     repair_option,
     reply_starts_in_option,
     write_text,
 )
-from toolspeak.cli.run_options import workspace_option
+from toolspeak.cli.run_options import own_tools_option, workspace_option
 from toolspeak.cli.sandbox_options import sandbox_fields, sandbox_options
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.deltas import DIALECT_NOTE, other_dialects

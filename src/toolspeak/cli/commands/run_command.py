@@ -16,7 +16,6 @@ from toolspeak.cli.attended_run import Display, open_streams, work, work_on_inpu
 from toolspeak.cli.command_options import (
     active_file_option,
     env_option,
-    own_tools_option,
     prompt_listing_option,
     read_reply,
     repair_option,
@@ -31,6 +30,7 @@ from toolspeak.cli.run_options import (
     dialect_choice_option,
     mcp_option,
     model_option,
+    own_tools_option,
     prices_option,
     rules_option,
     session_option,
