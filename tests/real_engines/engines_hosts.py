@@ -64,7 +64,7 @@ async def a_call_of_a_new_run(caller: Caller, workers: Workers, count: int) -> s
 def just_begun(workers: Workers, run: str, pid: int) -> bool:
     """Whether a run is driven by this worker alone and has most of its calls before it."""
     workers.read_all()
-    calls = [line.pid for line in workers.said if line.run == run]
+    calls = [report.pid for report in workers.reports if report.run == run]
     return calls in ([pid], [pid, pid])
 
 
