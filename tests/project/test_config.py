@@ -17,9 +17,9 @@ from toolspeak.data.messages import Message, ToolCall
 from toolspeak.data.values import changed
 from toolspeak.dialects import get_dialect
 from toolspeak.errors import ConfigurationError
-from toolspeak.project.config import read_config
-from toolspeak.project.config_table import ConfigTable
-from toolspeak.project.configured_setup import configured_setup
+from toolspeak.project.configuration.config import read_config
+from toolspeak.project.configuration.config_table import ConfigTable
+from toolspeak.project.configuration.configured_setup import configured_setup
 from toolspeak.project.run_setup import Setup
 
 USER = """\

@@ -10,8 +10,8 @@ from toolspeak.acp.permission_modes import Mode, mode_of
 from toolspeak.data.run_values import Limits
 from toolspeak.data.values import changed, quick
 from toolspeak.errors import ConfigurationError
-from toolspeak.project.config import read_config, resolved_model
-from toolspeak.project.configured_setup import SetupChoices, configured_setup
+from toolspeak.project.configuration.config import read_config, resolved_model
+from toolspeak.project.configuration.configured_setup import SetupChoices, configured_setup
 from toolspeak.project.run_setup import ApproveOption, Setup
 
 _NO_MODEL = (

@@ -36,7 +36,7 @@ from toolspeak.execute.concurrency.limits import in_thread
 from toolspeak.journal import Journal
 from toolspeak.journal.leases import is_held
 from toolspeak.mcp.servers_file import Server
-from toolspeak.project.configured_setup import with_model_of
+from toolspeak.project.configuration.configured_setup import with_model_of
 from toolspeak.sandbox.processes import finished
 from toolspeak.tools.builtin import Workspace
 from toolspeak.ui.format import printable

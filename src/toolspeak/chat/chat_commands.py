@@ -17,7 +17,7 @@ from toolspeak.chat.styled_text import wrap
 from toolspeak.dialects.registry import FAMILIES
 from toolspeak.errors import ConfigurationError, suggest
 from toolspeak.journal import SessionInfo
-from toolspeak.project.config import Config, resolved_model
+from toolspeak.project.configuration.config import Config, resolved_model
 from toolspeak.project.recorded_setup import folder_of, setup_of
 from toolspeak.project.run_setup import with_absolute_path
 from toolspeak.ui.format import count, money, one_line

@@ -14,9 +14,9 @@ from toolspeak.chat.transcript import theme_class
 from toolspeak.cli.configuration import content_lines
 from toolspeak.cli.journal_option import continuing, journal_of
 from toolspeak.errors import ToolspeakError
-from toolspeak.project.config import Config, read_config
-from toolspeak.project.config_trust import ProjectConfig
-from toolspeak.project.configured_setup import SetupChoices, configured_setup, with_model_of
+from toolspeak.project.configuration.config import Config, read_config
+from toolspeak.project.configuration.config_trust import ProjectConfig
+from toolspeak.project.configuration.configured_setup import SetupChoices, configured_setup, with_model_of
 from toolspeak.project.recorded_setup import setup_of
 from toolspeak.project.run_lookup import find_session, last_session_of
 from toolspeak.project.run_setup import with_absolute_path

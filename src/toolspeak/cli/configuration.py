@@ -10,9 +10,9 @@ from click.core import ParameterSource
 
 from toolspeak.cli.signals import run_to_end
 from toolspeak.errors import ConfigurationError
-from toolspeak.project.config import Config, read_config
-from toolspeak.project.config_trust import ProjectConfig
-from toolspeak.project.configured_setup import SetupChoices
+from toolspeak.project.configuration.config import Config, read_config
+from toolspeak.project.configuration.config_trust import ProjectConfig
+from toolspeak.project.configuration.configured_setup import SetupChoices
 from toolspeak.ui import printable
 from toolspeak.ui.console import style_of
 from toolspeak.ui.question import Line, visible_lines

@@ -19,7 +19,8 @@ from toolspeak.dialects import get_dialect
 from toolspeak.execute import Approve, InDoubtPolicy, Observer
 from toolspeak.execute.approval.approvers import StandingApprover
 from toolspeak.journal import Journal
-from toolspeak.project.configured_servers import open_servers
+from toolspeak.project.configuration.configured_servers import open_servers
+from toolspeak.project.configuration.sandbox_settings import open_command_sandbox
 from toolspeak.project.hidden_environment import hide_environment
 from toolspeak.project.hook_interceptors import HookRunner, with_permission_hooks
 from toolspeak.project.hook_settings import read_hooks
@@ -29,7 +30,6 @@ from toolspeak.project.own_tools import load_tools
 from toolspeak.project.project_files import read_project_files
 from toolspeak.project.rules_file import open_rules
 from toolspeak.project.run_setup import Setup
-from toolspeak.project.sandbox_settings import open_command_sandbox
 from toolspeak.project.sub_agents import SubAgent, report_calls, resolved_sub_model, task_tool, unknown_tools
 from toolspeak.providers.model_strings import CONFIGURED
 from toolspeak.tools import ToolLike, Toolset

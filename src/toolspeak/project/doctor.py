@@ -23,8 +23,8 @@ from toolspeak.errors import ConfigurationError, JournalError, McpError, Toolspe
 from toolspeak.journal import Journal, MemoryJournal, SqliteJournal
 from toolspeak.journal.maintenance import MaintainedJournal
 from toolspeak.mcp.servers_file import Server
-from toolspeak.project.config import Config
-from toolspeak.project.configured_servers import servers_of_run
+from toolspeak.project.configuration.config import Config
+from toolspeak.project.configuration.configured_servers import servers_of_run
 from toolspeak.project.run_setup import Setup
 from toolspeak.providers import get_provider
 from toolspeak.providers.api import ApiProvider

@@ -20,10 +20,10 @@ from toolspeak.cli.run_options import workspace_option
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.values import JSON
 from toolspeak.errors import ConfigurationError
-from toolspeak.project.config import Config, ValueOrigin, find_project_config, resolved_model
-from toolspeak.project.config_file import read_config_file
-from toolspeak.project.config_table import LIMITS, table_of
-from toolspeak.project.config_trust import (
+from toolspeak.project.configuration.config import Config, ValueOrigin, find_project_config, resolved_model
+from toolspeak.project.configuration.config_file import read_config_file
+from toolspeak.project.configuration.config_table import LIMITS, table_of
+from toolspeak.project.configuration.config_trust import (
     ProjectConfig,
     is_trusted,
     project_config_file,

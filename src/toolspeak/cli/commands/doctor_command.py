@@ -15,8 +15,8 @@ from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.run_options import workspace_option
 from toolspeak.cli.signals import run_to_end
 from toolspeak.errors import ConfigurationError
-from toolspeak.project.config import Config, read_config
-from toolspeak.project.configured_setup import configured_setup
+from toolspeak.project.configuration.config import Config, read_config
+from toolspeak.project.configuration.configured_setup import configured_setup
 from toolspeak.project.doctor import Diagnosis, diagnose
 from toolspeak.project.run_setup import Setup
 from toolspeak.ui.format import one_line

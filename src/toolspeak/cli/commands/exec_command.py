@@ -32,9 +32,9 @@ from toolspeak.data.messages import ToolResult
 from toolspeak.dialects import Dialect, ParsedTurn, Section, get_dialect, read_turn, section_of_reply
 from toolspeak.errors import AgentStop, ConfigurationError
 from toolspeak.execute import BatchContext, Executor, ScheduleName, resolve_approver
+from toolspeak.project.configuration.sandbox_settings import open_command_sandbox
 from toolspeak.project.hidden_environment import hide_environment
 from toolspeak.project.own_tools import load_tools
-from toolspeak.project.sandbox_settings import open_command_sandbox
 from toolspeak.sandbox.command_sandbox import CommandSandbox
 from toolspeak.sandbox.unconfined import Unconfined
 from toolspeak.tools import Toolset

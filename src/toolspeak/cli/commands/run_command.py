@@ -43,8 +43,8 @@ from toolspeak.cli.signals import run_to_end
 from toolspeak.data.events import Limits
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal
-from toolspeak.project.config import Config
-from toolspeak.project.configured_setup import MODEL_OPTIONS, configured_setup, with_model_of
+from toolspeak.project.configuration.config import Config
+from toolspeak.project.configuration.configured_setup import MODEL_OPTIONS, configured_setup, with_model_of
 from toolspeak.project.recorded_setup import setup_of
 from toolspeak.project.run_lookup import find_session, last_session_of
 from toolspeak.project.run_setup import Setup, with_absolute_path

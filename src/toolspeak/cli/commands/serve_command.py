@@ -24,7 +24,7 @@ from toolspeak.errors import ConfigurationError
 from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.settings.settings_sources import Sources
 from toolspeak.gateway.settings.upstream_settings import Upstream, checked_upstream, upstream_of
-from toolspeak.project.config import resolved_model
+from toolspeak.project.configuration.config import resolved_model
 from toolspeak.providers import PROVIDERS
 from toolspeak.sandbox.base import SandboxMode
 

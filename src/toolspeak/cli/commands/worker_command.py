@@ -18,7 +18,7 @@ from toolspeak.cli.sandbox_options import sandbox_fields, sandbox_options
 from toolspeak.engines import Worker, WorkLimits, open_engine
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal.maintenance import MaintainedJournal
-from toolspeak.project.sandbox_settings import open_command_sandbox
+from toolspeak.project.configuration.sandbox_settings import open_command_sandbox
 from toolspeak.providers.model_strings import CONFIGURED
 from toolspeak.sandbox.process_default import use_by_default
 from toolspeak.telemetry import part

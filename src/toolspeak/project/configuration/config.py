@@ -16,8 +16,8 @@ from toolspeak.dialects import Section
 from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import ConfigurationError
 from toolspeak.execute import ScheduleName
-from toolspeak.project.config_file import ConfigFile, KeyPath, read_config_file
-from toolspeak.project.config_table import (
+from toolspeak.project.configuration.config_file import ConfigFile, KeyPath, read_config_file
+from toolspeak.project.configuration.config_table import (
     ConfigTable,
     SandboxTable,
     absolute_path,
@@ -27,7 +27,7 @@ from toolspeak.project.config_table import (
     table_of,
     text_of,
 )
-from toolspeak.project.config_trust import (
+from toolspeak.project.configuration.config_trust import (
     ProjectConfig,
     is_trusted,
     project_config,

@@ -18,10 +18,10 @@ from toolspeak.dialects import Section, get_dialect
 from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import ConfigurationError, suggest
 from toolspeak.execute import ScheduleName
-from toolspeak.project.config_file import ConfigFile, KeyPath, inner_path, read_bounded, user_path
+from toolspeak.project.configuration.config_file import ConfigFile, KeyPath, inner_path, read_bounded, user_path
+from toolspeak.project.configuration.sandbox_settings import host_rules
 from toolspeak.project.hook_settings import hooks_of_claude, read_hooks
 from toolspeak.project.run_setup import ApproveOption
-from toolspeak.project.sandbox_settings import host_rules
 from toolspeak.providers.configured_providers import API_NAMES, ConfiguredProvider
 from toolspeak.sandbox.base import SandboxMode
 
@@ -54,8 +54,8 @@ class SandboxTable:
 
 @quick()
 class ConfigTable:
-    """What one file says; None and empty where it says nothing. `toolspeak.project.config.Config` describes the
-    fields."""
+    """What one file says; None and empty where it says nothing. `toolspeak.project.configuration.config.Config`
+    describes the fields."""
 
     model: str | None = None
     dialect: str | None = None

@@ -11,7 +11,7 @@ import msgspec
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import changed
-from toolspeak.project.config import Config, resolved_model
+from toolspeak.project.configuration.config import Config, resolved_model
 from toolspeak.project.own_tools import absolute_place
 from toolspeak.project.run_setup import Setup
 from toolspeak.providers.configured_providers import ConfiguredProvider

@@ -13,8 +13,8 @@ from typing import Any, cast
 from toolspeak.data.protected import protect
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError
-from toolspeak.project.config_file import ConfigFile
-from toolspeak.project.config_table import ConfigTable
+from toolspeak.project.configuration.config_file import ConfigFile
+from toolspeak.project.configuration.config_table import ConfigTable
 from toolspeak.project.folders import project_folders
 from toolspeak.project.user_folders import NO_FOLDER, data_folder, home_folder, user_folder
 from toolspeak.tools.builtin.folder import Folder
