@@ -19,9 +19,14 @@ StyledLine: TypeAlias = list[Fragment]
 _PIECES = re.compile(r" +|[^ ]+")
 
 
+def _width(text: str) -> int:
+    """The cells of a text, character by character: `get_cwidth` remembers every short text that it was asked about."""
+    return len(text) if text.isascii() else sum(map(get_cwidth, text))
+
+
 def cells(line: Iterable[Fragment]) -> int:
     """How many cells of a terminal the line takes."""
-    return sum(get_cwidth(text) for _, text in line)
+    return sum(_width(text) for _, text in line)
 
 
 def text_of(line: Iterable[Fragment]) -> str:
@@ -68,7 +73,7 @@ def wrap(line: Iterable[Fragment], width: int) -> list[StyledLine]:
                         room = width
                         continue
                     rows[-1].append((style, piece))
-                    room -= get_cwidth(piece)
+                    room -= _width(piece)
             continue
         rows.append(list(word))
         room = width - size
@@ -99,7 +104,7 @@ def _chopped(text: str, room: int, width: int) -> Iterator[str | None]:
     """The text in pieces: the first fits into `room` cells, the others into `width`. None is the end of a row."""
     start = 0
     for i, character in enumerate(text):
-        size = get_cwidth(character)
+        size = _width(character)
         if size > room and (room < width or i > start):
             if i > start:
                 yield text[start:i]
@@ -125,10 +130,10 @@ def truncate(line: StyledLine, width: int) -> StyledLine:
     result: StyledLine = []
     room = max(0, width - 1)
     for style, text in line:
-        size = get_cwidth(text)
+        size = _width(text)
         if size > room:
             fits = next((piece for piece in _chopped(text, room, room + 1)), "") if room else ""
-            if fits and get_cwidth(fits) <= room:
+            if fits and _width(fits) <= room:
                 result.append((style, fits))
             break
         result.append((style, text))
