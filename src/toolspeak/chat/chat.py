@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from toolspeak.agent import Agent, Run, RunState, Session
+from toolspeak.agent.drivers.probing import ProbingDriver
 from toolspeak.agent.drivers.text import TextDriver
 from toolspeak.agent.state.history import Window
 from toolspeak.agent.storage.runs import close_run, load_state
@@ -84,8 +85,6 @@ class Chat:
         self._drive: asyncio.Task[None] | None = None
         self._agent_in_use: tuple[Setup, Agent, AsyncExitStack] | None = None
         self._agent_notes: set[str] = set()
-        self.dialect = ""
-        """How the model writes calls, once the agent is open."""
         self._window: int | None = setup.window
         self._cost, self._unpriced = 0.0, False  # of the turns at this terminal
         front.live, front.status = self._live, self._status
@@ -99,6 +98,13 @@ class Chat:
     def file_at(self, path: str) -> Path:
         """The place of a path that the person wrote. `~` is the home folder."""
         return self.folder / Path(path).expanduser()
+
+    @property
+    def dialect(self) -> str:
+        """How the model writes calls; "" before that is known."""
+        driver = None if self._agent_in_use is None else self._agent_in_use[1].driver
+        driver = driver.choice if isinstance(driver, ProbingDriver) else driver
+        return "" if driver is None else driver.dialect.name if isinstance(driver, TextDriver) else "native calls"
 
     @property
     def is_busy(self) -> bool:
@@ -149,6 +155,7 @@ class Chat:
     async def turn(self, text: str) -> None:
         """Runs one turn of the model for a message."""
         self.front.is_busy = True
+        self.transcript.wait_for("the agent to start")
         message, before = Message.user(text), None
         try:
             if not self.setup.model:
@@ -335,9 +342,7 @@ class Chat:
             if text and text not in self._agent_notes:
                 self._agent_notes.add(text)  # another model does not bring them anew
                 self.transcript.note(text, "warning" if text.startswith("!") else "note")
-        driver = opened_agent.agent.driver
-        self.dialect = driver.dialect.name if isinstance(driver, TextDriver) else "native calls"
-        capabilities = getattr(getattr(driver, "provider", None), "capabilities", None)
+        capabilities = getattr(getattr(opened_agent.agent.driver, "provider", None), "capabilities", None)
         self._window = self.setup.window or getattr(capabilities, "context", None)
         return opened_agent.agent
 

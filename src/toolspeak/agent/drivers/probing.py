@@ -26,27 +26,28 @@ class ProbingDriver:
         self._provider = provider
         self._native = native
         self._text = text
-        self._choice: Driver | None = None
+        self.choice: Driver | None = None
+        """The driver that the probe chose; None before the first turn with tools."""
         self._probing = asyncio.Lock()
 
     @property
     def starts_early(self) -> bool:
-        return (self._choice or self._text).starts_early
+        return (self.choice or self._text).starts_early
 
     def prompt(self, request: TurnRequest) -> str:
-        return (self._choice or self._text).prompt(request)
+        return (self.choice or self._text).prompt(request)
 
     def open(self, run: DriverContext = NO_RUN) -> ProbingConversation:
         return ProbingConversation(self, run)
 
     async def choose(self, request: TurnRequest) -> Driver:
         """The driver for a turn."""
-        if self._choice is None and request.tools:
+        if self.choice is None and request.tools:
             async with self._probing:
-                if self._choice is None:
+                if self.choice is None:
                     writes = await writes_tools(self._provider, ToolChoice())
-                    self._choice = self._native if writes else self._text
-        return self._choice or self._text
+                    self.choice = self._native if writes else self._text
+        return self.choice or self._text
 
     async def aclose(self) -> None:
         await self._provider.aclose()
