@@ -7,7 +7,7 @@ import base64
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, TypeAlias, cast
 
@@ -48,7 +48,7 @@ _HEAD = [
 
 AsgiScope: TypeAlias = MutableMapping[str, Any]
 AsgiReceive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-AsgiSend: TypeAlias = Callable[[MutableMapping[str, Any]], Coroutine[Any, Any, None]]
+AsgiSend: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 AgentOf: TypeAlias = Callable[[Sequence[Tool]], Agent[Any, Any]]
 """Makes the agent of one request, with the client's tools among its own."""
 
