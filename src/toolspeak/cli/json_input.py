@@ -18,8 +18,8 @@ from toolspeak.agent import Agent, Run, RunState
 from toolspeak.agent.recorder import Watched
 from toolspeak.cli.command_options import write_json_line
 from toolspeak.cli.exit_codes import USAGE
-from toolspeak.data.events import ApprovalRequested, Record
-from toolspeak.errors import ConfigurationError, ProviderError, ToolspeakError
+from toolspeak.data.events import ApprovalRequested, Record, RunPaused
+from toolspeak.errors import ConfigurationError, ProviderError, RunError, ToolspeakError
 from toolspeak.execute import ApprovalRequest, Decision, Escalate
 from toolspeak.ui import watch
 
@@ -54,6 +54,7 @@ class JsonInput:
         self._resumes = False
         self._run: Run | None = None
         self._drive: asyncio.Task[RunState] | None = None
+        self._has_paused = False
         self._open_questions: set[str] = set()
         """The calls whose questions are recorded and not answered."""
         self._requests: dict[str, tuple[ApprovalRequest, asyncio.Future[Decision | Escalate]]] = {}
@@ -136,8 +137,12 @@ class JsonInput:
         def see(item: Watched) -> None:
             if isinstance(item, Record) and isinstance(item.event, ApprovalRequested):
                 self._open_questions.add(item.event.call_id)
+            # Set before the record is out: its reader may answer at once with the wish that the run goes on.
+            if isinstance(item, Record) and isinstance(item.event, RunPaused):
+                self._has_paused = True
             show(item)
 
+        self._has_paused = False
         drive = self._drive = asyncio.create_task(watch(run, see))
         try:
             await asyncio.wait([drive])
@@ -217,7 +222,7 @@ class JsonInput:
             case "task":
                 self._tasks.append(line["task"])
             case "resume":
-                if run is not None or self._run is None:
+                if self._run is None or not (run is None or self._has_paused):
                     self._refuse("there is no run that has paused: nothing to resume")
                 else:
                     self._resumes = True
@@ -225,10 +230,11 @@ class JsonInput:
                 await self._decide(line["decide"], line, self._number)
             case _ if run is None:
                 self._refuse(f'no run is in progress, so there is nothing to {kind}: begin one with {{"task": …}}')
-            case "say":
-                run.say(line["say"])
-            case "suspend":
-                run.suspend()
+            case "say" | "suspend":
+                try:
+                    run.say(line["say"]) if kind == "say" else run.suspend()
+                except RunError as error:  # it has just ended
+                    self._refuse(str(error))
             case _:
                 cast("asyncio.Task[RunState]", self._drive).cancel()
 
