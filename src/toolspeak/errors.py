@@ -17,6 +17,10 @@
     ├── McpError                 an MCP server cannot be started or reached                    once it can
     ├── JournalError             the journal cannot be read or written                         once it can
     │   └── AgainError           (journal/postgres_pool.py) undone because of another one      at once; done inside
+    ├── DamagedContent           (changes/change_store.py) the kept content of a file is gone  no
+    ├── SandboxError             a command cannot start inside its boundary                    once it can
+    ├── RpcError                 (acp/json_rpc.py) a request to an editor failed               no
+    ├── PeerGone                 (acp/json_rpc.py) the editor closed the connection            no
     ├── EngineError              an engine cannot be reached, or does not know the agent       once it can
     └── RunError                 a run that cannot continue, for instance without a decision     no
         ├── RunBusy              this process or another holds the run                         once it has let go

@@ -90,7 +90,7 @@ def test_a_worker_reports_what_waits_in_its_journal(tmp_path):
         environ = {"PATH": "", "HOME": str(tmp_path), **collected.environ}
         with subprocess.Popen(command, cwd=tmp_path, env=environ, stderr=subprocess.PIPE, text=True) as worker:
             assert worker.stderr is not None
-            assert "driving runs of mine" in worker.stderr.readline()
+            assert any("driving runs of mine" in line for line in worker.stderr)
             collected.wait_for(lambda: ("toolspeak.journal.due.age",) in collected.gauges)
             worker.terminate()
             assert "Error" not in worker.stderr.read()

@@ -226,7 +226,7 @@ def test_a_watcher_continues_a_run_after_its_decision(folder):
 
 
 def test_a_run_that_another_process_has_ended_meanwhile_is_skipped(folder):
-    folder.plays(calling("shell", command="until [ -e ../gate ]; do sleep 0.05; done"), "Done.")
+    folder.plays(calling("shell", command="until [ -e gate ]; do sleep 0.05; done"), "Done.")
 
     async def count_starts(journal):
         records = [record for run in await journal.runs() for record in await journal.read(run.run_id)]
@@ -244,7 +244,7 @@ def test_a_run_that_another_process_has_ended_meanwhile_is_skipped(folder):
         time.sleep(0.02)
     folder.plays("Done.", "Done.")  # `one` already has its call, and waits for the gate
     assert folder.toolspeak("resume", older.run_id, "--in-doubt", "report") == "Done.\n"
-    (folder.work.parent / "gate").touch()
+    (folder.work / "gate").touch()
     _, output = one.communicate(timeout=DEADLINE)
     assert (one.returncode, output.count("resuming")) == (0, 1), output
 
@@ -260,7 +260,7 @@ def test_a_follower_of_a_run_reads_that_it_was_deleted(folder):
 
 
 def test_a_run_of_another_process_is_suspended_and_continues(folder):
-    gate = "until [ -e ../gate ]; do sleep 0.05; done; echo one >> log"
+    gate = "until [ -e gate ]; do sleep 0.05; done; echo one >> log"
     folder.plays(both(gate, "echo two >> log"), "Done.")
     holder = folder.start("run", "go", "--approve", "all")
     run_id = folder.wait_for(ToolStarted, "shell")
@@ -273,7 +273,7 @@ def test_a_run_of_another_process_is_suspended_and_continues(folder):
     while lease() == lease_before:  # the holder hears of it with its next heartbeat
         assert time.monotonic() < end
         time.sleep(0.02)
-    (folder.work.parent / "gate").touch()
+    (folder.work / "gate").touch()
     _, output = holder.communicate(timeout=DEADLINE)
     assert holder.returncode == 4
     assert f"suspended: `toolspeak resume {run_id[:8]}`" in output

@@ -74,13 +74,15 @@ def test_what_cannot_be_served_is_told_at_the_start(tmp_path):
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"gone": {"command": "no-such-program"}}}', encoding="utf-8")
     broken = serving(tmp_path, "--tools", "mcp.json")
     assert broken.returncode != 0
-    assert "the MCP server 'gone' cannot be used: FileNotFoundError" in broken.stderr
+    assert "the MCP server 'gone' cannot be used" in broken.stderr
+    assert "Start 'no-such-program' by hand" in broken.stderr
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_gateway_that_is_stopped_leaves_no_server_behind(workers, tmp_path):
     server = program(tmp_path)
-    config = {"mcpServers": {"s": {"command": server.command, "args": list(server.args)}}}
+    # The program writes down its starts beside the configuration.
+    config = {"mcpServers": {"s": {"command": server.command, "args": list(server.args), "sandbox": False}}}
     (tmp_path / "mcp.json").write_text(json.dumps(config), encoding="utf-8")
     made = ToolCall("", "s__echo", {"text": "hello from afar"})
     turn = get_dialect("hermes").render([Message("assistant", (made,))])[0].text

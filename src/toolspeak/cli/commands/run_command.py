@@ -174,6 +174,8 @@ def run_command(
         raise ConfigurationError(
             "--session is empty: name a session (`toolspeak sessions` lists them), or omit the option"
         )
+    if task is None and not input_file:
+        raise ConfigurationError("TASK is missing: write what to do")
     continues = bool(session) or continue_last
     choices = choices_of(context)  # the options that are no parameters here
     explicit = {name for name in MODEL_OPTIONS if name in choices}
@@ -187,8 +189,6 @@ def run_command(
         raise ConfigurationError("--deltas and --input belong to --json: a program reads and writes lines of JSON")
     if input_file and (cassette is not None or timeline):
         raise ConfigurationError("--input does not go with --record, --replay and --timeline: these are for one run")
-    if task is None and not input_file:
-        raise ConfigurationError("the task is missing: write what to do")
     if task == "-" and input_file == "-":
         raise ConfigurationError('standard input is --input: leave TASK out, and send it as a line {"task": …}')
     text = read_reply() if task == "-" else task
