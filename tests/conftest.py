@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import signal
@@ -10,6 +11,7 @@ import tempfile
 from hypothesis import settings
 
 from sweeps import fewer
+from toolspeak.sandbox.opening import open_sandbox
 
 # From the profile that hypothesis has chosen (in CI: the same examples each time). No deadline: machines are loaded.
 settings.register_profile("toolspeak", settings(), deadline=None, max_examples=fewer(100))
@@ -33,4 +35,7 @@ def pytest_configure(config):
     # Nor does one read the configuration, instructions and skills of whoever runs them.
     os.environ["HOME"] = os.environ["XDG_CONFIG_HOME"] = folder.name
     os.environ.pop("TOOLSPEAK_CONFIG", None)
+    # Where this machine has no sandbox, commands run without one; the sandbox's own tests are skipped there.
+    if asyncio.run(open_sandbox("auto")).sandbox.level == "none":
+        os.environ["TOOLSPEAK_SANDBOX"] = "auto"
     os.environ["TOOLSPEAK_JOURNAL"] = os.path.join(folder.name, "toolspeak.db")

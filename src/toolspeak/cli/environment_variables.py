@@ -7,6 +7,7 @@ VARIABLES: dict[str, str] = {
     "TOOLSPEAK_MODEL": "the model of run, chat and acp (--model)",
     "TOOLSPEAK_JOURNAL": "where runs are recorded (--journal)",
     "TOOLSPEAK_ENGINE": "the engine of workers (--engine)",
+    "TOOLSPEAK_SANDBOX": "required, auto or off, where neither --sandbox nor your configuration says it",
     "TOOLSPEAK_LOG": "a file for the log: retried requests, tracebacks of tools that crash",
     "TOOLSPEAK_TELEMETRY": "1 exports traces and metrics (--telemetry)",
     "TOOLSPEAK_API_KEYS": "keys of the gateway's clients, separated by commas",

@@ -229,5 +229,5 @@ def test_the_options_belong_together(tmp_path):
 
     assert "belong to --json" in fails("--input", "-")
     assert "belong to --json" in fails("--deltas", "task")
-    assert "the task is missing" in fails("--json")
+    assert "TASK is missing" in fails("--json")
     assert "leave TASK out" in fails("--json", "--input", "-", "-")

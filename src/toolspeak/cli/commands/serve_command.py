@@ -77,6 +77,7 @@ _MISSING = "the gateway needs an extra: pip install 'toolspeak[gateway]' ({missi
 )
 @click.option(
     "--sandbox",
+    envvar="TOOLSPEAK_SANDBOX",
     type=click.Choice(["required", "auto", "off"]),
     help="Whether MCP servers that are programs run in a sandbox: all whose entry does not refuse it (required), those "
     "whose entry asks for it (auto), or none (off).",

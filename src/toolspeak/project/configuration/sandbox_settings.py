@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from toolspeak.errors import ConfigurationError
 from toolspeak.sandbox.base import SandboxMode
@@ -31,7 +31,7 @@ async def open_command_sandbox(
     of `Setup`. Raises ConfigurationError for settings that it cannot use, and if `sandbox` is "required" and there is
     none.
     """
-    mode: SandboxMode = sandbox or ("auto" if is_attended else "required")
+    mode: SandboxMode = sandbox or _mode_of_environment() or ("auto" if is_attended else "required")
     hosts = host_rules(allow_net)
     writable = _existing("--sandbox-write", sandbox_write)
     readable = _existing("--sandbox-read", sandbox_read)
@@ -43,6 +43,14 @@ async def open_command_sandbox(
     if hosts and not outcome.sandbox.filters_hosts:
         reachable = f"none ({outcome.sandbox.level} cannot keep commands to a list of hosts)"
     return commands, f"{outcome.line}; network: {reachable}"
+
+
+def _mode_of_environment() -> SandboxMode | None:
+    text = os.environ.get("TOOLSPEAK_SANDBOX", "")
+    mode = next((each for each in get_args(SandboxMode) if each == text), None)
+    if text and mode is None:
+        raise ConfigurationError(f"TOOLSPEAK_SANDBOX is {text!r}: set it to {', '.join(get_args(SandboxMode))}")
+    return mode
 
 
 def host_rules(texts: Sequence[str]) -> tuple[HostRule, ...] | None:
