@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -39,6 +40,29 @@ def test_processes_and_memory_have_a_limit_where_the_system_counts_them(level: s
     forks, memory = asyncio.run(main())
     assert "ork" in forks.output, forks  # "Cannot fork", "fork: Resource temporarily unavailable"
     assert str(500 << 20) not in memory.output, memory
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_command_outlives_the_thread_that_started_it(level: str, tmp_path: Path):
+    """A command may begin before that thread has ended, where other programs take the processors."""
+    opens = open_level(level)
+
+    async def main() -> list[int | None]:
+        sandbox = await opens()
+        try:
+            confinement = Confinement((), readable=(str(tmp_path),))
+            return [(await run_command(sandbox, "true", tmp_path, confinement)).exit_code for _ in range(100)]
+        finally:
+            await sandbox.aclose()
+
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3 * (os.cpu_count() or 1))]
+    try:
+        assert set(asyncio.run(main())) == {0}
+    finally:
+        for each in others:
+            each.kill()
+            each.wait()
 
 
 @pytest.mark.parametrize("level", LEVELS)

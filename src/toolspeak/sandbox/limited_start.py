@@ -107,6 +107,10 @@ def in_thread(work: Callable[[], ResultT]) -> ResultT:
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
+    # `join` returns a moment before the system's thread ends. A process that it started and that dies with its parent,
+    # as bubblewrap does, would die with this thread: the kernel gives it to another one once this one has ended.
+    while os.path.exists(f"/proc/self/task/{thread.native_id}"):
+        time.sleep(0)
     if errors:
         raise errors[0]
     return outcomes[0]
