@@ -18,7 +18,6 @@ from toolspeak.adapters.ag_ui_events import AgUiEvents, encoded
 from toolspeak.agent import Agent, Run, Session
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.data.messages import (
-    JSON,
     ContentPart,
     FilePart,
     ImagePart,
@@ -29,6 +28,7 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.data.run_values import PAUSED
+from toolspeak.data.values import JSON
 from toolspeak.errors import ConfigurationError, ProviderError, ToolspeakError
 from toolspeak.execute import Decision
 from toolspeak.journal.base import Journal, RunInput, SessionInfo

@@ -33,7 +33,8 @@ from toolspeak.data.events import (
     RunPaused,
     ToolFinished,
 )
-from toolspeak.data.messages import JSON, MalformedCall, Message, ToolCall
+from toolspeak.data.messages import MalformedCall, Message, ToolCall
+from toolspeak.data.values import JSON
 
 APPROVAL = "tool_approval"
 """The reason of an interrupt that asks whether a call may run."""
