@@ -1,4 +1,5 @@
-"""Options of `run` that `chat` has too. They import click alone: the first screen of a conversation does not wait."""
+"""Options of `run` that `chat` and `acp` have too. They import click alone: the first screen of a conversation, and the
+first answer to an editor, do not wait."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from toolspeak.acp.editor_connection import EditorConnection, EditorRequests
 from toolspeak.acp.json_rpc import Peer
 from toolspeak.acp.standard_streams import StandardStreams
 from toolspeak.cli.exit_codes import ANSWERED
+from toolspeak.cli.run_options import own_tools_option, prices_option, rules_option, window_option
 from toolspeak.cli.sandbox_options import sandbox_options
 from toolspeak.cli.signals import run_to_end
 from toolspeak.errors import ConfigurationError
@@ -46,12 +47,7 @@ At a terminal use `toolspeak run`. The guide "Work in an editor" says what to wr
     help="Where sessions are recorded: a file, a postgresql:// URL, or `none` (default: toolspeak.db in your data"
     " folder).",
 )
-@click.option(
-    "--rules",
-    metavar="FILE",
-    type=click.Path(dir_okay=False),
-    help="Store the calls that you always approve as rules in FILE, and apply them (see `toolspeak rules`).",
-)
+@rules_option
 @click.option(
     "--mcp",
     metavar="FILE",
@@ -64,24 +60,9 @@ At a terminal use `toolspeak run`. The guide "Work in an editor" says what to wr
     metavar="NAME",
     help="Pass the environment variable NAME to `shell` commands, in addition to PATH, HOME, LANG and the like.",
 )
-@click.option(
-    "--tools",
-    multiple=True,
-    metavar="PLACE",
-    help="Add your own Python tools: MODULE:NAME or FILE.py:NAME (see `toolspeak run`).",
-)
-@click.option(
-    "--window",
-    type=click.IntRange(min=1),
-    metavar="TOKENS",
-    help="The size of the model's context window. A conversation that fills it is shortened (default: unknown).",
-)
-@click.option(
-    "--prices",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False),
-    help='A file with prices in USD per million tokens: {"openai:NAME": {"input": 1, "output": 4, "cached": 0.1}}.',
-)
+@own_tools_option
+@window_option
+@prices_option
 @sandbox_options
 @click.option("--max-steps", type=click.IntRange(1), help="Maximum number of model turns for one prompt (default: 50).")
 @click.option(
