@@ -189,12 +189,17 @@ class EscapeStage:
         secret = os.open(self.outside / "secret", os.O_RDONLY)
         os.set_inheritable(secret, True)
         self.descriptor = secret
+        # It says when its descriptor is open, and then waits for a line that never comes.
         self.victim = subprocess.Popen(
-            ["/bin/sh", "-c", f"exec 9< {self.outside}/secret; exec sleep 600"],
+            ["/bin/sh", "-c", f"exec 9< {self.outside}/secret; echo open; read line"],
             env={"CANARY": SECRET},
             cwd=self.outside,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             start_new_session=True,
         )
+        assert self.victim.stdout
+        assert self.victim.stdout.readline() == b"open\n"
         self.key = os.getpid() << 8 | 7
         self._libc = ctypes.CDLL(None)
         self._libc.shmat.restype = ctypes.c_void_p
@@ -257,7 +262,7 @@ class EscapeStage:
 
     def close(self) -> None:
         self.victim.kill()
-        self.victim.wait()
+        self.victim.communicate()
         for listener in self.sockets:
             with suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
