@@ -40,7 +40,7 @@ help:
 	@echo "make test-clients  the gateway with clients nobody here wrote, of Python and npm, Codex and Claude Code among them (1.4 GB)"
 	@echo "make test-editors  the agent of editors with a client of npm that nobody here wrote"
 	@echo "make test-vllm VLLM=/path/to/vllm   the same against a real vLLM (0.32, on a CPU) that you installed"
-	@echo "make test-engine   the openai provider against llama.cpp's server with a made-up model (builds it once, needs c++)"
+	@echo "make test-engine   the openai provider against llama.cpp's server with a made-up model"
 	@echo "make test-engines  runs on every engine, whose workers and servers are killed at random (KILLS=200 for the long one)"
 	@echo "make test-templates  the prompts against the models' own chat templates (fetches them once)"
 	@echo "make test-terminal  the conversation in tmux (installs it as root, if it is missing)"
@@ -164,8 +164,7 @@ $(ENGINE_VENV)/.ready: requirements/engine.txt $(VENV)/.dev
 	@touch $@
 
 test-engine: $(ENGINE_VENV)/.ready
-	server=$$($(ENGINE_VENV)/bin/python tests/engine/build_server.py requirements/engine-source.txt "$(ENGINE_CACHE)") \
-		&& LLAMA_SERVER="$$server" $(ENGINE_VENV)/bin/python -m pytest tests/engine/engine_*.py
+	$(ENGINE_VENV)/bin/python -m pytest tests/engine/engine_*.py
 
 $(ENGINES_VENV)/.ready: requirements/engines.txt $(VENV)/.dev
 	$(BESIDE)
@@ -188,7 +187,7 @@ test-engines: $(ENGINES_VENV)/.ready tests/real_engines/npm/node_modules/.ready
 test-vllm: $(ENGINE_VENV)/.ready
 	VLLM="$(VLLM)" $(ENGINE_VENV)/bin/python -m pytest tests/engine/vllm_*.py
 
-# The templates come with the source of llama.cpp's server, whose build backend this environment has.
+# The templates come with the source of llama.cpp, whose build backend this environment has.
 test-templates: $(ENGINE_VENV)/.ready
 	templates=$$($(ENGINE_VENV)/bin/python tests/templates/fetch_templates.py requirements/engine-source.txt "$(ENGINE_CACHE)") \
 		&& CHAT_TEMPLATES="$$templates" $(ENGINE_VENV)/bin/python -m pytest tests/templates/template_*.py

@@ -1,7 +1,7 @@
-"""Real servers for the tests of this folder: `make test-engine` and `make test-vllm` say where they are, and run them.
+"""Real servers for the tests of this folder, which `make test-engine` and `make test-vllm` run.
 
-They are no part of `make test` (none is named `test_*.py`), for llama.cpp's has to be built, and vLLM takes gigabytes.
-What they log is kept in `build/engine.log`, and its end is shown with a test that failed.
+They are no part of `make test` (none is named `test_*.py`), for llama.cpp's takes 30 MB, and vLLM takes gigabytes. What
+they log is kept in `build/engine.log`, and its end is shown with a test that failed.
 """
 
 from __future__ import annotations
@@ -26,18 +26,13 @@ LOG_LINES = 30
 
 @pytest.fixture(scope="session")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    binary = os.environ.get("LLAMA_SERVER")
-    if not binary:
-        pytest.fail("LLAMA_SERVER is not set: run `make test-engine`, which builds the server", pytrace=False)
     model = tmp_path_factory.mktemp("model") / "tiny.gguf"
     subprocess.run([sys.executable, HERE / "make_model.py", model], check=True)
     port = free_port()
     root = f"http://127.0.0.1:{port}"
-    server = [binary, "--model", model, "--alias", "tiny", "--host", "127.0.0.1", "--port", str(port)]
-    settings = ["--jinja", "--ctx-size", "65536", "--parallel", "2", "--threads", "1", "--slots", "--offline"]
     with server_process(
         "llama-server",
-        [*server, *settings],
+        [sys.executable, HERE / "llama_server.py", model, str(port)],
         f"{root}/health",
         LOG,
         log_lines=LOG_LINES,
