@@ -16,6 +16,7 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from toolspeak.execute import StandingRules
@@ -23,6 +24,7 @@ from toolspeak.execute import StandingRules
 PYTHON = os.path.realpath(sys.executable)
 MARK = "it-is-out"
 SECRET = "the-canary-sings"
+END = b"the end of what came"
 
 # Numbers of system calls that Python has no function for.
 _NUMBERS = {
@@ -179,6 +181,7 @@ class EscapeStage:
         self.shared = Path(f"/dev/shm/{folder.name}-{os.getpid()}")
         self.shared.write_text("old")
         self.messages: list[bytes] = []
+        self._ends: SimpleQueue[socket.socket] = SimpleQueue()
         self.sockets: list[socket.socket] = []
         self.abstract = f"{folder.name}-{os.urandom(6).hex()}"
         self.tcp = self._listen(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0))
@@ -219,15 +222,20 @@ class EscapeStage:
     def _serve(self, listener: socket.socket) -> None:
         with suppress(OSError):
             while True:
+                data = b""
                 if listener.type == socket.SOCK_DGRAM:
-                    self.messages.append(listener.recv(100))
-                    if not self.messages[-1]:
+                    data = listener.recv(100)
+                    if not data:
                         return  # it is shut down
                 else:
                     client, _ = listener.accept()
-                    with client:
+                    with client, suppress(OSError):  # who says nothing, or has gone
                         client.settimeout(5)
-                        self.messages.append(client.recv(100))
+                        data = client.recv(100)
+                if data == END:
+                    self._ends.put(listener)
+                else:
+                    self.messages.append(data)
 
     def command(self, attempt: Attempt) -> str:
         groups = [*Path("/sys/fs/cgroup").glob("cgroup.procs"), *Path("/sys/fs/cgroup").glob("*/cgroup.procs")]
@@ -254,9 +262,11 @@ class EscapeStage:
         changed = any(MARK in file.read_text("utf-8", "replace") for file in watched if file.is_file())
         with suppress(subprocess.TimeoutExpired):
             self.victim.wait(0.05)
-        if self.sockets:  # what was sent before arrives before this
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
-                end.sendto(b"the end", ("127.0.0.1", self.udp))
+        for listener in self.sockets:  # each thread takes what comes in order
+            with socket.socket(listener.family, listener.type) as last:
+                last.connect(listener.getsockname())
+                last.send(END)
+            assert self._ends.get(timeout=30) is listener
         reached = any(MARK.encode() in each for each in self.messages)
         return MARK in output or SECRET in output or changed or reached or self.victim.returncode is not None
 

@@ -28,14 +28,27 @@ _FOR_FILES = WRITE_FILE | READ_FILE | EXECUTE | TRUNCATE | IOCTL_DEV
 _library: ctypes.CDLL | None = None
 
 
-def _call(number: int, *arguments: int | bytes | None) -> int:
-    """A system call. Raises OSError."""
+def _loaded() -> ctypes.CDLL:
     global _library
     if _library is None:
         _library = ctypes.CDLL(None, use_errno=True)
         _library.syscall.restype = ctypes.c_long
+        _library.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+    return _library
+
+
+def _call(number: int, *arguments: int | bytes | None) -> int:
+    """A system call. Raises OSError."""
     converted = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
-    outcome: int = _library.syscall(ctypes.c_long(number), *converted)
+    return _checked(_loaded().syscall(ctypes.c_long(number), *converted))
+
+
+def _control(option: int, first: int, second: int = 0) -> None:
+    """prctl. Raises OSError."""
+    _checked(_loaded().prctl(option, first, second, 0, 0))
+
+
+def _checked(outcome: int) -> int:
     if outcome < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -97,13 +110,5 @@ def confine_thread(ruleset: Ruleset, program: bytes) -> None:
             break  # not root: it has none to drop; or the kernel knows no more
     _call(_RESTRICT_SELF, ruleset.descriptor, 0)
     instructions = ctypes.create_string_buffer(program, len(program))
-    block = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(instructions))
-    _control(_SET_SECCOMP, _SECCOMP_FILTER, block)
-
-
-def _control(option: int, first: int, second: bytes | int = 0) -> None:
-    """prctl, as a system call: the C library's takes its arguments by type. Raises OSError."""
-    _call(_PRCTL[os.uname().machine], option, first, second, 0, 0)
-
-
-_PRCTL = {"x86_64": 157, "aarch64": 167}
+    block = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(instructions)))
+    _control(_SET_SECCOMP, _SECCOMP_FILTER, ctypes.addressof(block))

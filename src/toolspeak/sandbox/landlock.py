@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 
 from toolspeak.errors import SandboxError
 from toolspeak.sandbox.base import ConfinedProcess, Confinement, ProcessCommand
@@ -23,7 +24,7 @@ from toolspeak.sandbox.kernel_calls import (
     handled_rights,
     landlock_version,
 )
-from toolspeak.sandbox.limited_start import ResultT, in_thread, start_limited
+from toolspeak.sandbox.limited_start import in_thread, start_limited
 from toolspeak.sandbox.protected_copies import ProtectedCopies
 from toolspeak.sandbox.protected_places import is_below
 from toolspeak.sandbox.seccomp_filter import AF_INET, AF_INET6, AF_NETLINK, is_known_machine, seccomp_filter
@@ -62,7 +63,7 @@ class Landlock:
         try:
             ruleset = Ruleset(version, network=False)
             try:
-                _confined(ruleset, seccomp_filter(()), lambda: None)
+                in_thread(partial(confine_thread, ruleset, seccomp_filter(())))
             finally:
                 ruleset.close()
         except OSError as error:
@@ -108,7 +109,7 @@ class Landlock:
                 in_place,
                 confinement.limits,
                 self._groups,
-                start=lambda open_group: _confined(ruleset, program, open_group),
+                confine=partial(confine_thread, ruleset, program),
             )
         finally:
             ruleset.close()
@@ -153,13 +154,3 @@ def _without(hidden: Iterable[str]) -> list[str]:
             except OSError:
                 continue  # what this user may not list, the command may not read
     return allowed
-
-
-def _confined(ruleset: Ruleset, program: bytes, work: Callable[[], ResultT]) -> ResultT:
-    """Calls a function in a thread with fewer rights, which ends with it. Raises what it raises."""
-
-    def run() -> ResultT:
-        confine_thread(ruleset, program)
-        return work()
-
-    return in_thread(run)

@@ -10,7 +10,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 from toolspeak.sandbox.base import ProcessCommand, ProcessLimits
@@ -22,8 +21,6 @@ _GATE = 'read -r line || exit 125; unset line; exec "$@"'
 follows it."""
 
 ResultT = TypeVar("ResultT")
-Start = Callable[[Callable[[], Group]], Group]
-"""Calls a function where it starts a process with the rights of the sandbox."""
 
 
 async def start_limited(
@@ -34,12 +31,12 @@ async def start_limited(
     *,
     pass_fds: Sequence[int] = (),
     leader_info: int | None = None,
-    start: Start | None = None,
+    confine: Callable[[], None] | None = None,
 ) -> tuple[Group, ControlGroup | None]:
     """Starts `arguments` in place of the command's own.
 
-    `start`: starts the process in a place of its own, such as a thread with fewer rights. `leader_info`: see `Group`.
-    Returns the processes, and the control group that the caller removes once they have ended. Raises OSError.
+    `confine`: takes rights from the thread that starts the process, which is then one of its own. `leader_info`: see
+    `Group`. Returns the processes, and the control group that the caller removes once they have ended. Raises OSError.
     """
     is_piped = command.input == subprocess.PIPE
     gate_end, our_end = (-1, -1) if is_piped else os.pipe()
@@ -47,8 +44,13 @@ async def start_limited(
     gated = ["/bin/sh", "-c", _GATE if is_piped else f"{_GATE} </dev/null", "sh", *arguments]
     control_group = None if groups is None else await groups.make(limits)
     try:
+        takes_threads = control_group is not None and control_group.takes_threads
 
         def open_group() -> Group:
+            if control_group is not None and takes_threads:
+                control_group.enter()
+            if confine is not None:
+                confine()
             return Group(
                 gated,
                 cwd=command.cwd,
@@ -61,12 +63,9 @@ async def start_limited(
                 loop=loop,
             )
 
-        if control_group is not None and control_group.takes_threads:
-            group = in_thread(partial(_start_in, control_group, open_group, start))
-        else:
-            group = open_group() if start is None else start(open_group)
+        group = in_thread(open_group) if takes_threads or confine is not None else open_group()
         try:
-            if control_group is not None and not control_group.takes_threads:
+            if control_group is not None and not takes_threads:
                 control_group.add(group.pid)
             _set_limits(group.pid, limits, has_control_group=control_group is not None)
         except BaseException:
@@ -86,11 +85,6 @@ async def start_limited(
         for end in (gate_end, our_end):
             if end >= 0:
                 os.close(end)
-
-
-def _start_in(control_group: ControlGroup, open_group: Callable[[], Group], start: Start | None) -> Group:
-    control_group.enter()
-    return open_group() if start is None else start(open_group)
 
 
 def in_thread(work: Callable[[], ResultT]) -> ResultT:
