@@ -36,6 +36,7 @@ ONE_PROGRAM = [
     "guides/structured-output.md",
     "guides/telemetry.md",
     "guides/tools-per-turn.md",
+    "guides/many-tools.md",
     "guides/workers.md",
 ]
 """Pages whose Python blocks are one program, which asserts what it says."""

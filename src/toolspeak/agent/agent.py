@@ -56,7 +56,7 @@ from toolspeak.execute.calls.prepare import new_id
 from toolspeak.journal.base import Journal
 from toolspeak.journal.memory_journal import MemoryJournal
 from toolspeak.providers.base import Provider
-from toolspeak.tools import Tool, ToolFilter, ToolLike, ToolList, ToolOptions, Toolset, TurnTools
+from toolspeak.tools import DeferredTools, Tool, ToolFilter, ToolLike, ToolList, ToolOptions, Toolset, TurnTools
 
 _USUAL_APPROVAL = Approval()
 Decisions: TypeAlias = Mapping[str, bool | Decision]
@@ -181,7 +181,9 @@ class Agent(RunStarter[DepsT, OutputT]):
         self._all_tools = self.toolset  # of any turn; None if only the function knows
         if tools_of is not None:
             tool_source = cast("object", tools_of)
-            self._all_tools = self.toolset + tool_source.tools if isinstance(tool_source, ToolFilter) else None
+            self._all_tools = None
+            if isinstance(tool_source, ToolFilter | DeferredTools):
+                self._all_tools = self.toolset + tool_source.tools
         self._journal = journal
         runs, policy = executor_of(
             execution,

@@ -190,7 +190,8 @@ class BatchRecorder:
         if type(event) is ToolFinished:
             if event.result.name in self._settings.handoffs and event.result.status == "success":
                 return self._hand_off(event)
-            tool = self._contexts.toolset.get(event.result.name)
+            tools, name = self._contexts.toolset, event.result.name
+            tool = tools.get(name) or tools.unlisted(name)
             # A tool that takes the context may have changed the memory, or an interceptor.
             if self._has_interceptors or (tool is not None and "context" in tool.injected.values()):
                 return self._with_memory(event)

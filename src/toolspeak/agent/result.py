@@ -8,10 +8,11 @@ from typing import Any, Generic, cast
 
 from toolspeak.agent.run import Run
 from toolspeak.agent.settings import RunSettings
-from toolspeak.agent.state.fold import WRAP_UP, fold
+from toolspeak.agent.state.fold import fold
 from toolspeak.agent.state.output import AnswerT, AnswerType, OutputT
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.state.steps import RunRecords, RunStep
+from toolspeak.agent.state.turn_notes import WRAP_UP
 from toolspeak.agent.storage.runs import LoadedRun, load_whole
 from toolspeak.data.codec import dumps, loads
 from toolspeak.data.events import (

@@ -119,6 +119,7 @@ def prepared_start(
             session_version=place.version,
             follows=place.follows,
             follows_seq=place.follows_seq,
+            found_tools=place.found_tools,
         )
     settings = changed(
         settings,

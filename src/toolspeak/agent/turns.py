@@ -32,7 +32,7 @@ from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.execute import Answer, EarlyStart
 from toolspeak.providers.trace_context import RETRIED
-from toolspeak.tools import RunContext, Toolset
+from toolspeak.tools import RunContext
 from toolspeak.tools.toolset import tools_digest
 
 _WRAP_UP_SECONDS = 60.0
@@ -317,6 +317,8 @@ class Turns:
                 messages = [*to_summarise(state.history, plan, window), Message.user(_SUMMARY_TASK)]
                 if settings.instructions_of is not None:
                     await self._compute_instructions(state)
+                if settings.tools_of is not None:  # the summary is written in the prompt of the next turn
+                    await self._compute_tools(state, self._contexts.memory)
                 request = TurnRequest(
                     messages,
                     self._specs,
@@ -350,7 +352,7 @@ class Turns:
         settings = self._settings
         assert settings.tools_of is not None, "else nothing is computed"
         own = toolset_of(await self._computed(settings.tools_of, state, memory), "tools: the function must return ")
-        toolset = Toolset([*own, *settings.toolset]) if len(settings.toolset) else own
+        toolset = own + settings.toolset if len(settings.toolset) else own
         check_deps(toolset, settings.deps)
         self._contexts.offer(toolset)
         if toolset.specs != self._specs:  # else the same list, for which a driver has its prompt already

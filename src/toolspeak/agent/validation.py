@@ -14,7 +14,7 @@ from toolspeak.data.messages import Message, ToolChoice
 from toolspeak.data.prices import Price, price_of
 from toolspeak.errors import ConfigurationError, ProviderError, UnknownTool, suggest
 from toolspeak.execute import BatchExecutor, Concurrency, InDoubtPolicy, Secrets, StandingRules
-from toolspeak.tools import Tool, ToolFilter, ToolList, Toolset, TurnTools
+from toolspeak.tools import DeferredTools, Tool, ToolFilter, ToolList, Toolset, TurnTools
 from toolspeak.tools.returned_values import Unserialisable, jsonable
 from toolspeak.tools.signature import takes_context
 
@@ -45,7 +45,7 @@ def turn_tools_of(tools: object) -> TurnTools[Any] | None:
     if type(tools) in _LISTS or isinstance(tools, Toolset | Tool | type) or not callable(tools):
         return None
     computed = cast("TurnTools[Any]", tools)
-    return computed if isinstance(tools, ToolFilter) or takes_context(computed, "tools") else None
+    return computed if isinstance(tools, ToolFilter | DeferredTools) or takes_context(computed, "tools") else None
 
 
 def secrets_of(secrets: Secrets | Mapping[str, str] | None) -> Secrets:

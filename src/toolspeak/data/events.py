@@ -43,6 +43,7 @@ class RunStarted:
     - `caller_trace`: the trace context of the run's caller, empty without one, if `Record.traceparent` is a span of the
       run's own from here on. None: it is the caller's.
     - `due`: of a submitted run, when a worker may drive it (Unix seconds). None: the process that started it drives it.
+    - `found_tools`: the names of the deferred tools that the session has found before.
     """
 
     messages: tuple[Message, ...]
@@ -56,6 +57,7 @@ class RunStarted:
     choice: ToolChoice = ToolChoice()
     caller_trace: str | None = None
     due: float | None = None
+    found_tools: tuple[str, ...] = ()
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 

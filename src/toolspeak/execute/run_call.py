@@ -10,6 +10,7 @@ from functools import partial
 from time import time
 
 from toolspeak.data.events import StopRequested, ToolFinished, ToolStarted
+from toolspeak.data.found_tools import FOUND_TOOLS
 from toolspeak.data.messages import TextPart, ToolCall, ToolResult, failure
 from toolspeak.errors import AgentStop, ReplayDiverged, ToolError
 from toolspeak.execute.batch_context import NotStarted
@@ -142,6 +143,8 @@ async def _run_prepared(batch: BatchState, call: Call, prepared: PreparedCall) -
         raise asyncio.CancelledError
     if call.passed:
         result = await _pass_after(batch, call, prepared.call, result, prepared)
+    if prepared.is_unread:
+        result = replace(result, extra={**result.extra, FOUND_TOOLS: [prepared.tool.name]})
     return replace(result, content=(TextPart(prepared.note), *result.content)) if prepared.note else result
 
 

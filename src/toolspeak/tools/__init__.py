@@ -5,10 +5,11 @@ from toolspeak.tools.context import RunContext, StateView
 from toolspeak.tools.decorator import tool
 from toolspeak.tools.tool import Tool
 from toolspeak.tools.tool_options import ToolOptions
-from toolspeak.tools.toolset import ToolFilter, ToolLike, ToolList, Toolset, TurnTools
+from toolspeak.tools.toolset import DeferredTools, ToolFilter, ToolLike, ToolList, Toolset, TurnTools
 from toolspeak.tools.verify import Happened
 
 __all__ = [
+    "DeferredTools",
     "Effects",
     "Happened",
     "RunContext",

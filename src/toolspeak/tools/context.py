@@ -35,6 +35,11 @@ class StateView(Protocol):
     @property
     def metadata(self) -> Mapping[str, JSON]: ...
 
+    @property
+    def found_tools(self) -> tuple[str, ...]:
+        """The names of the deferred tools that the run has found."""
+        ...
+
 
 def _ignore(_message: str) -> None:
     return None

@@ -8,10 +8,11 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import field
 from enum import Enum
 from typing import Any, cast
 
-from toolspeak.data.messages import JSON, ContentPart, FilePart, ImagePart, JsonPart, TextPart
+from toolspeak.data.messages import JSON, ContentPart, FilePart, ImagePart, JsonPart, TextPart, no_extra
 from toolspeak.data.values import quick
 from toolspeak.errors import ToolError
 from toolspeak.tools import typed
@@ -36,6 +37,8 @@ class Returned:
 
     parts: tuple[ContentPart, ...]
     structured: JSON = None
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+    """What the result holds for programs besides (`ToolResult.extra`)."""
 
 
 def to_content(value: object) -> tuple[tuple[ContentPart, ...], JSON]:

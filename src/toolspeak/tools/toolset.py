@@ -17,6 +17,7 @@ from toolspeak.errors import ToolDefinitionError
 from toolspeak.tools.context import RunContext
 from toolspeak.tools.decorator import tool
 from toolspeak.tools.tool import Tool, check_name
+from toolspeak.tools.tool_catalogue import ToolCatalogue
 
 
 class Toolset:
@@ -51,6 +52,10 @@ class Toolset:
         """The tool of this name, or None."""
         return self._tools.get(name)
 
+    def unlisted(self, name: str) -> Tool | None:
+        """The tool of this name that a model may call although the set does not list it (`deferred`), or None."""
+        return None
+
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         """The definitions that a model reads, in order."""
@@ -75,6 +80,18 @@ class Toolset:
         """The tools for which the predicate holds before each model turn, for `Agent(tools=…)`. The predicate may be
         async."""
         return ToolFilter(self, predicate)
+
+    def deferred(self, predicate: Callable[[Tool], bool] = lambda _: True) -> DeferredTools:
+        """The tools for `Agent(tools=…)`, when their definitions would fill the model's window. Of those for which the
+        predicate holds the model reads the names alone, by group, in the description of a tool `find_tools`. The five
+        tools that fit a search best follow the others from the next turn on, for the rest of the run and the session.
+
+        A tool that the model calls without having found it is added too. The call runs if its arguments are valid and
+        it may run without approval. Any other call does not run, and the model is told to read the definition first.
+
+        Raises ToolDefinitionError if one of the tools is named `find_tools`.
+        """
+        return DeferredTools(self, predicate)
 
     def prefixed(self, prefix: str) -> Toolset:
         """The same tools with the prefix before each name. Raises ToolDefinitionError if a name becomes invalid."""
@@ -118,6 +135,50 @@ class Toolset:
 
     def __repr__(self) -> str:
         return f"Toolset({', '.join(self._tools)})"
+
+
+class PartialToolset(Toolset):
+    """The tools that a model reads, with those that it found at the end. It may call the `others` too, by their names.
+
+    Raises ToolDefinitionError for two tools of one name.
+    """
+
+    __slots__ = ("_first", "_last", "_others")
+
+    def __init__(self, first: Iterable[Tool], last: Iterable[Tool], others: Mapping[str, Tool]) -> None:
+        self._first, self._last, self._others = (*first,), (*last,), others
+        super().__init__((*self._first, *self._last))
+
+    def unlisted(self, name: str) -> Tool | None:
+        return None if name in self else self._others.get(name)
+
+    def __add__(self, other: Toolset) -> Toolset:
+        for each in other:
+            if each.name in self._others:
+                raise ToolDefinitionError(f"two tools are named {each.name!r}, and one of them is deferred; rename one")
+        return PartialToolset((*self._first, *other), self._last, self._others)
+
+
+class DeferredTools:
+    """A function of the run that returns the tools of the next turn: those that are not deferred, `find_tools`, and
+    those that the run, or the session before it, has found. See `Toolset.deferred`."""
+
+    def __init__(self, tools: Toolset, predicate: Callable[[Tool], bool]) -> None:
+        self.tools = tools
+        """All tools."""
+        self._others = {each.name: each for each in tools if predicate(each)}
+        first = [each for each in tools if each.name not in self._others]
+        if self._others:
+            first.append(ToolCatalogue([each.spec for each in self._others.values()]).tool())
+        self._first = Toolset(first)
+        self._last: tuple[tuple[str, ...], Toolset] | None = None
+
+    def __call__(self, context: RunContext[Any], /) -> Toolset:
+        names = () if context.state is None else context.state.found_tools
+        if self._last is None or self._last[0] != names:
+            last = [self._others[name] for name in names if name in self._others]
+            self._last = names, PartialToolset(self._first, last, self._others)
+        return self._last[1]
 
 
 DepsT = TypeVar("DepsT", default=Any, contravariant=True)  # noqa: PLC0105 - users read the name

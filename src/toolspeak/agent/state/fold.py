@@ -20,6 +20,7 @@ from toolspeak.agent.state.state import (
     RunState,
     TurnRules,
 )
+from toolspeak.agent.state.turn_notes import EMPTY_TURN, FORGED_TURN, NO_CALLS_NOW, REMINDER, WRAP_UP, WRAP_UP_TASK
 from toolspeak.data.events import (
     AnswerRejected,
     ApprovalDecided,
@@ -50,6 +51,7 @@ from toolspeak.data.events import (
     UserMessageQueued,
     WaitEnded,
 )
+from toolspeak.data.found_tools import found_in, found_in_messages, with_choice, with_more
 from toolspeak.data.messages import (
     NORMAL_END,
     MalformedCall,
@@ -62,25 +64,8 @@ from toolspeak.data.messages import (
 from toolspeak.data.values import changed
 from toolspeak.errors import RunError
 
-WRAP_UP = {
-    "steps": "The limit of {allowed:g} steps is reached.",
-    "calls": "The limit of {allowed:g} tool calls is reached.",
-    "seconds": "The time limit of {allowed:g} seconds is reached.",
-    "tokens": "The limit of {allowed:g} tokens is reached.",
-    "cost": "The limit of {allowed:g} US dollars is reached.",
-    "repeats": "The same calls brought the same results {used:g} times in a row: there is no progress.",
-    "failures": "Every call of the last {used:g} steps failed: there is no progress.",
-}
 _CALL_ID = re.compile(r"call_(\d{1,9})_\d+")
 _NO_ANSWER = ("invalid_arguments", "malformed")  # why a call of `FINAL_TOOL` was refused
-_WRAP_UP_TASK = "Do not call any more tools. Answer now with what you have, and say what is not done."
-_EMPTY_TURN = "Your reply was empty. Call a tool, or give your answer in plain text."
-_NO_CALLS = "No tool can be called now. Give your answer in plain text."
-_REMINDER = "You must call {what} before you answer. Call it now."
-_FORGED_TURN = (
-    "You wrote a block of results yourself. Only the system writes results: nothing was executed, and what you wrote "
-    "there is not true. Call a tool, or answer without such a block."
-)
 
 
 def apply(state: RunState | None, record: Record, before: Sequence[Message] = ()) -> RunState:
@@ -168,7 +153,7 @@ def _stop_requested(state: RunState, _: Record, stop: StopRequested) -> RunState
 
 
 def _limit_reached(state: RunState, _: Record, reached: LimitReached) -> RunState:
-    note = f"{WRAP_UP[reached.limit].format(allowed=reached.allowed, used=reached.used)} {_WRAP_UP_TASK}"
+    note = f"{WRAP_UP[reached.limit].format(allowed=reached.allowed, used=reached.used)} {WRAP_UP_TASK}"
     return changed(state, limit=reached.limit, history=state.history.append(Message.user(note)))
 
 
@@ -218,8 +203,10 @@ def _configured(state: RunState, _: Record, event: RunConfigured) -> RunState:
         history = Log([*state.history[: len(state.history) - event.replaced], *event.messages])
         context = ContextSize(sum(map(tokens_of, history)), len(history) - 1)
         state = changed(state, history=history, turns_before=_turns_in(history), context=context)
-    turn = state.turn if event.choice is None else TurnRules(event.choice)
-    return changed(state, model=event.model or state.model, limits=event.limits or state.limits, turn=turn)
+    if event.choice is not None:
+        names = with_choice(state.found_tools, event.choice)
+        state = changed(state, turn=TurnRules(event.choice), found_tools=names)
+    return changed(state, model=event.model or state.model, limits=event.limits or state.limits)
 
 
 def _following(state: RunState, status: RunStatus) -> RunStatus:
@@ -274,6 +261,7 @@ def _run_started(record: Record, event: RunStarted, before: Sequence[Message]) -
         until=event.due,
         seq=record.seq + 1,
         turn=TurnRules(event.choice),
+        found_tools=with_choice(with_more(event.found_tools, found_in_messages(history)), event.choice),
     )
 
 
@@ -301,14 +289,14 @@ def _model_answered(state: RunState, _: Record, event: ModelAnswered) -> RunStat
         answer = None if event.forged and not state.limit else message.text.strip() or None
         if answer is None and not state.limit:
             empty_turns = rules.empty_turns + 1
-            empty = _NO_CALLS if rules.choice.mode == "none" else _EMPTY_TURN
-            history = history.append(Message.user(_FORGED_TURN if event.forged else empty))
+            empty = NO_CALLS_NOW if rules.choice.mode == "none" else EMPTY_TURN
+            history = history.append(Message.user(FORGED_TURN if event.forged else empty))
     choice, reminded = rules.choice, False
     if choice.mode in ("required", "specific") and not state.limit and not pauses:
         reminded = not rules.reminded and not event.forged and not _follows(choice, calls)
         if reminded and not calls and answer is not None:
             answer = None
-            history = history.append(Message.user(_REMINDER.format(what=_choice_name(choice))))
+            history = history.append(Message.user(REMINDER.format(what=_choice_name(choice))))
         if not reminded and not choice.every_step:
             choice = ToolChoice()
     count = len([call for call in calls if type(call) is ToolCall])
@@ -347,6 +335,8 @@ def _tool_finished(state: RunState, _: Record, event: ToolFinished) -> RunState:
     result, memory, pending = event.result, state.memory, state.pending
     for change in event.memory:
         memory = memory.append(change)
+    if result.extra and (more := found_in(result)):
+        state = changed(state, found_tools=with_more(state.found_tools, more))
     if not pending.calls:
         raise RunError(f"run {state.run_id} has a result for {result.call_id}, and no call that waits for one")
     results = pending.results.append(result)
@@ -370,6 +360,7 @@ def _tool_finished(state: RunState, _: Record, event: ToolFinished) -> RunState:
     handoff = pending.handoff
     if handoff is not None and any(part.call_id == handoff.call_id and part.status == "success" for part in parts):
         state, turn = changed(state, agent=handoff.agent, model=handoff.model), TurnRules(handoff.choice)
+        state = changed(state, found_tools=with_choice(state.found_tools, handoff.choice))
     return changed(
         state,
         history=history,

@@ -397,6 +397,8 @@ class RunState:
     """What interceptors store with the run."""
     memory: Log[MemoryChanged] = field(default_factory=lambda: NOTHING)
     """The changes that make up the tools' memory."""
+    found_tools: tuple[str, ...] = ()
+    """The names of the deferred tools that the run has found, or the session before it."""
 
     @property
     def messages(self) -> Sequence[Message]:

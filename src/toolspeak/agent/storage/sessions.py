@@ -24,13 +24,14 @@ that run is closed."""
 @quick()
 class Place:
     """The end of a session. The next run follows the first `follows_seq` records of the run `follows`; `before` are
-    the messages until there."""
+    the messages until there, and `found_tools` the deferred tools that were found until there."""
 
     session_id: str
     version: int = 0
     follows: str | None = None
     follows_seq: int = 0
     before: Sequence[Message] = ()
+    found_tools: tuple[str, ...] = ()
 
 
 def new_session_id() -> str:
@@ -75,7 +76,7 @@ async def place_of(
             raise RunError(_decide_first(state))
         await close_run(journal, info.last_run)
         state = await load_state(journal, info.last_run)
-    return Place(session_id, info.version, info.last_run, state.seq, closed_history(state))
+    return Place(session_id, info.version, info.last_run, state.seq, closed_history(state), state.found_tools)
 
 
 def _decide_first(state: RunState) -> str:

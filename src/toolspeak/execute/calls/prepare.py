@@ -8,14 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
-from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult, failure
+from toolspeak.data.found_tools import FOUND_TOOLS
+from toolspeak.data.messages import JSON, MalformedCall, TextPart, ToolCall, ToolResult, failure
 from toolspeak.data.tools import Effects
 from toolspeak.data.values import quick
 from toolspeak.errors import ToolError, suggest
 from toolspeak.execute.calls.result_limits import describe
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.tools.tool import ArgumentProblem, Tool
+from toolspeak.tools.tool_catalogue import FIND_TOOLS
 from toolspeak.tools.toolset import Toolset
+
+_NOW_LISTED = "It is among your tools from now on: read it, and make the call again if it is what you want."
 
 _ArgumentReading: TypeAlias = Mapping[str, Any] | tuple[ArgumentProblem, ...]
 
@@ -76,6 +80,7 @@ class PreparedCall:
     - `arguments`: hold revealed secrets, and are for the function alone.
     - `changed`: whether it differs from what the model wrote.
     - `note`: what the model reads about that, "" for nothing.
+    - `is_unread`: whether the model calls the tool without having read its definition.
     """
 
     call: ToolCall
@@ -85,6 +90,7 @@ class PreparedCall:
     idempotency_key: str
     changed: bool = False
     note: str = ""
+    is_unread: bool = False
 
 
 def prepare(
@@ -94,13 +100,35 @@ def prepare(
     turn. Raises ToolDefinitionError if the tool's own declaration of effects fails."""
     tool = tools.get(call.name)
     if tool is None:
+        tool = tools.unlisted(call.name)
+        if tool is not None:
+            return _prepare_unlisted(call, tool, secrets, run_id)
         suggestion = suggest(call.name, (one.name for one in tools))
         which = "no tool of this turn" if of_turn else "no tool"
-        return failure(call, "unknown_tool", f"{which} is called {suggestion}")
+        search = f" {FIND_TOOLS} finds others." if FIND_TOOLS in tools else ""
+        return failure(call, "unknown_tool", f"{which} is called {suggestion}{search}")
     arguments = read_arguments(tool, call, secrets)
     if type(arguments) is ToolResult:
         return arguments
     return PreparedCall(call, tool, arguments, tool.effects_of(arguments), key_of(run_id, call.id))
+
+
+def _prepare_unlisted(call: ToolCall, tool: Tool, secrets: Secrets, run_id: str) -> PreparedCall | ToolResult:
+    """Returns the call of a deferred tool whose definition the model has not read, or its failure.
+
+    The call runs only if its arguments are valid and it needs no approval. The model has guessed what the tool does
+    from its name. A read that it did not mean does no harm, and a turn is saved; a write that it did not mean may, and
+    a person who is asked about one must be able to rely on the model having read what the tool does.
+    """
+    arguments = read_arguments(tool, call, secrets)
+    if type(arguments) is ToolResult:
+        problem = f"{arguments.text}\nYou had not read the definition of {tool.name}. {_NOW_LISTED}"
+        return replace(arguments, content=(TextPart(problem),), extra={FOUND_TOOLS: [tool.name]})
+    effects = tool.effects_of(arguments)
+    if effects.needs_approval:
+        reason = f"{tool.name} did not run: it may change something, and you had not read its definition. {_NOW_LISTED}"
+        return replace(failure(call, "unknown_tool", reason), extra={FOUND_TOOLS: [tool.name]})
+    return PreparedCall(call, tool, arguments, effects, key_of(run_id, call.id), is_unread=True)
 
 
 def read_arguments(tool: Tool, call: ToolCall, secrets: Secrets) -> Mapping[str, Any] | ToolResult:

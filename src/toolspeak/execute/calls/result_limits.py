@@ -18,12 +18,13 @@ from toolspeak.data.messages import (
     TextPart,
     ToolCall,
     ToolResult,
+    no_extra,
 )
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ConfigurationError, ToolError
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.tools.crashes import log_crash
-from toolspeak.tools.returned_values import to_content
+from toolspeak.tools.returned_values import Returned, to_content
 from toolspeak.tools.stored_results import keep
 
 _LOG = logging.getLogger("toolspeak.execute")
@@ -62,7 +63,10 @@ def result_of_value(call: ToolCall, value: Any, secrets: Secrets) -> ToolResult:
     """
     try:
         content, structured = to_content(value)
-        return hide_secrets(ToolResult(call.id, call.name, "success", content, structured=structured), secrets)
+        extra = value.extra if type(value) is Returned else no_extra()
+        return hide_secrets(
+            ToolResult(call.id, call.name, "success", content, structured=structured, extra=extra), secrets
+        )
     except Exception as error:  # noqa: BLE001 - a value's own conversion may raise anything
         log_crash(_LOG, f"what the tool {call.name} returned cannot be shown", error, secrets.hide_text)
         note = TextPart(secrets.hide_text(_unshowable(error)))
