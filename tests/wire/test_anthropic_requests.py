@@ -660,3 +660,42 @@ def test_arguments_of_any_depth_are_sent():
     for _ in range(MAX_DEPTH - 1):
         deep = {"a": deep}
     assert messages_of(USER, Message("assistant", (ToolCall("c1", "read", deep),)))[1]["content"][0]["input"] == deep
+
+
+# --- tools that a search found ---------------------------------------------------------------------------------------
+
+FIND = ToolSpec("find_tools", "Finds tools.", SCHEMA)
+SEARCH_RESULT = ToolResult(
+    "a", "find_tools", "success", (TextPart("Added."),), extra={"found_tools": ["read", "write"]}
+)
+WRITE = ToolSpec("write", "Writes a file.", SCHEMA)
+
+
+def searched(search_result: ToolResult, *tools: ToolSpec, references: bool = True) -> dict[str, Any]:
+    calls = Message("assistant", (call("a", search_result.name),))
+    messages = [USER, calls, Message("tool", (search_result,))]
+    return encode(ModelRequest(messages, tools, cache=True, references=references))
+
+
+def test_the_result_of_a_search_refers_to_definitions_that_are_not_in_the_prompt():
+    body = searched(SEARCH_RESULT, FIND, READ, WRITE)
+    (block,) = body["messages"][-1]["content"]
+    assert block["content"] == [
+        {"type": "tool_reference", "tool_name": "read"},
+        {"type": "tool_reference", "tool_name": "write"},
+    ]
+    assert [tool.get("defer_loading") for tool in body["tools"]] == [None, True, True]
+    assert ["cache_control" in tool for tool in body["tools"]] == [True, False, False]
+
+
+def test_definitions_are_in_the_prompt_where_no_result_refers_to_them():
+    own = ToolResult("a", "read", "success", (TextPart("The file."),), extra={"found_tools": ["read"]})
+    for case, tools, references in (
+        (SEARCH_RESULT, (FIND, READ, WRITE), False),  # another API's server
+        (SEARCH_RESULT, (FIND, READ), True),  # `write` has left the list
+        (own, (FIND, READ), True),  # called without a search: the result is the tool's own
+    ):
+        body = searched(case, *tools, references=references)
+        (block,) = body["messages"][-1]["content"]
+        assert block["content"][0]["text"] == case.text
+        assert not any("defer_loading" in tool for tool in body["tools"])

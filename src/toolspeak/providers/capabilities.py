@@ -36,6 +36,9 @@ class Capabilities:
     """The server stores the conversation, so that a request holds only its new messages."""
     cache_markers: bool = False
     """The API caches only the parts of a prompt that the request marks."""
+    tool_references: bool = False
+    """The result of a search for tools may refer to their definitions, which the API then shows there. They do not
+    change the beginning of the prompt."""
     server_prompt: bool = False
     """With the tool choice `none` the server writes tools, calls and results into the prompt with the model's own chat
     template, and does not parse the reply. The agent checks whether this server does."""
@@ -50,6 +53,7 @@ APIS: Mapping[str, Capabilities] = {
         reasoning=True,
         tool_choice=True,
         cache_markers=True,
+        tool_references=True,
     ),
     "gemini": Capabilities(
         tools=True, output=True, output_with_tools=True, output_closed=True, reasoning=True, tool_choice=True
@@ -91,6 +95,7 @@ object without named keys empty, or refuses it (GitHub, pydantic/pydantic-ai#258
 `tool_role`: engines pass such a message unchanged to the model's chat template. OpenAI and its imitators accept one
 only after an assistant's `tool_calls`, LM Studio only with an id (GitHub, nugget/thane-ai-agent#1396). OpenRouter's
 and Together's hosts differ.
+`tool_references`: Anthropic, "Tool search tool" (custom tool search), for models from Claude 4 on.
 `server_prompt`: vLLM omits the tools if it runs with `--exclude-tools-when-tool-choice-none`. SGLang always omits them
 (`serving_chat.py`). Ollama and LM Studio parse calls in every reply to a request with tools.
 """

@@ -12,7 +12,7 @@ from typing import Any, cast
 from toolspeak.data.values import quick
 from toolspeak.providers.capabilities import APIS, Capabilities
 
-_FLAGS = ("tools", "parallel", "output", "output_with_tools", "reasoning")
+_FLAGS = ("tools", "parallel", "output", "output_with_tools", "reasoning", "tool_references")
 
 
 @quick()
@@ -32,6 +32,7 @@ class Family:
     output: bool | None = None
     output_with_tools: bool | None = None
     reasoning: bool | None = None
+    tool_references: bool | None = None
 
 
 def capabilities_of(provider: str, model: str, *, own_server: bool = False) -> Capabilities:
@@ -39,10 +40,13 @@ def capabilities_of(provider: str, model: str, *, own_server: bool = False) -> C
 
     A flag is True if the API has the feature, and no row says that the model lacks it. The context is only known at a
     service: with `own_server`, and at servers that people run themselves, the server's settings decide, and it is None.
+    Nor are references to tools known there, which few servers with a service's API have.
     """
     api_capabilities = APIS.get(provider)
     if api_capabilities is None:
         return Capabilities()
+    if own_server:
+        api_capabilities = replace(api_capabilities, tool_references=False)
     family = family_of(provider, model)
     if family is None:
         return api_capabilities

@@ -69,6 +69,8 @@ class ModelRequest:
     """Whether the server stores the turn, so that a later request can name it as `earlier`."""
     constraint: Constraint | None = None
     """A grammar for the text, for servers that accept one."""
+    references: bool = False
+    """Whether the result of a search for tools refers to their definitions, for APIs that show them there."""
 
 
 @quick()

@@ -176,6 +176,7 @@ class NativeConversation:
             cache=capabilities.cache_markers,
             earlier=self._earlier if self._earlier is not None and _is_kept(messages, self._earlier) else None,
             keep=driver.resumes,
+            references=capabilities.tool_references,
         )
 
     def _text(self, fallback: TextDriver) -> TextConversation:

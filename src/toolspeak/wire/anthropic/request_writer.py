@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
+from toolspeak.data.found_tools import found_in
 from toolspeak.data.messages import (
     JSON,
     ContentPart,
@@ -56,8 +57,10 @@ def encode_request(request: ModelRequest, model: str, stream: bool) -> dict[str,
     """See `AnthropicFormat.encode_request`."""
     check_request(request, _OWN_FIELDS, format_name=NAME)
     system, rest = _split_system(request.messages)
-    messages = _messages(rest, model)
-    tools = [_tool(spec) for spec in request.tools]
+    names = frozenset(spec.name for spec in request.tools) if request.references else frozenset[str]()
+    referenced_names = frozenset(name for message in rest for name in _references_in(message, names))
+    messages = _messages(rest, model, names)
+    tools = [_tool(spec, referenced_names) for spec in request.tools]
     if request.cache:
         _mark_cached(system, tools, messages)
     body: dict[str, JSON] = {
@@ -86,14 +89,15 @@ def _split_system(
     return [block for message in messages[:at] for block in _text_blocks(_text_of_message(message))], messages[at:]
 
 
-def _messages(messages: Sequence[Message | TextMessage], model: str) -> list[ContentBlock]:
-    """The messages after the system prompt, alternately user and assistant. A later system message becomes a user
+def _messages(messages: Sequence[Message | TextMessage], model: str, names: frozenset[str]) -> list[ContentBlock]:
+    """The messages after the system prompt, alternately user and assistant. `names`: the tools that results may refer
+    to. A later system message becomes a user
     message: only some models accept the role `system` there, and the others refuse the request."""
     ids = _valid_ids(call_ids(messages))
     turns: list[tuple[str, list[ContentBlock]]] = []
     for message in messages:
         role = "assistant" if message.role == "assistant" else "user"
-        blocks = _assistant(message, ids, model) if role == "assistant" else _user(message, ids)
+        blocks = _assistant(message, ids, model) if role == "assistant" else _user(message, ids, names)
         if not blocks:
             continue
         if turns and turns[-1][0] == role:
@@ -117,7 +121,8 @@ def _mark_cached(system: list[ContentBlock], tools: list[ContentBlock], messages
     The fourth marker, the last that the API allows, is at the previous user message: the API looks back over only 20
     blocks, and a turn with many calls is longer.
     """
-    ends = [blocks[-1] for blocks in (tools, system) if blocks]
+    loaded_tools = [tool for tool in tools if not tool.get("defer_loading")]  # others cannot have a marker
+    ends = [blocks[-1] for blocks in (loaded_tools, system) if blocks]
     user_messages = [message for message in messages[:-1] if message["role"] == "user"]
     for message in [*user_messages[-1:], *messages[-1:]]:
         ends += [block for block in message["content"] if block["type"] in _CACHEABLE][-1:]
@@ -160,7 +165,7 @@ def _text_of_message(message: Message | TextMessage) -> str:
     return text_of([part for part in message.parts if isinstance(part, ContentPart)])
 
 
-def _user(message: Message | TextMessage, ids: dict[str, str]) -> list[ContentBlock]:
+def _user(message: Message | TextMessage, ids: dict[str, str], names: frozenset[str]) -> list[ContentBlock]:
     if isinstance(message, TextMessage):
         return _text_blocks(message.text)
     blocks: list[ContentBlock] = []
@@ -168,15 +173,31 @@ def _user(message: Message | TextMessage, ids: dict[str, str]) -> list[ContentBl
         if isinstance(part, ToolResult):
             # A malformed call was sent as text, so its result is text too.
             is_native = part.call_id in ids
-            blocks += [_result(part, ids[part.call_id])] if is_native else _text_blocks(text_of(part.content))
+            blocks += [_result(part, ids[part.call_id], names)] if is_native else _text_blocks(text_of(part.content))
         elif isinstance(part, ContentPart):
             blocks += _content(part)
     return blocks
 
 
-def _result(result: ToolResult, sent_id: str) -> ContentBlock:
+def _references(result: ToolResult, names: frozenset[str]) -> Sequence[str]:
+    """The tools that the result of a search found, if the request has all of them. A result holds only references then
+    (Anthropic, "Tool search tool", custom tool search)."""
+    found_names = found_in(result) if names else ()
+    is_search = result.status == "success" and result.name not in found_names  # not a call of the tool itself
+    return found_names if is_search and names.issuperset(found_names) else ()
+
+
+def _references_in(message: Message | TextMessage, names: frozenset[str]) -> Iterator[str]:
+    if names and isinstance(message, Message) and message.role == "tool":
+        for part in message.results:
+            yield from _references(part, names)
+
+
+def _result(result: ToolResult, sent_id: str, names: frozenset[str]) -> ContentBlock:
     block: ContentBlock = {"type": "tool_result", "tool_use_id": sent_id}
-    content = [inner for part in result.content for inner in _content(part)]
+    content: list[ContentBlock] = [
+        {"type": "tool_reference", "tool_name": name} for name in _references(result, names)
+    ] or [inner for part in result.content for inner in _content(part)]
     if content:
         block["content"] = content
     if result.status == "failure":
@@ -241,7 +262,7 @@ def _reasoning(text: str, opaque: Opaque | None, model: str) -> list[ContentBloc
     return [{"type": "thinking", "thinking": text, "signature": data["signature"]}] if data else []
 
 
-def _tool(spec: ToolSpec) -> ContentBlock:
+def _tool(spec: ToolSpec, referenced_names: frozenset[str]) -> ContentBlock:
     if not _TOOL_NAME.fullmatch(spec.name):
         raise ConfigurationError(
             f"the tool {spec.name!r} cannot be sent to Anthropic's API: a name has 1 to 128 letters, digits, _ and -; "
@@ -250,6 +271,8 @@ def _tool(spec: ToolSpec) -> ContentBlock:
     tool: ContentBlock = {"name": spec.name, "input_schema": {"type": "object", **spec.parameters}}
     if spec.description:
         tool["description"] = spec.description
+    if spec.name in referenced_names:
+        tool["defer_loading"] = True
     return {**tool, **{field: spec.extra[field] for field in TOOL_FIELDS if field in spec.extra}}
 
 
