@@ -23,7 +23,11 @@ from toolspeak.cli.command_table import COMMANDS
 
 for name in COMMANDS:  # what no fork of this process has to do again
     importlib.import_module(f"toolspeak.cli.commands.{name}_command")
-for module in ("acp.agent_server", "gateway.config_check"):  # imported by commands while they run
+for module in (
+    "acp.agent_server",
+    "gateway.config_check",
+    "mcp.serving.mcp_app",
+):  # imported by commands while they run
     importlib.import_module(f"toolspeak.{module}")
 
 

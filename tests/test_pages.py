@@ -47,6 +47,7 @@ ELSEWHERE = {
     "guides/testing.md": "testing/test_scripted_requests.py",
     "guides/gateway.md": "clients/client_examples.py",
     "guides/mcp.md": "mcp/test_mcp_guide.py",
+    "guides/mcp-server.md": "mcp/test_mcp_guide.py",
     "guides/project-files.md": "project/test_project_files_page.py",
     "reference/models.md": "test_guide.py",
 }

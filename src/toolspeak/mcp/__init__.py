@@ -1,9 +1,11 @@
-"""MCP servers as a source of tools (needs the extra `mcp`).
+"""MCP servers as a source of tools, and a server of tools and agents (needs the extra `mcp`).
 
     async with McpServers.from_file(".mcp.json") as servers:
         agent = Agent("openai:qwen3", tools=[*servers.tools])
 
-Importing this package does not import the SDK; the first use of `McpServers` does.
+    app = McpApp([read, write])  # an ASGI application
+
+Importing this package does not import the SDK; the first use of `McpServers` or `McpApp` does.
 """
 
 # pyright: reportUnsupportedDunderAll=false
@@ -17,6 +19,7 @@ from toolspeak.lazy import lazy_names
 _PLACES = {
     "HttpServer": "toolspeak.mcp.servers_file",
     "LeftOut": "toolspeak.mcp.servers",
+    "McpApp": "toolspeak.mcp.serving.mcp_app",
     "McpServers": "toolspeak.mcp.servers",
     "Server": "toolspeak.mcp.servers_file",
     "ServerSandbox": "toolspeak.mcp.servers_file",
