@@ -229,6 +229,51 @@ def test_a_session_keeps_the_model_that_was_chosen(folder):
     assert f"The model is `scripted:{folder / 'two.json'}`" in editor.agent_text
 
 
+@pytest.mark.parametrize("moment", ["before", "during", "after"])
+def test_a_session_keeps_the_mode_that_was_chosen(folder, moment):
+    async def main():
+        model = playbook(folder / "model.json", [COMMAND], "Done.")
+        first, second, third = ScriptedEditor(), ScriptedEditor(), ScriptedEditor()
+        async with connection(first, folder, "--model", model, "--mode", "accept_edits") as (agent, _):
+            session = await new_session(agent, folder)
+            changes = {"session_id": session, "mode_id": "plan"}
+            if moment == "before":
+                await agent.set_session_mode(**changes)
+            turn = asyncio.create_task(agent.prompt(session_id=session, prompt=text("Go.")))
+            if moment != "before":
+                await first.until(lambda: first.questions)
+            if moment == "during":
+                await agent.set_session_mode(**changes)
+            await first.answer("allow_once")
+            await turn
+            if moment == "after":
+                await agent.set_session_mode(**changes)
+        async with connection(second, folder, "--model", model, "--mode", "approve_all") as (agent, _):
+            state = await agent.load_session(cwd=str(folder / "work"), mcp_servers=[], session_id=session)
+            assert state.modes.current_mode_id == "plan"
+            fork = await agent.fork_session(cwd=str(folder / "work"), session_id=session, mcp_servers=[])
+            assert fork.modes.current_mode_id == "plan"
+            await agent.set_session_mode(session_id=session, mode_id="approve_all")
+        async with connection(third, folder, "--model", model) as (agent, _):
+            state = await agent.resume_session(cwd=str(folder / "work"), mcp_servers=[], session_id=session)
+            assert state.modes.current_mode_id == "approve_all"
+
+    asyncio.run(main())
+
+
+def test_a_mode_that_nobody_chose_is_not_kept(folder):
+    async def main():
+        model = playbook(folder / "model.json", "Hello.")
+        async with connection(ScriptedEditor(), folder, "--model", model, "--mode", "approve_all") as (agent, _):
+            session = await new_session(agent, folder)
+            await agent.prompt(session_id=session, prompt=text("Hello?"))
+        async with connection(ScriptedEditor(), folder, "--model", model) as (agent, _):
+            state = await agent.load_session(cwd=str(folder / "work"), mcp_servers=[], session_id=session)
+            assert state.modes.current_mode_id == "ask"
+
+    asyncio.run(main())
+
+
 def test_a_cancelled_answer_stays_in_the_conversation(folder):
     async def main():
         pieces = [event(says(words)) for words in ("The first planet ", "is Mercury.")]

@@ -93,23 +93,93 @@ def test_a_new_conversation_and_back_to_the_old_one(monkeypatch, folder):
     asyncio.run(main())
 
 
-def test_a_compacted_conversation_has_a_summary_in_place_of_what_was_said(monkeypatch, folder):
+LONG = "A long answer with many words. " * 40
+
+
+async def ask_twice(person):
+    for text, end in (("tell me much", "One."), ("tell me more", "Two.")):
+        person.type(f"{text}\r")
+        await person.until(end)
+        await person.until_idle()
+
+
+def test_a_conversation_is_compacted_at_once_and_the_next_message_follows_its_summary(monkeypatch, folder):
     async def main():
-        long = "A long answer with many words. " * 40
-        answers = reply(f"{long}One."), reply(f"{long}Two."), reply("The summary of it all."), reply("Yes.")
+        gate = asyncio.Event()
+        summary = gated(gate, "The summary ", more=("of it all.",))
+        answers = reply(f"{LONG}One."), reply(f"{LONG}Two."), summary, reply("Yes.")
         async with chat(monkeypatch, folder, *answers) as person:
-            for text, end in (("tell me much", "One."), ("tell me more", "Two.")):
-                person.type(f"{text}\r")
-                await person.until(end)
-                await person.until_idle()
             person.type("/compact\r")
-            await person.until("before the model reads your next message")
+            await person.until("there is nothing to summarise yet")
+            await ask_twice(person)
+            person.type("/compact\r")
+            await person.until("waiting for the summary")
             person.type("do you remember?\r")
-            await person.until("the history was compacted")
+            await person.until("⧗ queued: do you remember?")
+            gate.set()
+            await person.until("the history was compacted: 2 messages summarised (~")
             await person.until("Yes.")
             assert "The summary of it all." in person.request()
             assert "tell me much" not in person.request()
 
+    asyncio.run(main())
+
+
+def test_a_compaction_that_is_interrupted_or_refused_leaves_the_conversation_as_it_is(monkeypatch, folder, tmp_path):
+    async def main():
+        answers = reply(f"{LONG}One."), reply(f"{LONG}Two."), gated(asyncio.Event(), "The"), reply("Yes.")
+        async with chat(monkeypatch, folder, *answers) as person:
+            await ask_twice(person)
+            person.type("/compact\r")
+            await person.until("waiting for the summary")
+            person.type("\x1b")
+            await person.until("· interrupted")
+            await person.until_idle()
+            (folder / "keep").touch()
+            person.type("/compact\r")
+            await person.until("keeps the conversation as it is: I need it")
+            await person.until("the conversation stays as it is")
+            person.type("do you remember?\r")
+            await person.until("Yes.")
+            assert "tell me much" in person.request()
+
+    user_hooks(monkeypatch, tmp_path, "PreCompact", "test -e keep && { echo I need it >&2; exit 2; }; exit 0")
+    asyncio.run(main())
+
+
+def user_hooks(monkeypatch, tmp_path, event, command):
+    """Configures a hook of the user."""
+    config = tmp_path / "config" / "toolspeak" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f"[hooks]\n{event} = [{{ hooks = [{{ command = {json.dumps(command)} }}] }}]\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+def test_hooks_add_to_queued_messages_and_leave_them_out(monkeypatch, folder, tmp_path):
+    async def main():
+        gate = asyncio.Event()
+        answers = gated(gate, "Working", more=(".",)), reply("I saw it.")
+        async with chat(monkeypatch, folder, *answers) as person:
+            person.type("begin\r")
+            await person.until("Working")
+            person.type("a secret\r")
+            person.type("and hurry\r")
+            await person.until("⧗ queued: and hurry")
+            gate.set()
+            await person.until("a UserPromptSubmit hook blocks your message `a secret`: no secrets")
+            await person.until("I saw it.")
+            await person.until_idle()
+            rows = person.terminal.everything
+            assert "› and hurry" in rows
+            assert "› a secret" not in rows
+            assert not any("queued" in row for row in rows)
+            assert "and hurry" in person.request()
+            assert "it is Friday" in person.request()
+            assert "a secret" not in person.request()
+            assert len(person.server.exchanges) == 2
+
+    hook = "grep -q secret && { echo no secrets >&2; exit 2; }; echo it is Friday"
+    user_hooks(monkeypatch, tmp_path, "UserPromptSubmit", hook)
     asyncio.run(main())
 
 

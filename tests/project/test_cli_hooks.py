@@ -149,7 +149,9 @@ def test_every_event_gets_its_data(project, hooks):
         *("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PreToolUse", "PostToolUseFailure"),
         *("Stop", "SessionEnd"),
     ]
-    assert {each["session_id"] for each in events} == {events[0]["run_id"]}
+    (session,) = json.loads(project.command("sessions", "--json").stdout)
+    assert {each["session_id"] for each in events} == {session["session_id"]}
+    assert {each["run_id"] for each in events} == {events[0]["run_id"]} != {session["session_id"]}
     assert {each["cwd"] for each in events} == {str(project.folder)}
     _, prompt, before, after, _, failure, stop, _ = events
     assert prompt["prompt"] == "look around"
@@ -315,6 +317,28 @@ def test_a_hook_runs_before_the_history_is_made_shorter(project, hooks):
     events = events_of(project)
     assert events
     assert {each["trigger"] for each in events} == {"auto"}
+
+
+def test_a_hook_keeps_the_history_as_it_is(project, hooks):
+    hooks(("PreCompact", "cat >> log.jsonl; echo the whole story is needed >&2; exit 2"))
+    project.write("a.txt", "long words\n" * 900)
+    read = calls(("read", {"path": "a.txt"}))
+    run = project.run(read, read, "Done.", options=("--window", "4000"))
+    assert run.code == 0, run.errors
+    assert run.process.stdout == "Done.\n"
+    assert "keeps the conversation as it is: the whole story is needed" in run.errors
+    assert len(events_of(project)) == len(run.errors.split("keeps the conversation")) - 1
+    assert run.results[0] == "long words\n" * 900  # it was not cleared
+
+
+def test_the_next_run_of_a_session_has_its_id(project, hooks):
+    hooks(("UserPromptSubmit", "cat >> log.jsonl"), ("Stop", "cat >> log.jsonl"))
+    model = project.model("One.", "Two.", follow=True)
+    for options in ((), ("-c",)):
+        assert project.command("run", "x", "--model", model, *options).returncode == 0
+    events = events_of(project)
+    assert len({each["session_id"] for each in events}) == 1
+    assert len({each["run_id"] for each in events}) == 2
 
 
 def test_a_resumed_run_has_the_hooks_that_it_began_with(project, hooks):

@@ -21,6 +21,7 @@ from toolspeak.acp.client_messages import (
     ServerEntry,
     SessionIdParams,
     SessionParams,
+    SteeringParams,
 )
 from toolspeak.acp.editor_choices import EditorChoices
 from toolspeak.acp.editor_session import EditorSession
@@ -74,6 +75,7 @@ class AgentServer:
             "session/close": self._close,
             "session/delete": self._delete,
             "session/prompt": self._prompt,
+            "_session/steering": self._steer,
             "session/cancel": self._cancel,
             "session/set_mode": self._set_mode,
             "session/set_config_option": self._set_option,
@@ -115,7 +117,7 @@ class AgentServer:
         await self._known_session(params.session_id)
         info = await fork_session(self._journal, params.session_id)
         session = self._open(info.session_id, params)
-        session.continue_as(await setup_of(self._journal, info))
+        await session.continue_after(info)
         self._peer.start(self._introduce(session))
         return {"sessionId": session.session_id, **session.choices()}
 
@@ -166,8 +168,24 @@ class AgentServer:
         message = message_of(params.prompt)
         command = command_in(message)
         if command is not None:
-            return await run_slash_command(session, *command)
+            return await session.until_cancelled(lambda: run_slash_command(session, *command))
         return await session.prompt(message)
+
+    async def _steer(self, params: SteeringParams) -> JsonObject:
+        """Takes a message for the turn that is under way. It never gets lost: without a turn it begins one, unless the
+        editor does that itself."""
+        session = self._session(params.session_id)
+        begins = not session.has_turn or command_in(message_of(params.prompt)) is not None
+        if begins and params.meta.steering.idle_behavior == "promptRequired":
+            return {"outcome": "promptRequired", "reason": "noRunningTurn"}
+        self._peer.start(self._answer_later(session, params))
+        return {"outcome": "startedNewTurn" if begins else "injected"}
+
+    async def _answer_later(self, session: EditorSession, params: PromptParams) -> None:
+        try:
+            await self._prompt(params)
+        except RpcError as error:  # no request waits for it
+            await session.say(f"*{error}*")
 
     async def _cancel(self, params: SessionIdParams) -> None:
         self._session(params.session_id).cancel()
@@ -223,7 +241,7 @@ class AgentServer:
         if before is not None:
             await before.aclose()
         session = self._open(params.session_id, params)
-        session.continue_as(await setup_of(self._journal, info))
+        await session.continue_after(info)
         return session
 
     def _open(self, session_id: str, params: SessionParams) -> EditorSession:
@@ -270,6 +288,7 @@ _PARAMS: Mapping[str, type[Any]] = {
     "session/close": SessionIdParams,
     "session/delete": SessionIdParams,
     "session/prompt": PromptParams,
+    "_session/steering": SteeringParams,
     "session/cancel": SessionIdParams,
     "session/set_mode": ModeParams,
     "session/set_config_option": ConfigOptionParams,

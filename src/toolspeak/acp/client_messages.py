@@ -127,6 +127,23 @@ class PromptParams(_Params, frozen=True):
     prompt: tuple[PromptBlock, ...]
 
 
+class Steering(_Params, frozen=True):
+    """`idle_behavior`: "promptRequired" if the editor itself begins a turn with a message that comes too late."""
+
+    idle_behavior: str = ""
+
+
+class SteeringMeta(_Params, frozen=True):
+    steering: Steering = Steering()
+
+
+class SteeringParams(PromptParams, frozen=True):
+    """Of `_session/steering`, an extension of the protocol that several agents and editors share: a message for the
+    turn that is under way."""
+
+    meta: SteeringMeta = msgspec.field(default=SteeringMeta(), name="_meta")
+
+
 # What the editor answers
 
 

@@ -115,4 +115,5 @@ class EditorConnection:
             "agentCapabilities": _CAPABILITIES,
             "authMethods": [] if self._has_model else AUTH_METHODS,
             "agentInfo": {"name": "toolspeak", "title": "toolspeak", "version": __version__},
+            "_meta": {"steering": {"supported": True}},
         }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from toolspeak.acp.agent_options import AgentOptions
 from toolspeak.acp.call_presentation import FileChange, JsonObject, shown_id
@@ -14,35 +15,40 @@ from toolspeak.acp.client_messages import ClientCapabilities
 from toolspeak.acp.editor_files import EditorFiles, file_change
 from toolspeak.acp.editor_terminals import EditorTerminals
 from toolspeak.acp.json_rpc import INTERNAL_ERROR, Peer, PeerGone, RpcError
-from toolspeak.acp.permission_modes import Mode
-from toolspeak.acp.permission_requests import CLOSED, EditorApprover
+from toolspeak.acp.permission_modes import Mode, mode_of
+from toolspeak.acp.permission_requests import EditorApprover
 from toolspeak.acp.prompt_content import text_block
 from toolspeak.acp.run_updates import RunUpdates
 from toolspeak.acp.session_agent import SessionAgent
 from toolspeak.acp.session_options import config_options, mode_fields
 from toolspeak.acp.session_replay import conversation_updates
-from toolspeak.agent import Agent, Run, Session, Window
+from toolspeak.acp.turn_answer import answer_to_prompt
+from toolspeak.agent import Agent, Run, Session
 from toolspeak.agent.result import result_of
 from toolspeak.agent.state.state import Totals
-from toolspeak.agent.storage.runs import close_run, closed_history, load_state
+from toolspeak.agent.storage.runs import close_run, load_state, set_metadata
 from toolspeak.data.deltas import CallCompleted
-from toolspeak.data.events import ModelAnswered, Record
-from toolspeak.data.messages import JSON, Message, ToolCall, tokens_of
-from toolspeak.data.run_values import PAUSED, UNFINISHED, RunStatus
+from toolspeak.data.events import HistoryCompacted, MetadataSet, ModelAnswered, Record, RunResumed, RunStarted
+from toolspeak.data.messages import Message, ToolCall
+from toolspeak.data.run_values import UNFINISHED, RunStatus
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import changed
 from toolspeak.errors import ProviderError, RunBusy, RunError
 from toolspeak.execute.concurrency.limits import in_thread
-from toolspeak.journal import Journal
+from toolspeak.journal import Journal, SessionInfo
 from toolspeak.journal.leases import is_held
 from toolspeak.mcp.servers_file import Server
 from toolspeak.project.configuration.configured_setup import with_model_of
+from toolspeak.project.recorded_setup import last_run_of, setup_of_run
 from toolspeak.sandbox.processes import finished
 from toolspeak.tools.builtin import Workspace
 from toolspeak.ui.format import printable
 
 MOST_PROMPTS = 8
-"""How many prompts of a session may wait for the one before."""
+"""How many prompts of a session may wait for the end of a turn."""
+
+_MODE = "acp_mode"
+"""The metadata of a run: the mode that the user has chosen for its session."""
 
 _RESUMABLE: frozenset[RunStatus] = frozenset({"running", "awaiting_approval", "suspended"})
 """A last run of these statuses goes on with the next prompt. `queued` and `waiting` ones belong to workers."""
@@ -81,6 +87,10 @@ class EditorSession:
         self.between_turns = asyncio.Lock()
         """Held by a turn, and by what may only happen between two."""
         self._turns: set[asyncio.Task[JsonObject]] = set()
+        self._leader: asyncio.Task[JsonObject] | None = None  # the prompt whose turn is under way
+        self._run: Run | None = None  # of that turn, once it has begun
+        self._early: list[Message] = []  # messages for a turn that has no run yet
+        self._unread: Sequence[Message] = ()  # messages that came too late for the last turn
         self._is_cancelled = False
         self._agent = SessionAgent(
             journal,
@@ -92,7 +102,6 @@ class EditorSession:
             open_files=self._files,
             run_command=terminals,
         )
-        self._full_window: int | None = None  # the window that the conversation fills, so that it is summarised
         self._warnings: set[str] = set()
         self._title: str | None = None
         self._cost: float | None = 0.0
@@ -136,13 +145,26 @@ class EditorSession:
         """The names that the user may choose, each with the model that it stands for."""
         return self._options.models
 
-    def continue_as(self, setup: Mapping[str, JSON]) -> None:
-        """Takes the model, and how it is spoken to, from the settings of an earlier turn."""
-        self.setup = with_model_of(self.setup, setup, ())
+    async def continue_after(self, info: SessionInfo) -> None:
+        """Takes the model, how it is spoken to, and the mode that the user chose, from the last turn of a session."""
+        run_id = last_run_of(info)
+        if run_id is None:
+            return
+        self.setup = with_model_of(self.setup, await setup_of_run(self.journal, run_id), ())
+        mode = mode_of(str((await load_state(self.journal, run_id)).metadata.get(_MODE, "")))
+        if mode is not None:
+            self.approver.mode = mode
 
     async def set_mode(self, mode: Mode) -> None:
-        """Changes the mode, for the questions from now on."""
+        """Changes the mode, for the questions from now on. The journal keeps it with the last turn."""
         self.approver.mode = mode
+        if self._run is not None:
+            await self._keep_mode(self._run)
+        else:
+            info = await self.journal.session(self.session_id)
+            if info is not None and info.last_run is not None:
+                with suppress(RunBusy):  # another process works on the session: the next turn keeps the mode
+                    await set_metadata(self.journal, info.last_run, {_MODE: mode})
         await self.send({"sessionUpdate": "current_mode_update", "currentModeId": mode})
         await self.send({"sessionUpdate": "config_option_update", "configOptions": self.choices()["configOptions"]})
 
@@ -176,16 +198,31 @@ class EditorSession:
         elif run.status in _RESUMABLE:
             await self.say("*The last turn of this session was interrupted. Your next message continues it.*")
 
+    async def _keep_mode(self, run: Run) -> None:
+        with suppress(RunError):  # the run has not begun, and keeps the mode when it does; or has just ended
+            if run.state.metadata.get(_MODE, self._options.mode) != self.approver.mode:
+                await run.record(MetadataSet({_MODE: self.approver.mode}))
+
     # --- turns ---------------------------------------------------------------------------------------------------
 
+    @property
+    def has_turn(self) -> bool:
+        """Whether a turn is under way, which reads what the user says."""
+        return self._leader is not None and not self._leader.done()
+
     async def prompt(self, message: Message | None) -> JsonObject:
-        """Does a turn with the user's message, after those before it. None: goes on with the last run.
+        """Does a turn with the user's message. The model reads it at the next step of a turn that is under way, and
+        both prompts have the answer of that turn. None: goes on with the last run.
 
         Returns the answer to the editor. Raises RpcError if the turn fails.
         """
+        return await self.until_cancelled(lambda: self._answer_to(message))
+
+    async def until_cancelled(self, work: Callable[[], Coroutine[Any, Any, JsonObject]]) -> JsonObject:
+        """Does what a prompt asks for, unless the editor cancels it. Raises RpcError if too many prompts wait."""
         if len(self._turns) > MOST_PROMPTS:
             raise RpcError(f"{MOST_PROMPTS} prompts of this session wait already: cancel, or wait for an answer")
-        turn = asyncio.create_task(self._turn(message))
+        turn = asyncio.create_task(work())
         self._turns.add(turn)
         try:
             await asyncio.wait([turn])
@@ -203,23 +240,45 @@ class EditorSession:
         for turn in self._turns:
             turn.cancel()
 
+    async def _answer_to(self, message: Message | None) -> JsonObject:
+        while message is not None and (leader := self._leader) is not None and not leader.done():
+            try:
+                if self._run is None:
+                    self._early.append(message)
+                else:
+                    self._run.say(message)
+                has_said = True
+            except RunError:  # the run has just ended
+                has_said = False
+            await asyncio.wait([leader])
+            if has_said and not any(each is message for each in self._unread):
+                return {"stopReason": leader.result()["stopReason"]}  # the usage is in the leader's answer
+        self._leader = asyncio.current_task()
+        return await self._turn(message)
+
     async def _turn(self, message: Message | None) -> JsonObject:
         async with self.between_turns:
-            self._is_cancelled = False
-            for warning in self._options.warnings:
-                await self._warn(warning)
-            full_window, self._full_window = self._full_window, None
-            setup = self.setup if full_window is None else changed(self.setup, window=full_window)
-            agent = await self._agent.open(setup)
-            run, view = await self._next_run(agent, message)
+            self._unread = ()
             try:
-                return await self._drive(run, view)
-            except (RunBusy, ProviderError) as error:
-                raise RpcError(str(error), INTERNAL_ERROR) from None
-            except asyncio.CancelledError:
-                if self._is_cancelled:
-                    await finished(self._end_run(run.run_id, view))
-                raise
+                return await self._turn_alone(message)
+            finally:
+                run, self._run = self._run, None
+                self._unread, self._early = (*(() if run is None else run.unread), *self._early), []
+
+    async def _turn_alone(self, message: Message | None) -> JsonObject:
+        self._is_cancelled = False
+        for warning in self._options.warnings:
+            await self._warn(warning)
+        agent = await self._agent.open(self.setup)
+        run, view = await self._next_run(agent, message)
+        try:
+            return await self._drive(run, view)
+        except (RunBusy, ProviderError) as error:
+            raise RpcError(str(error), INTERNAL_ERROR) from None
+        except asyncio.CancelledError:
+            if self._is_cancelled:
+                await finished(self._end_run(run.run_id, view))
+            raise
 
     async def _next_run(self, agent: Agent, message: Message | None) -> tuple[Run, RunUpdates]:
         """The run of a turn, not yet driven: the last one if it did not end, with the message added."""
@@ -246,6 +305,9 @@ class EditorSession:
     async def _drive(self, run: Run, view: RunUpdates) -> JsonObject:
         self.approver.begin(run.run_id)
         self._views = {run.run_id: view}
+        self._run, early, self._early = run, self._early, []
+        for message in early:
+            run.say(message)
         async with aclosing(run.stream()) as items:
             async for item in items:
                 change = None
@@ -254,43 +316,17 @@ class EditorSession:
                 for update in view.updates(item, change):
                     await self.send(update)
                 self.approver.saw(item)
-                if isinstance(item, Record) and isinstance(item.event, ModelAnswered):
-                    await self._show_usage(item.event)
+                match item:
+                    case Record(event=RunStarted() | RunResumed()):
+                        self._peer.start(self._keep_mode(run))  # in a task: this one reads what it records
+                    case Record(event=ModelAnswered() as answer):
+                        await self._show_usage(answer)
+                    case _:
+                        pass
         await self._show_title()
-        return await self._answer(run)
-
-    async def _answer(self, run: Run) -> JsonObject:
-        """The answer to a prompt, after a text for what the editor has no word for."""
-        result = result_of(run)
-        usage = result.usage
-        answer: JsonObject = {"stopReason": "end_turn"}
-        if usage.input is not None and usage.output is not None:
-            counts = {
-                "inputTokens": usage.input,
-                "outputTokens": usage.output,
-                "totalTokens": usage.input + usage.output,
-            }
-            others = {
-                "thoughtTokens": usage.reasoning,
-                "cachedReadTokens": usage.cached,
-                "cachedWriteTokens": usage.cache_write,
-            }
-            answer["usage"] = {**counts, **{name: count for name, count in others.items() if count}}
-        if result.status == "awaiting_approval":
-            names = ", ".join(each.call.name if each.call else each.call_id for each in result.requests)
-            await self.say(f"\n\n*Waiting for approval: {names}. Your next message asks the question again.*")
-        elif result.status in PAUSED:
-            await self.say(f"\n\n*The turn is {result.status}. Your next message continues it.*")
-        elif result.reason == "answer_cut":
-            answer["stopReason"] = "max_tokens"
-        elif result.state.limit is not None:
-            answer["stopReason"] = "max_turn_requests"
-        elif result.state.stop is not None and result.state.stop.message == CLOSED:
-            answer["stopReason"] = "cancelled"
-        elif result.reason in ("refusal", "content_filter"):
-            answer["stopReason"] = "refusal"
-        if result.error and answer["stopReason"] in ("end_turn", "refusal"):
-            await self.say(f"\n\n*There is no answer: {result.error}*")
+        answer, text = answer_to_prompt(result_of(run))
+        if text:
+            await self.say(text)
         return answer
 
     async def _end_run(self, run_id: str, view: RunUpdates) -> None:
@@ -307,9 +343,10 @@ class EditorSession:
             self._cost = None
         else:
             self._cost += event.cost
-        if self.setup.window is None or event.usage.total is None:
-            return
-        update: JsonObject = {"sessionUpdate": "usage_update", "used": event.usage.total, "size": self.setup.window}
+        window = self._agent.window
+        if window is None or event.usage.total is None:
+            return  # the protocol has no usage without the size of the window
+        update: JsonObject = {"sessionUpdate": "usage_update", "used": event.usage.total, "size": window}
         if self._cost:
             update["cost"] = {"amount": self._cost, "currency": "USD"}
         await self.send(update)
@@ -336,15 +373,9 @@ class EditorSession:
         """The agent's tools."""
         return [tool.spec for tool in (await self._agent.open(self.setup)).toolset]
 
-    async def compact_next(self) -> bool:
-        """Has the conversation summarised before the next turn. False if there is nothing to summarise."""
-        info = await self.journal.session(self.session_id)
-        tokens = 0
-        if info is not None and info.last_run is not None:
-            # As the next run counts them when it begins.
-            tokens = sum(map(tokens_of, closed_history(await load_state(self.journal, info.last_run))))
-        self._full_window = max(1, int(tokens / Window(1).compact_at)) if tokens else None
-        return bool(tokens)
+    async def compact(self) -> HistoryCompacted | None:
+        """Makes the conversation shorter for the model, at once; see `Session.compact`."""
+        return await Session(await self._agent.open(self.setup), self.session_id).compact()
 
     async def totals(self) -> Totals:
         """What the session has used."""

@@ -11,7 +11,7 @@ from toolspeak.errors import ConfigurationError, McpError
 from toolspeak.execute import BatchApprover, Observer
 from toolspeak.journal import Journal
 from toolspeak.mcp.servers_file import Server
-from toolspeak.project.agent_builder import open_agent
+from toolspeak.project.agent_builder import OpenedAgent, open_agent
 from toolspeak.project.run_setup import Setup
 from toolspeak.tools import Tool
 from toolspeak.tools.builtin import Workspace
@@ -47,12 +47,17 @@ class SessionAgent:
         self._open_files = open_files
         self._run_command = run_command
         self._parts = AsyncExitStack()
-        self._opened_as: tuple[Setup, Agent] | None = None
+        self._opened_as: tuple[Setup, OpenedAgent] | None = None
+
+    @property
+    def window(self) -> int | None:
+        """How many tokens the model reads, as the settings or its provider say; None if neither does."""
+        return None if self._opened_as is None else self._opened_as[1].window
 
     async def open(self, setup: Setup) -> Agent:
         """The agent with these settings. Raises ConfigurationError for settings that cannot be used."""
         if self._opened_as is not None and self._opened_as[0] == setup:
-            return self._opened_as[1]
+            return self._opened_as[1].agent
         await self.aclose()
         try:
             tools = [tool for server in self._servers for tool in await self._tools_of(server)]
@@ -71,7 +76,7 @@ class SessionAgent:
         except BaseException:
             await self.aclose()
             raise
-        self._opened_as = setup, ready_agent.agent
+        self._opened_as = setup, ready_agent
         for warning in ready_agent.warnings:
             await self._warn(warning)
         await self._warn(ready_agent.sandbox, "agent_thought_chunk")

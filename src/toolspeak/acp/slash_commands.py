@@ -17,9 +17,9 @@ from toolspeak.changes.run_changes import by_workspace, change_sets_of, net_chan
 from toolspeak.changes.undo import undo_changes
 from toolspeak.data.messages import Message, TextPart
 from toolspeak.data.values import quick
-from toolspeak.errors import ConfigurationError, RunBusy
+from toolspeak.errors import ConfigurationError, RunError
 from toolspeak.project.skills import find_skills
-from toolspeak.ui.format import money, printable
+from toolspeak.ui.format import compaction_text, money, printable
 
 _MOST_PATCH = 64 * 1024
 """How many bytes of a patch are shown."""
@@ -48,7 +48,7 @@ async def run_slash_command(session: EditorSession, name: str, rest: str) -> Jso
     async with session.between_turns:
         try:
             text = await COMMANDS[name].run(session, rest)
-        except (ConfigurationError, RunBusy) as error:
+        except (ConfigurationError, RunError) as error:
             text = str(error)
         await session.say(text)
     return {"stopReason": "end_turn"}
@@ -75,9 +75,13 @@ async def _usage(session: EditorSession, _rest: str) -> str:
 
 
 async def _compact(session: EditorSession, _rest: str) -> str:
-    if not await session.compact_next():
+    if await session.journal.session(session.session_id) is None:
         return "There is nothing to summarise yet."
-    return "The conversation is summarised before the model reads your next message."
+    event = await session.compact()
+    if event is None:
+        return "The conversation stays as it is: nothing of it can be made shorter, or a hook keeps it."
+    text = compaction_text(event)
+    return f"{text[0].upper()}{text[1:]}."
 
 
 async def _skills(session: EditorSession, _rest: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeAlias, Unpack, cast, overload
 
 from toolspeak.agent.cassettes.cassette import Cassette
 from toolspeak.agent.child_runs import journal_of_parent, parent_call, sub_run_id
+from toolspeak.agent.compaction import compact_run
 from toolspeak.agent.drivers.base import Driver
 from toolspeak.agent.drivers.choose import choose_driver
 from toolspeak.agent.handoffs import agent_tool, check_start, family_of, handoff_tool
@@ -33,7 +34,7 @@ from toolspeak.agent.validation import (
     toolset_of,
     turn_tools_of,
 )
-from toolspeak.data.events import Limits
+from toolspeak.data.events import HistoryCompacted, Limits
 from toolspeak.data.messages import Message, ToolChoice
 from toolspeak.data.prices import PRICES, Price
 from toolspeak.data.run_values import PAUSED
@@ -341,6 +342,13 @@ class Agent(RunStarter[DepsT, OutputT]):
         """
         about = self.description if description is None else description
         return agent_tool(self.name, about, self._all_tools, self.run, name, options)
+
+    async def compact(self, run_id: str) -> HistoryCompacted | None:
+        """Makes the history that a run leaves to the next one shorter, and records that; see `Session.compact`. Raises
+        ConfigurationError for an agent without a journal."""
+        if self._journal is None:
+            raise ConfigurationError("the agent has no journal, which keeps the history: Agent(journal=…)")
+        return await compact_run(changed(self._settings, journal=self._journal), run_id)
 
     async def suspend(self, run_id: str) -> bool:
         """Suspends a run of the agent's journal, in whichever process it runs. That process reads the request within 3

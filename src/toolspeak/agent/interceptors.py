@@ -1,4 +1,5 @@
-"""Interceptors of model requests, steps and runs. They have the same methods as those of calls.
+"""Interceptors of model requests, steps and runs, which have the same methods as those of calls, and those of messages
+and compactions, which have `before` alone.
 
 - `before` changes the value, blocks it or answers it.
 - `around` wraps what happens.
@@ -15,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from inspect import iscoroutinefunction, isroutine, unwrap
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from toolspeak.agent.drivers.base import TurnRequest
 from toolspeak.agent.state.decide import Finish
@@ -62,9 +63,22 @@ class StepEnd:
 
 @quick()
 class RunStart:
-    """The messages that a run starts with, the task last."""
+    """The messages that a run starts with, the task last. `session_id`: the run's session, None outside of one."""
 
     messages: tuple[Message, ...]
+    session_id: str | None = None
+
+
+@quick()
+class Compaction:
+    """The history of a run is about to be made shorter.
+
+    - `trigger`: "auto" if it fills the model's window, "manual" if a person asks for it.
+    - `tokens`: what the next turn would read.
+    """
+
+    trigger: Literal["auto", "manual"]
+    tokens: int
 
 
 class ModelInterceptor(Protocol):
@@ -131,11 +145,39 @@ class RunInterceptor(Protocol):
         return finish
 
 
-AnyInterceptor: TypeAlias = Interceptor | ModelInterceptor | StepInterceptor | RunInterceptor
+class MessageInterceptor(Protocol):
+    """Admits each message that is said while a run goes on (`Run.say`); subclass it and override, or have the same
+    attributes. What a run starts with goes to `RunInterceptor.before`."""
+
+    level: Level = "message"
+    priority: int = 0
+
+    async def before(self, message: Message, context: HookContext) -> Message | Block:
+        """Returns the message that the model reads at its next step. A Block leaves it out, and the run goes on."""
+        return message
+
+
+class CompactionInterceptor(Protocol):
+    """Admits each compaction; subclass it and override, or have the same attributes."""
+
+    level: Level = "compaction"
+    priority: int = 0
+
+    async def before(self, compaction: Compaction, context: HookContext) -> Compaction | Block:
+        """Returns the compaction unchanged. A Block leaves the history as it is: the model reads the whole of it at its
+        next step, and the next compaction is another question."""
+        return compaction
+
+
+AnyInterceptor: TypeAlias = (
+    Interceptor | ModelInterceptor | StepInterceptor | RunInterceptor | MessageInterceptor | CompactionInterceptor
+)
 """What an agent takes as `interceptors`."""
 
 
-_NONE: Mapping[Level, tuple[Any, ...]] = MappingProxyType({"call": (), "model": (), "step": (), "run": ()})
+_LEVELS: tuple[Level, ...] = ("call", "model", "step", "run", "message", "compaction")
+
+_NONE: Mapping[Level, tuple[Any, ...]] = MappingProxyType(dict.fromkeys(_LEVELS, ()))
 
 
 def by_level(interceptors: Sequence[AnyInterceptor]) -> Mapping[Level, tuple[Any, ...]]:
@@ -143,18 +185,17 @@ def by_level(interceptors: Sequence[AnyInterceptor]) -> Mapping[Level, tuple[Any
     for a hook that is not async."""
     if not interceptors:
         return _NONE
-    levels: tuple[Level, ...] = ("call", "model", "step", "run")
     for each in interceptors:
-        if getattr(each, "level", None) not in levels:
+        if getattr(each, "level", None) not in _LEVELS:
             raise ConfigurationError(
-                f"{type(each).__name__}.level must be one of {', '.join(levels)}; subclass Interceptor, "
-                "ModelInterceptor, StepInterceptor or RunInterceptor"
+                f"{type(each).__name__}.level must be one of {', '.join(_LEVELS)}; subclass Interceptor, "
+                "ModelInterceptor, StepInterceptor, RunInterceptor, MessageInterceptor or CompactionInterceptor"
             )
         for name in ("before", "around", "after"):
             hook = getattr(each, name, None)
             if isroutine(hook) and not iscoroutinefunction(unwrap(hook)):
                 raise ConfigurationError(f"{type(each).__name__}.{name} is not async; write `async def {name}`")
-    return {level: in_order([each for each in interceptors if each.level == level]) for level in levels}
+    return {level: in_order([each for each in interceptors if each.level == level]) for level in _LEVELS}
 
 
 class InterceptorRunner:
@@ -183,13 +224,28 @@ class InterceptorRunner:
         """Returns the value to continue with, an Answer instead, or None if the run is to end; and the events to
         record."""
         notes = HookNotes(metadata)
+        verdict, facts = await self._verdict(level, notes, value, metadata)
+        if isinstance(verdict, Block):
+            stop = StopRequested("blocked", self._secrets.hide_text(verdict.reason), by=notes.last)
+            return None, [*facts, stop]
+        return verdict, facts
+
+    async def admit(
+        self, level: Level, value: ValueT, metadata: Mapping[str, JSON]
+    ) -> tuple[ValueT | Block | None, list[Event]]:
+        """As `before`, for a value that a Block leaves out while the run goes on: the Block is returned. None if an
+        interceptor ends the run."""
+        verdict, facts = await self._verdict(level, HookNotes(metadata), value, metadata)
+        assert not isinstance(verdict, Answer), "the chain refuses it"
+        return verdict, facts
+
+    async def _verdict(
+        self, level: Level, notes: HookNotes, value: ValueT, metadata: Mapping[str, JSON]
+    ) -> tuple[ValueT | Block | Answer | None, list[Event]]:
         try:
             verdict = await self._chain(level, notes, value).before(value)
         except (HookError, AgentStop) as error:
             return None, self._facts(level, notes, metadata, error)
-        if isinstance(verdict, Block):
-            stop = StopRequested("blocked", self._secrets.hide_text(verdict.reason), by=notes.last)
-            return None, [*self._facts(level, notes, metadata), stop]
         return verdict, self._facts(level, notes, metadata)
 
     async def before_run(self, first_events: Sequence[Event]) -> tuple[Sequence[Event], RunStart]:
@@ -200,7 +256,7 @@ class InterceptorRunner:
             return first_events, start
         for event in first_events:
             if isinstance(event, RunStarted):
-                start = RunStart(event.messages)
+                start = RunStart(event.messages, event.session_id)
                 verdict, facts = await self.before("run", start)
                 if isinstance(verdict, RunStart):
                     start = verdict
@@ -243,7 +299,9 @@ class InterceptorRunner:
 
         def check(verdict: object) -> object:
             if type(verdict) is not type(value):
-                expected = f"a {type(value).__name__}, a Block or an Answer"
+                expected = (
+                    f"a {type(value).__name__}{', a Block or an Answer' if level in _OUTCOMES else ' or a Block'}"
+                )
                 raise ConfigurationError(f"before returns {expected}, not {type(verdict).__name__}")
             return verdict
 

@@ -118,8 +118,12 @@ class Run(Generic[AnswerT]):
         state = self._recorder.current
         if state is not None and state.status != "running" and self._driven:
             raise RunError(f"run {self.run_id} is {state.status}; give `history` to a new run, or resume it first")
-        user_message = Message.user(message) if isinstance(message, str) else message
-        self._inbox.append(without_secrets(user_message, self._settings.secrets))
+        self._inbox.append(Message.user(message) if isinstance(message, str) else message)
+
+    @property
+    def unread(self) -> Sequence[Message]:
+        """The messages of `say` that are not part of the run (yet). Those left at its end came too late."""
+        return tuple(self._inbox)
 
     def suspend(self) -> None:
         """Asks the run to stop before its next turn or call. Call it in the thread of the run's event loop.
@@ -256,14 +260,14 @@ class Run(Generic[AnswerT]):
 
     async def _advance(self) -> bool:
         """Goes on to the end of the next step. False once the run has ended or pauses."""
-        recorder, state = self._recorder, self._recorder.state
+        recorder, state, stays_long = self._recorder, self._recorder.state, False
         while state.status not in FINAL:
             if self._inbox:
                 await self._read_inbox()
                 state = recorder.state
             if state.agent is not None and state.agent != self._settings.agent:
                 await self._hand_over(state.agent)
-            output, action = self._settings.output, decide(state, self._settings.window)
+            output, action = self._settings.output, decide(state, None if stays_long else self._settings.window)
             if self._pause.is_requested and not isinstance(action, AwaitApproval | AwaitExternal | Finish):
                 await self._suspend()
                 break
@@ -278,7 +282,7 @@ class Run(Generic[AnswerT]):
                 case AskModel() | RunTools():
                     await self._step(action)
                 case Compact(plan):
-                    await self._turns.compact(plan)
+                    stays_long = await self._turns.compact(plan, "auto") is None  # an interceptor keeps the history
                     state = recorder.state
                     continue
                 case AwaitApproval() | AwaitExternal():
@@ -323,7 +327,13 @@ class Run(Generic[AnswerT]):
 
     async def _read_inbox(self) -> None:
         while self._inbox:
-            await self.record(UserMessageQueued(self._inbox.pop(0)))
+            message: object = without_secrets(self._inbox[0], self._settings.secrets)
+            if "message" in self._interceptors.levels:
+                message, facts = await self._interceptors.admit("message", message, self.state.metadata)
+                await self._recorder.record_all(facts)
+            if isinstance(message, Message):
+                await self.record(UserMessageQueued(message))
+            del self._inbox[0]  # now it is read, or refused
 
     async def _intercepted_step(self, action: AskModel | RunTools) -> None:
         """`_step` inside the interceptors of steps."""

@@ -21,6 +21,7 @@ from toolspeak.agent.storage.sessions import (
     session_messages,
 )
 from toolspeak.agent.streams import StreamedOutput, stream_output, stream_text
+from toolspeak.data.events import HistoryCompacted
 from toolspeak.data.messages import Message
 from toolspeak.errors import ConfigurationError, RunError
 from toolspeak.journal.base import SessionInfo
@@ -214,6 +215,21 @@ class Session(Generic[DepsT, OutputT]):
         (None: all), or all messages without a `run_id`. Raises RunError if there is no such run or record."""
         forked = await fork_session(self._journal, self.session_id, run_id, count)
         return Session(self._agent, forked.session_id, principal=forked.principal)
+
+    async def compact(self) -> HistoryCompacted | None:
+        """Makes the history that the next run begins with shorter, at once: old results are cleared, or the model
+        writes a summary of the old messages. Adds a record to the last run, and returns it; None if nothing can be made
+        shorter, or an interceptor refuses.
+
+        Raises RunError for a last run that has not ended, and RunBusy while a process drives it. If the model fails,
+        the old messages are left out without a summary, as in a run.
+        """
+        info = await self._journal.session(self.session_id)
+        if info is None or info.last_run is None:
+            return None
+        if info.principal != self._principal:
+            raise RunError(f"session {self.session_id} belongs to another user")
+        return await self._agent.compact(info.last_run)
 
     async def suspend(self) -> bool:
         """Suspends the session's last run; see `Agent.suspend`. Raises RunError before its first run."""

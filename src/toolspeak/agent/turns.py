@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing, nullcontext
+from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from inspect import isawaitable
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from toolspeak.agent.cassettes.recording import TurnCutOff
-from toolspeak.agent.drivers.base import NO_RUN, Conversation, Driver, DriverContext, ToolRunner, TurnRequest
+from toolspeak.agent.drivers.base import Conversation, DriverContext, ToolRunner, TurnRequest
 from toolspeak.agent.drivers.text import text_digest
-from toolspeak.agent.interceptors import InterceptorRunner, turn_of
+from toolspeak.agent.history_summary import LEFT_OUT, SUMMARY_TASK, summary_of
+from toolspeak.agent.interceptors import Compaction, InterceptorRunner, turn_of
 from toolspeak.agent.recorder import Recorder, RunContexts
 from toolspeak.agent.redact import Redactor
 from toolspeak.agent.settings import RunSettings
@@ -38,19 +39,6 @@ from toolspeak.tools.toolset import tools_digest
 _WRAP_UP_SECONDS = 60.0
 _NO_CALL = ToolCall("", "", {})
 _IDENTIFIED = frozenset({CallStarted, CallCompleted, CallMalformed})
-_LEFT_OUT = (
-    "Earlier messages could not be summarised and were removed. Ask, or use the tools again, if you need something from"
-    " them."
-)
-"""Replaces the summary if the model did not write one."""
-
-_SUMMARY_SECONDS = 120.0
-_SUMMARY_TASK = (
-    "This conversation is about to be shortened: everything before this message will be replaced by a summary that you"
-    " write now. Write down all that is needed to continue: what the user wants, word for word if it matters; what was"
-    " done and decided; what was found out (names, paths, numbers, errors); what failed; and what is still to be done."
-    " Do not call a tool and do not continue the task. Answer with the summary alone."
-)
 
 
 class TurnLeft(Exception):
@@ -307,14 +295,22 @@ class Turns:
         if early is not None:
             await early.drop()
 
-    async def compact(self, plan: Plan) -> None:
-        """Makes the history shorter for the model. The model writes a summary if the plan needs one."""
-        settings, state = self._settings, self._recorder.state
+    async def compact(self, plan: Plan, trigger: Literal["auto", "manual"]) -> HistoryCompacted | None:
+        """Makes the history shorter for the model, unless an interceptor keeps it or ends the run: then None. The model
+        writes a summary if the plan needs one."""
+        settings = self._settings
+        if "compaction" in self._interceptors.levels:
+            compaction = Compaction(trigger, plan.tokens_before)
+            verdict, facts = await self._interceptors.admit("compaction", compaction, self._recorder.state.metadata)
+            await self._recorder.record_all(facts)
+            if not isinstance(verdict, Compaction):
+                return None
+        state = self._recorder.state
         summary, usage, cost, window = "", Usage(), 0.0, settings.window
         if plan.upto:
-            summary = _LEFT_OUT
+            summary = LEFT_OUT
             if window is not None and window.summarise:
-                messages = [*to_summarise(state.history, plan, window), Message.user(_SUMMARY_TASK)]
+                messages = [*to_summarise(state.history, plan, window), Message.user(SUMMARY_TASK)]
                 if settings.instructions_of is not None:
                     await self._compute_instructions(state)
                 if settings.tools_of is not None:  # the summary is written in the prompt of the next turn
@@ -326,15 +322,15 @@ class Turns:
                     ToolChoice("none"),
                     needs_approval=settings.needs_approval,
                 )
-                summary, usage = await _summary_of(settings.driver, request, seconds_left(state, settings.clock))
+                summary, usage = await summary_of(settings.driver, request, seconds_left(state, settings.clock))
                 summary = settings.secrets.hide_text(summary)
                 cost = None if self._price is None else self._price.cost(usage)
         after = plan.tokens_after + tokens_of(Message.user(summary))
-        await self._recorder.record(
-            HistoryCompacted(plan.cleared, plan.upto, plan.pinned, summary, plan.tokens_before, after, usage, cost)
-        )
+        event = HistoryCompacted(plan.cleared, plan.upto, plan.pinned, summary, plan.tokens_before, after, usage, cost)
+        await self._recorder.record(event)
         await self._end_conversation()  # its messages are no longer those of the run
         self._counted_messages = self._counted_characters = 0
+        return event
 
     async def _compute_instructions(self, state: RunState) -> None:
         settings = self._settings
@@ -399,21 +395,3 @@ def time_is_over(state: RunState, clock: Callable[[], float]) -> LimitReached:
     """The event of a run whose time is over, even if the clock disagrees by a moment."""
     limit = state.limits.seconds or 0.0
     return LimitReached("seconds", max(limit, clock() - state.started_at), limit)
-
-
-async def _summary_of(driver: Driver, request: TurnRequest, seconds: float | None) -> tuple[str, Usage]:
-    """The summary that the model writes, and its usage; `_LEFT_OUT` if the model fails or takes longer than `seconds`
-    (None: than the usual limit)."""
-    collector = TurnCollector(lambda index: f"summary_{index}")
-    try:
-        async with (
-            asyncio.timeout(_SUMMARY_SECONDS if seconds is None else min(_SUMMARY_SECONDS, seconds)),
-            aclosing(driver.open(NO_RUN)) as conversation,
-            aclosing(cast("AsyncGenerator[Delta]", conversation.turn(request))) as stream,
-        ):
-            async for delta in stream:
-                collector.add(delta)
-    except (ProviderError, TimeoutError, TurnCutOff):
-        return _LEFT_OUT, Usage()
-    turn = collector.turn()
-    return turn.message.text.strip() or _LEFT_OUT, turn.usage

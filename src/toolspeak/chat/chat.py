@@ -4,33 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from toolspeak.agent import Agent, Run, RunState, Session
 from toolspeak.agent.drivers.probing import ProbingDriver
 from toolspeak.agent.drivers.text import TextDriver
-from toolspeak.agent.state.history import Window
 from toolspeak.agent.storage.runs import close_run, load_state
 from toolspeak.agent.storage.sessions import fork_session, new_session_id, session_messages
 from toolspeak.chat.attachments import message_with_files
 from toolspeak.chat.call_approver import CallApprover
 from toolspeak.chat.call_lanes import spinner
 from toolspeak.chat.front import Front
+from toolspeak.chat.settings_row import settings_row
 from toolspeak.chat.styled_text import StyledLine
 from toolspeak.chat.transcript import Transcript, queued_rows
 from toolspeak.data.events import Limits, Record, UserMessageQueued
-from toolspeak.data.messages import JSON, ImagePart, Message, tokens_of
+from toolspeak.data.messages import ImagePart, Message
 from toolspeak.data.run_values import UNFINISHED
 from toolspeak.errors import ConfigurationError, ProviderError, RunError, ToolspeakError
 from toolspeak.journal import Journal, SessionInfo
 from toolspeak.project.agent_builder import open_agent
-from toolspeak.project.recorded_setup import setup_of
 from toolspeak.project.run_lookup import short_id
 from toolspeak.project.run_setup import Setup
-from toolspeak.ui.format import money, printable
 
 NO_MODEL = """\
 No model is chosen. Name one: /model ollama:qwen3:8b (a server at OLLAMA_HOST, by default http://127.0.0.1:11434), or \
@@ -74,15 +73,13 @@ class Chat:
         self.transcript.thoughts = thoughts
         self.state: RunState | None = None
         """The state of the last run."""
-        self.compacts_next = False
-        """Whether the history is summarised before the next message."""
         self._continues = session
         self._clock = clock
         self._queue: list[tuple[Message, str]] = []  # messages that the model reads at its next step
         self._later: list[str] = []  # messages that wait for the end of the turn
         self._jobs: asyncio.Queue[Job] = asyncio.Queue()
         self._run: Run | None = None
-        self._drive: asyncio.Task[None] | None = None
+        self._drive: asyncio.Future[Any] | None = None
         self._agent_in_use: tuple[Setup, Agent, AsyncExitStack] | None = None
         self._agent_notes: set[str] = set()
         self._window: int | None = setup.window
@@ -162,10 +159,9 @@ class Chat:
                 raise ConfigurationError(NO_MODEL)
             message = message_with_files(text, self.folder)
             before = await self.journal.session(self.session_id)
-            agent = await self.agent(window=await self._full_window())
+            agent = await self.agent()
             run = await Session(agent, self.session_id).start(message, limits=self.limits, setup=self.setup.as_json())
             self.transcript.person(text)
-            self.compacts_next = False
             if not await self.drive(run):
                 self._return(text, "The turn was interrupted before it began.")
         except ProviderError as error:
@@ -201,6 +197,7 @@ class Chat:
                 await asyncio.wait([task])
             with suppress(RunError):
                 self._add(run.state)
+            self._later, self._queue = self._waiting_texts(), []
             self._run = self._drive = None
             self.transcript.end_run()
 
@@ -209,19 +206,28 @@ class Chat:
             async for item in items:
                 if isinstance(item, Record) and isinstance(item.event, UserMessageQueued):
                     queued_message = item.event.message
-                    line = next((text for message, text in self._queue if message.parts == queued_message.parts), None)
-                    self._queue = [each for each in self._queue if each[0].parts != queued_message.parts]
-                    self.transcript.person(queued_message.text if line is None else line)
+                    line = queued_message.text
+                    for entry in self._queue:
+                        if queued_message.parts[: len(entry[0].parts)] == entry[0].parts:  # a hook may add to it
+                            self._queue.remove(entry)
+                            line = entry[1]
+                            break
+                    self.transcript.person(line)
                 else:
                     self.transcript.show(item)
                 self.approver.saw(item)
                 self.front.refresh()
 
+    def _waiting_texts(self) -> list[str]:
+        """The messages that the model has not read yet, and that no hook has left out."""
+        unread = () if self._run is None else self._run.unread
+        return [*(text for message, text in self._queue if any(each is message for each in unread)), *self._later]
+
     def interrupt(self) -> bool:
         """Ends the turn that is under way. Its session goes on with what was said. Returns whether there was one."""
         if self._drive is None or self._drive.done():
             return False
-        texts, self._queue, self._later = [*(text for _, text in self._queue), *self._later], [], []
+        texts, self._queue, self._later = self._waiting_texts(), [], []
         if texts:
             self.front.write_message("\n\n".join(texts))
         self._drive.cancel()
@@ -248,7 +254,7 @@ class Chat:
 
     def _end_turn(self) -> None:
         """Begins the next turn with the messages that came too late for this one."""
-        texts, self._queue, self._later = [*(text for _, text in self._queue), *self._later], [], []
+        texts, self._later = self._later, []
         self.front.is_busy = bool(texts)
         if texts:
             self._jobs.put_nowait(lambda: self.turn("\n\n".join(texts)))
@@ -268,8 +274,11 @@ class Chat:
 
     def _add(self, state: RunState) -> None:
         self.state = state
-        self._cost += state.totals.known_cost
-        self._unpriced = self._unpriced or state.totals.unpriced
+        self.add_cost(None if state.totals.unpriced else state.totals.known_cost)
+
+    def add_cost(self, cost: float | None) -> None:
+        """Adds to what the turns at this terminal cost in USD; None if nobody knows it."""
+        self._cost, self._unpriced = self._cost + (cost or 0.0), self._unpriced or cost is None
 
     # --- how it begins and goes on -------------------------------------------------------------------------------
 
@@ -311,6 +320,22 @@ class Chat:
         self.session_id, self.state = new_session_id(), None
         self._cost, self._unpriced = 0.0, False
 
+    async def wait(self, whom: str, work: Awaitable[str]) -> None:
+        """Does what lasts, between two turns, and shows the line that it returns. The person can interrupt it."""
+        self.front.is_busy = True
+        self.transcript.wait_for(whom)
+        task = self._drive = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait([task])
+            self.transcript.note("· interrupted" if task.cancelled() else task.result())
+        finally:
+            if not task.done():  # the person leaves
+                task.cancel()
+                await asyncio.wait([task])
+            self._drive = None
+            self.transcript.end_run()
+            self._end_turn()
+
     async def use(self, **settings: str) -> None:
         """Goes on with other settings. Keeps the old ones, and raises ConfigurationError, if these cannot be used."""
         before, self.setup = self.setup, replace(self.setup, **settings)
@@ -321,16 +346,9 @@ class Chat:
             self.setup = before
             raise
 
-    async def use_setup_of(self, session: SessionInfo) -> None:
-        """Goes on with the model of a session's last run."""
-        earlier: Mapping[str, JSON] = await setup_of(self.journal, session)
-        model, dialect = earlier.get("model"), earlier.get("dialect")
-        if isinstance(model, str) and model and isinstance(dialect, str):
-            await self.use(model=model, dialect=dialect)
-
-    async def agent(self, *, window: int | None = None) -> Agent:
-        """The agent of the settings, opened at its first use. `window` replaces that of the settings."""
-        setup = self.setup if window is None else replace(self.setup, window=window)
+    async def agent(self) -> Agent:
+        """The agent of the settings, opened at its first use."""
+        setup = self.setup
         if self._agent_in_use is not None and self._agent_in_use[0] == setup:
             return self._agent_in_use[1]
         await self._close_agent()
@@ -342,8 +360,7 @@ class Chat:
             if text and text not in self._agent_notes:
                 self._agent_notes.add(text)  # another model does not bring them anew
                 self.transcript.note(text, "warning" if text.startswith("!") else "note")
-        capabilities = getattr(getattr(opened_agent.agent.driver, "provider", None), "capabilities", None)
-        self._window = self.setup.window or getattr(capabilities, "context", None)
+        self._window = opened_agent.window
         return opened_agent.agent
 
     def _tell(self, text: str) -> None:
@@ -353,13 +370,6 @@ class Chat:
         in_use, self._agent_in_use = self._agent_in_use, None
         if in_use is not None:
             await in_use[2].aclose()
-
-    async def _full_window(self) -> int | None:
-        """The window that the conversation fills now, so that it is summarised; None to leave it as it is."""
-        if not self.compacts_next or self.state is None:
-            return None
-        tokens = sum(tokens_of(message) for message in self.state.history)  # as a run counts them at its start
-        return max(1, int(tokens / Window(1).compact_at))
 
     async def _guard(self, job: Job) -> None:
         """Does a job. An error is shown, and the conversation goes on."""
@@ -384,7 +394,7 @@ class Chat:
         self.transcript.show_thoughts()
 
     def _live(self, columns: int, most: int) -> list[StyledLine]:
-        queue = queued_rows([*(text for _, text in self._queue), *self._later], columns)[-3:]
+        queue = queued_rows(self._waiting_texts(), columns)[-3:]
         most = max(1, most - len(queue))
         if self.approver.is_open:
             return [*self.approver.rows(columns)[-most:], *queue]
@@ -398,18 +408,8 @@ class Chat:
             line.append(("", f" {self.transcript.seconds:.0f} s · Esc interrupts"))
         else:
             line = [("", "your turn")]
-        line.append(("", f" · {printable(self.setup.model) or 'no model'}"))
-        if self.dialect:
-            line.append(("", f" · {self.dialect}"))
-        state = self._run_state()
-        if state is not None and state.context.tokens:
-            share = f" of {self._window:,} ({100 * state.context.tokens // self._window} %)" if self._window else ""
-            line.append(("", f" · {state.context.tokens:,}{share} tokens"))
-        if not self._unpriced and self._cost:
-            line.append(("", f" · {money(self._cost)}"))
-        if self.setup.approve != "ask":
-            line.append(("class:warning", f" · approves {self.setup.approve}"))
-        return line
+        cost = None if self._unpriced else self._cost
+        return [*line, *settings_row(self.setup, self.dialect, self._run_state(), self._window, cost)]
 
     def _run_state(self) -> RunState | None:
         if self._run is not None:

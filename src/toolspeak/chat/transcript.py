@@ -388,11 +388,11 @@ class Transcript:
                 [("class:spinner", f"{spinner(self._clock())} "), ("class:note", f"thinking … {seconds:.0f} s")]
             )
         rows += lane_rows(self.lanes, columns, max(2, most - len(rows)), self._clock)
-        if not rows and self.waiting_for == "the model":
+        if not rows and self.waiting_for in ("the model", "the summary"):
             rows.append(
                 [
                     ("class:spinner", f"{spinner(self._clock())} "),
-                    ("class:note", f"waiting for the model … {self.seconds:.0f} s"),
+                    ("class:note", f"waiting for {self.waiting_for} … {self.seconds:.0f} s"),
                 ]
             )
         return rows[-most:]

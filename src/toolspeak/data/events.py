@@ -285,7 +285,7 @@ class InterceptorFailed:
     """
 
     interceptor: str
-    level: Literal["call", "model", "step", "run"]
+    level: Literal["call", "model", "step", "run", "message", "compaction"]
     hook: Literal["before", "around", "after"]
     error: str
     call_id: str | None = None

@@ -1,7 +1,7 @@
-"""Interceptors of every level (a call, a model request, a step, a run), and those of calls.
+"""Interceptors of every level (a call, a model request, a step, a run, a message, a compaction), and those of calls.
 
-Every level has the hooks `before`, `around` and `after`, the same order, and the same treatment of errors. Interceptors
-see placeholders, never secrets.
+Every level has the hook `before`, the same order, and the same treatment of errors; what lasts has `around` and `after`
+too. Interceptors see placeholders, never secrets.
 """
 
 from __future__ import annotations
@@ -28,9 +28,12 @@ _LOG = logging.getLogger("toolspeak.execute")
 
 ValueT = TypeVar("ValueT")
 OutcomeT = TypeVar("OutcomeT")
-Level: TypeAlias = Literal["call", "model", "step", "run"]
-"""What an interceptor wraps."""
+Level: TypeAlias = Literal["call", "model", "step", "run", "message", "compaction"]
+"""What an interceptor wraps, or admits: a message that is said during a run, a compaction of its history."""
 HookName: TypeAlias = Literal["before", "around", "after"]
+
+_ANSWERED: frozenset[Level] = frozenset({"call", "model", "step", "run"})
+"""The levels whose values have an outcome, which an `Answer` takes the place of."""
 
 
 @quick()
@@ -171,7 +174,7 @@ class HookError(Exception):
         self.level: Level = level
         self.hook: HookName = hook
         self.error = error
-        what = {"call": "the tool itself", "model": "the model", "step": "the step", "run": "the run"}[level]
+        what = "the tool itself" if level == "call" else f"the {level}"
         suffix = f" ({what} had run)" if ran else ""
         super().__init__(f"the interceptor {self.name} failed{suffix}: {describe(error)}")
         log_crash(_LOG, f"the interceptor {self.name} failed in {hook!r} of a {level}", error)
@@ -205,7 +208,7 @@ class InterceptorChain(Generic[ValueT, OutcomeT]):
         for interceptor in self.interceptors:
             try:
                 verdict = cast("object", await interceptor.before(value, self._for(interceptor)))
-                if isinstance(verdict, Block | Answer):
+                if isinstance(verdict, Block) or (isinstance(verdict, Answer) and self.level in _ANSWERED):
                     return verdict
                 value = self.check(verdict)
                 self.passed.append(value)

@@ -56,6 +56,8 @@ class OpenedAgent:
     """What the person should know, such as a tool that was left out. The texts may come from a server."""
     sandbox: str = ""
     """What commands run in, as a line."""
+    window: int | None = None
+    """How many tokens the model reads, as the settings or its provider say; None if neither does."""
 
 
 @asynccontextmanager
@@ -154,7 +156,7 @@ async def open_agent(
                 approve=changed(approval, approver=approver if isinstance(approver, str | StandingApprover) else None),
                 execution=Execution(schedule=setup.schedule),
                 window=setup.window if model == setup.model else None,
-                interceptors=(*hooks.interceptors(setup.window, file.name), *interceptors),
+                interceptors=(*hooks.interceptors(file.name), *interceptors),
                 observers=(report_calls,),
                 prices=prices,
                 name=file.name,
@@ -173,7 +175,7 @@ async def open_agent(
             approve=approval,
             execution=Execution(schedule=setup.schedule),
             window=setup.window,
-            interceptors=(*hooks.interceptors(setup.window), *interceptors),
+            interceptors=(*hooks.interceptors(), *interceptors),
             observers=observers,
             prices=prices,
             name=AGENT_NAME,
@@ -181,7 +183,9 @@ async def open_agent(
             cassette=cassette,
         )
         opened_parts.push_async_callback(agent.aclose)
-        yield OpenedAgent(agent, tuple(warnings), sandbox_line)
+        capabilities = getattr(getattr(agent.driver, "provider", None), "capabilities", None)
+        window = setup.window or getattr(capabilities, "context", None)
+        yield OpenedAgent(agent, tuple(warnings), sandbox_line, window)
 
 
 def _prices(setup: Setup) -> Mapping[str, Price]:

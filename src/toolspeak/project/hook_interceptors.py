@@ -8,13 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from toolspeak.agent import RunInterceptor, RunStart, StepInterceptor
+from toolspeak.agent import (
+    Compaction,
+    CompactionInterceptor,
+    MessageInterceptor,
+    RunInterceptor,
+    RunStart,
+    StepInterceptor,
+)
 from toolspeak.agent.interceptors import AnyInterceptor, Step, StepEnd
-from toolspeak.agent.state.decide import Compact, Finish, decide
-from toolspeak.agent.state.history import Window
-from toolspeak.agent.state.state import RunState
+from toolspeak.agent.state.decide import Finish, decide
 from toolspeak.data.approvals import Decision, Escalate
-from toolspeak.data.messages import JSON, TextPart, ToolCall, ToolResult
+from toolspeak.data.messages import JSON, Message, TextPart, ToolCall, ToolResult
 from toolspeak.errors import AgentStop, ConfigurationError
 from toolspeak.execute import (
     ANSWERED_FROM,
@@ -31,6 +36,8 @@ from toolspeak.project.hook_commands import HookAnswer, run_hooks
 from toolspeak.project.hook_settings import CommandHook
 from toolspeak.project.tool_names import with_other_parameters, with_own_parameters
 from toolspeak.tools.builtin.shell import command_environment
+from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.context import StateView
 
 _STOPPED_BEFORE = "stop_hook_active"
 """The metadata of a run that a Stop hook has sent on."""
@@ -52,19 +59,25 @@ class HookRunner:
         self._folder = str(Path(workspace).resolve())
         self._env = env
         self.tell = tell
-        self._session_id = ""
+        self._sessions: dict[str, str] = {}  # of the runs, by their ids; a run outside of sessions is one
+        self._first_runs: dict[str, str] = {}  # the sessions that have begun here, each with its first run
 
     def has(self, *events: str) -> bool:
         """Whether there is a hook of one of these events."""
         return any(hook.event in events for hook in self._hooks)
 
-    async def run(self, event: str, name: str, run_id: str, data: Mapping[str, JSON]) -> list[HookAnswer]:
-        """Runs the hooks of an event that fit a name. Shows the person their messages and problems."""
+    async def run(
+        self, event: str, name: str, run_id: str, state: StateView | None, data: Mapping[str, JSON]
+    ) -> list[HookAnswer]:
+        """Runs the hooks of an event that fit a name. Shows the person their messages and problems.
+
+        `state`: of the run; None before its first record.
+        """
+        session_id = self._session_of(run_id, state)
         hooks = [hook for hook in self._hooks if hook.event == event and hook.name_of(name) is not None]
         if not hooks:
             return []
-        self._session_id = self._session_id or run_id
-        names = {"session_id": self._session_id, "run_id": run_id, "cwd": self._folder, "hook_event_name": event}
+        names = {"session_id": session_id, "run_id": run_id, "cwd": self._folder, "hook_event_name": event}
         folders = {"TOOLSPEAK_PROJECT_DIR": self._folder, "CLAUDE_PROJECT_DIR": self._folder}
         environment = {**command_environment(self._folder, self._env), **folders}
         all_data = [(hook, _with_names_of(hook, name, {**names, **data})) for hook in hooks]
@@ -76,32 +89,40 @@ class HookRunner:
                 self.tell(f"the {answer.name}: {answer.message}")
         return answers
 
-    async def begin(self, run_id: str, source: str) -> list[HookAnswer]:
-        """Runs the hooks of SessionStart, once."""
-        if self._session_id:
+    def _session_of(self, run_id: str, state: StateView | None) -> str:
+        """The session of a run. A sub-run has that of the run above it."""
+        if run_id not in self._sessions:
+            above = None if state is None or state.parent_run_id is None else self._sessions.get(state.parent_run_id)
+            self._sessions[run_id] = (None if state is None else state.session_id) or above or run_id
+        return self._sessions[run_id]
+
+    async def begin(self, run_id: str, session_id: str | None, source: str) -> list[HookAnswer]:
+        """Runs the hooks of SessionStart, once for each session."""
+        session_id = self._sessions[run_id] = session_id or run_id
+        if session_id in self._first_runs:
             return []
-        self._session_id = run_id
-        return await self.run("SessionStart", source, run_id, {"source": source})
+        self._first_runs[session_id] = run_id
+        return await self.run("SessionStart", source, run_id, None, {"source": source})
 
     async def end(self) -> None:
-        """Runs the hooks of SessionEnd, if the session has begun."""
-        if self._session_id:
-            await self.run("SessionEnd", "other", self._session_id, {"reason": "other"})
+        """Runs the hooks of SessionEnd, for the sessions that have begun."""
+        for run_id in self._first_runs.values():
+            await self.run("SessionEnd", "other", run_id, None, {"reason": "other"})
 
-    def interceptors(self, window: int | Window | None, sub_agent: str = "") -> list[AnyInterceptor]:
-        """The interceptors of an agent that run the hooks.
-
-        - `window`: the agent's.
-        - `sub_agent`: the name of a sub-agent, "" for the agent itself.
-        """
-        size = Window(window) if isinstance(window, int) else window
+    def interceptors(self, sub_agent: str = "") -> list[AnyInterceptor]:
+        """The interceptors of an agent that run the hooks. `sub_agent`: the name of a sub-agent, "" for the agent
+        itself."""
         interceptors: list[AnyInterceptor] = []
         if self.has("PreToolUse", "PostToolUse", "PostToolUseFailure"):
             interceptors.append(CallHooks(self))
-        if self.has("SubagentStop" if sub_agent else "Stop", "PreCompact"):
-            interceptors.append(StepHooks(self, size, sub_agent))
-        if not sub_agent and self.has("SessionStart", "SessionEnd", "UserPromptSubmit", "PreCompact"):
-            interceptors.append(RunHooks(self, size))
+        if self.has("SubagentStop" if sub_agent else "Stop"):
+            interceptors.append(StepHooks(self, sub_agent))
+        if self.has("PreCompact"):
+            interceptors.append(CompactionHooks(self))
+        if not sub_agent and self.has("SessionStart", "SessionEnd", "UserPromptSubmit"):
+            interceptors.append(RunHooks(self))
+        if not sub_agent and self.has("UserPromptSubmit"):
+            interceptors.append(MessageHooks(self))
         return interceptors
 
 
@@ -117,7 +138,7 @@ class CallHooks(Interceptor):
     async def before(self, call: ToolCall, context: HookContext) -> ToolCall:
         """Returns the call as the hooks changed it, and decides about its approval as they do."""
         data: dict[str, JSON] = {"tool_name": call.name, "tool_input": call.arguments, "tool_use_id": call.id}
-        answers = await self._runner.run("PreToolUse", call.name, context.run_id, data)
+        answers = await self._runner.run("PreToolUse", call.name, context.run_id, context.state, data)
         _stop_if_asked(answers)
         by_decision = {answer.decision: answer for answer in answers}
         if answer := by_decision.get("deny"):
@@ -144,31 +165,27 @@ class CallHooks(Interceptor):
                 data["tool_response"] = result.text if result.structured is None else result.structured
             else:
                 data["error"] = result.text
-            answers = await self._runner.run(event, call.name, context.run_id, data)
+            answers = await self._runner.run(event, call.name, context.run_id, context.state, data)
             _stop_if_asked(answers)
             texts = [*texts, *_reasons_of(answers), *_contexts_of(answers)]
         return replace(result, content=(*result.content, *map(TextPart, texts))) if texts else result
 
 
 class StepHooks(StepInterceptor):
-    """Runs the hooks of Stop or SubagentStop before the run has its answer, and those of PreCompact before its history
-    is made shorter. PreCompact cannot prevent that."""
+    """Runs the hooks of Stop or SubagentStop before the run has its answer."""
 
     priority = 50
 
-    def __init__(self, runner: HookRunner, window: Window | None, sub_agent: str) -> None:
-        self._runner, self._window, self._sub_agent = runner, window, sub_agent
+    def __init__(self, runner: HookRunner, sub_agent: str) -> None:
+        self._runner, self._sub_agent = runner, sub_agent
 
     async def after(self, step: Step, end: StepEnd, context: HookContext) -> StepEnd:
         """Returns what the model reads next, if a hook sends it on."""
-        match decide(end.state, self._window):
+        match decide(end.state):
             case Finish("answered", answer) if end.state.limit is None and not end.say:
                 return await self._before_stop(answer, end, context)
-            case Compact():
-                await before_compaction(self._runner, end.state)
             case _:
-                pass
-        return end
+                return end
 
     async def _before_stop(self, answer: str, end: StepEnd, context: HookContext) -> StepEnd:
         event = "SubagentStop" if self._sub_agent else "Stop"
@@ -177,7 +194,7 @@ class StepHooks(StepInterceptor):
             "last_assistant_message": answer,
             **({"agent_type": self._sub_agent} if self._sub_agent else {}),
         }
-        answers = await self._runner.run(event, self._sub_agent, context.run_id, data)
+        answers = await self._runner.run(event, self._sub_agent, context.run_id, context.state, data)
         if any(each.stop is not None for each in answers):
             return end
         texts = [*_reasons_of(answers), *_contexts_of(answers)] if _reasons_of(answers) else []
@@ -187,38 +204,77 @@ class StepHooks(StepInterceptor):
 
 
 class RunHooks(RunInterceptor):
-    """Runs the hooks of SessionStart and UserPromptSubmit."""
+    """Runs the hooks of SessionStart, and those of UserPromptSubmit for the task."""
 
     priority = 50
 
-    def __init__(self, runner: HookRunner, window: Window | None) -> None:
-        self._runner, self._window = runner, window
+    def __init__(self, runner: HookRunner) -> None:
+        self._runner = runner
 
     async def before(self, start: RunStart, context: HookContext) -> RunStart | Block:
         """Returns the messages with what the hooks add to the task, or blocks the run."""
-        prompt = start.messages[-1].text if start.messages else ""
-        answers = await self._runner.begin(context.run_id, "startup")
-        answers += await self._runner.run("UserPromptSubmit", "", context.run_id, {"prompt": prompt})
-        _stop_if_asked(answers)
-        if reasons := [each.reason for each in answers if each.decision == "deny"]:
-            return Block("; ".join(reasons))
-        texts = _contexts_of(answers)
-        if not texts or not start.messages:
+        answers = await self._runner.begin(context.run_id, start.session_id, "startup")
+        if not start.messages:
             return start
         *others, task = start.messages
-        return RunStart((*others, replace(task, parts=(*task.parts, *(TextPart(f"\n{text}") for text in texts)))))
+        verdict = await _submitted(self._runner, task, context, answers)
+        return verdict if isinstance(verdict, Block) else replace(start, messages=(*others, verdict))
 
     async def around(self, start: RunStart, proceed: Any, context: HookContext) -> Finish:
         """Proceeds. Of a run that is resumed, the session begins here."""
-        await self._runner.begin(context.run_id, "resume")
-        if isinstance(context.state, RunState) and isinstance(decide(context.state, self._window), Compact):
-            await before_compaction(self._runner, context.state)
+        session_id = None if context.state is None else context.state.session_id
+        await self._runner.begin(context.run_id, session_id, "resume")
         return await proceed(start)
 
 
-async def before_compaction(runner: HookRunner, state: RunState) -> None:
-    """Runs the hooks of PreCompact."""
-    await runner.run("PreCompact", "auto", state.run_id, {"trigger": "auto", "tokens": state.context.tokens})
+class MessageHooks(MessageInterceptor):
+    """Runs the hooks of UserPromptSubmit for what the user says while the model works."""
+
+    priority = 50
+
+    def __init__(self, runner: HookRunner) -> None:
+        self._runner = runner
+
+    async def before(self, message: Message, context: HookContext) -> Message | Block:
+        """Returns the message with what the hooks add, or leaves it out."""
+        verdict = await _submitted(self._runner, message, context)
+        if isinstance(verdict, Block):
+            text = visible(message.text[:80]).replace("\n", " ")
+            self._runner.tell(f"a UserPromptSubmit hook blocks your message `{text}`: {verdict.reason}")
+        return verdict
+
+
+async def _submitted(
+    runner: HookRunner, message: Message, context: HookContext, answers: Sequence[HookAnswer] = ()
+) -> Message | Block:
+    """A message of the user as the hooks of UserPromptSubmit let it pass. `answers`: those of other hooks, which add to
+    it too."""
+    data = {"prompt": message.text}
+    answers = [*answers, *await runner.run("UserPromptSubmit", "", context.run_id, context.state, data)]
+    _stop_if_asked(answers)
+    if reasons := [each.reason for each in answers if each.decision == "deny"]:
+        return Block("; ".join(reasons))
+    texts = _contexts_of(answers)
+    return replace(message, parts=(*message.parts, *(TextPart(f"\n{text}") for text in texts))) if texts else message
+
+
+class CompactionHooks(CompactionInterceptor):
+    """Runs the hooks of PreCompact before the history of a run is made shorter."""
+
+    priority = 50
+
+    def __init__(self, runner: HookRunner) -> None:
+        self._runner = runner
+
+    async def before(self, compaction: Compaction, context: HookContext) -> Compaction | Block:
+        """Returns the compaction, or leaves the history as it is."""
+        data: dict[str, JSON] = {"trigger": compaction.trigger, "tokens": compaction.tokens}
+        answers = await self._runner.run("PreCompact", compaction.trigger, context.run_id, context.state, data)
+        _stop_if_asked(answers)
+        denials = [each for each in answers if each.decision == "deny"]
+        for each in denials:
+            self._runner.tell(f"the {each.name} keeps the conversation as it is: {each.reason}")
+        return Block(denials[0].reason) if denials else compaction
 
 
 def with_permission_hooks(approver: Approve, runner: HookRunner) -> Approve:
@@ -263,7 +319,7 @@ async def decision_of_hooks(runner: HookRunner, request: ApprovalRequest) -> Dec
     call, run_id = request.call, "" if request.state is None else request.state.run_id
     data: dict[str, JSON] = {"tool_name": call.name, "tool_input": call.arguments, "tool_use_id": call.id}
     data |= {"reason": request.reason, "preview": request.preview}
-    answers = await runner.run("PermissionRequest", call.name, run_id, data)
+    answers = await runner.run("PermissionRequest", call.name, run_id, request.state, data)
     by_decision = {answer.decision: answer for answer in answers}
     if answer := by_decision.get("deny"):
         return Decision(False, answer.reason, answer.name, ends_run=answer.stop is not None)

@@ -11,8 +11,13 @@ from toolspeak.journal import Journal, SessionInfo
 
 async def setup_of(journal: Journal, session: SessionInfo) -> Mapping[str, JSON]:
     """The settings of a session's last run; for a fork without runs, those of the run that it continues."""
-    run_id = session.last_run or (session.forked_from[0] if session.forked_from else None)
+    run_id = last_run_of(session)
     return {} if run_id is None else await setup_of_run(journal, run_id)
+
+
+def last_run_of(session: SessionInfo) -> str | None:
+    """The session's last run; for a fork without runs, the run that it continues. None for a session without either."""
+    return session.last_run or (session.forked_from[0] if session.forked_from else None)
 
 
 async def setup_of_run(journal: Journal, run_id: str) -> Mapping[str, JSON]:

@@ -22,6 +22,16 @@ class StateView(Protocol):
     def run_id(self) -> str: ...
 
     @property
+    def parent_run_id(self) -> str | None:
+        """The run whose tool started this one; None if no run did."""
+        ...
+
+    @property
+    def session_id(self) -> str | None:
+        """The session of the run; None outside of one, and for a run that a tool started."""
+        ...
+
+    @property
     def principal(self) -> str | None:
         """The person or key on whose behalf the run acts."""
         ...

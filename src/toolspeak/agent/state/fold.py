@@ -70,8 +70,7 @@ _NO_ANSWER = ("invalid_arguments", "malformed")  # why a call of `FINAL_TOOL` wa
 
 def apply(state: RunState | None, record: Record, before: Sequence[Message] = ()) -> RunState:
     """The state after one more record. `before`: the messages of the runs that this one follows, read at its first
-    record. Raises RunError for a record that cannot follow this state.
-    """
+    record. Raises RunError for a record that cannot follow this state."""
     event = record.event
     if type(event) is RunStarted:
         if state is not None:
@@ -254,6 +253,7 @@ def _run_started(record: Record, event: RunStarted, before: Sequence[Message]) -
         principal=record.principal,
         traceparent=record.traceparent,
         parent_run_id=record.parent_run_id,
+        session_id=event.session_id,
         turns_before=_turns_in(history),
         context=ContextSize(sum(map(tokens_of, history)), len(history) - 1),
         status="running" if event.due is None else "queued",

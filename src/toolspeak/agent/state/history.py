@@ -165,6 +165,15 @@ def plan_compaction(history: Sequence[Message], context: int, task: int, window:
     return Plan((), start, pinned, context, max(0, round(after)))
 
 
+def full_window(context: int, window: Window | None) -> Window:
+    """A window that a history of `context` tokens fills: the model's own if it does that, else a smaller one with the
+    same shares."""
+    shares = window or Window(1)
+    if window is not None and context >= window.compact_at * window.tokens:
+        return window
+    return replace(shares, tokens=max(1, int(context / shares.compact_at)))
+
+
 def to_summarise(history: Sequence[Message], plan: Plan, window: Window) -> Sequence[Message]:
     """The messages to summarise. They stay as they are, for the server's prompt cache; if they do not fit into the
     window themselves, their results are cleared and the oldest are left out."""

@@ -359,6 +359,7 @@ class RunState:
     principal: str | None = None
     traceparent: str | None = None
     parent_run_id: str | None = None
+    session_id: str | None = None
     agent: str | None = None
     """The agent that the conversation was handed to; None without a hand-off."""
     turns_before: int = 0

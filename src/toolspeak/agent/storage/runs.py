@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
@@ -15,6 +15,7 @@ from toolspeak.agent.state.steps import memory_after
 from toolspeak.data.events import (
     Event,
     HistoryCompacted,
+    MetadataSet,
     ModelAnswered,
     Record,
     RunFinished,
@@ -22,7 +23,7 @@ from toolspeak.data.events import (
     RunStarted,
     ToolFinished,
 )
-from toolspeak.data.messages import Message
+from toolspeak.data.messages import JSON, Message
 from toolspeak.data.run_values import UNFINISHED
 from toolspeak.data.values import quick
 from toolspeak.errors import JournalError, LeaseLost, RunBusy, RunError
@@ -256,6 +257,14 @@ async def close_run(journal: Journal, run_id: str, *, doubtful: bool = False, pa
             turn = ModelAnswered(Message.assistant(partial_text), "cancelled", usage_estimated=True)
             state = await _append(journal, lease, state, turn, info.agent)
         await _append(journal, lease, state, RunFinished("no_answer", "", "closed"), info.agent)
+
+
+async def set_metadata(journal: Journal, run_id: str, values: Mapping[str, JSON]) -> None:
+    """Adds metadata to a run that no process drives. Raises RunBusy if one does, RunError if there is no such run."""
+    async with LeaseKeeper(journal, run_id, lambda: None) as lease:
+        records = await journal.read(run_id)
+        state, _ = await _load(journal, run_id, own_records=records)
+        await _append(journal, lease, state, MetadataSet(values), records[-1].agent)
 
 
 async def _append(journal: Journal, lease: Lease, state: RunState, event: Event, agent: str) -> RunState:
