@@ -371,7 +371,7 @@ class EditorSession:
 
     async def tools(self) -> Sequence[ToolSpec]:
         """The agent's tools."""
-        return [tool.spec for tool in (await self._agent.open(self.setup)).toolset]
+        return [tool.spec for tool in (await self._agent.open(self.setup)).all_tools]
 
     async def compact(self) -> HistoryCompacted | None:
         """Makes the conversation shorter for the model, at once; see `Session.compact`."""

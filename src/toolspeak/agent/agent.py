@@ -380,6 +380,11 @@ class Agent(RunStarter[DepsT, OutputT]):
         return self._settings.agent
 
     @property
+    def all_tools(self) -> Toolset:
+        """The tools of any turn, deferred ones too; without those of a function that only the run can call."""
+        return self.toolset if self._all_tools is None else self._all_tools
+
+    @property
     def journal(self) -> Journal | None:
         """Where the agent's runs are recorded. None: each run in a journal of its own, in memory."""
         return self._journal

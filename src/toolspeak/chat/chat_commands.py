@@ -119,7 +119,7 @@ class ChatCommands:
     async def _tools(self, _argument: str) -> None:
         agent = await self._chat.agent()
         columns = self._front.columns
-        for each in agent.toolset:
+        for each in agent.all_tools:
             summary = one_line(each.spec.description.strip().split("\n")[0])
             name = [("class:call", one_line(each.spec.name)), ("class:note", f"  {summary}")]
             self._front.print(wrap(name, columns))

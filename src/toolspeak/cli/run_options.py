@@ -103,6 +103,23 @@ def continue_option(command: CommandT) -> CommandT:
     )(command)
 
 
+def defer_option(command: CommandT) -> CommandT:
+    text = (
+        "Tools of which the model reads the names alone, until it finds them with find_tools: `auto` (default: those"
+        " of --mcp and --tools, if their definitions would fill a tenth of --window, or 8,000 tokens without one),"
+        " `none`, or patterns of names with commas between them, such as 'github__*,jira__*'."
+    )
+    return click.option("--defer", metavar="WHICH", help=text)(command)
+
+
+def memory_option(command: CommandT) -> CommandT:
+    text = (
+        "Let the model remember facts about you, with the tool `memory` (see `toolspeak memory`): it reads them in"
+        " every run, and each change of them asks you."
+    )
+    return click.option("--memory", is_flag=True, help=text)(command)
+
+
 def own_tools_option(command: CommandT) -> CommandT:
     text = (
         "Add your own Python tools: MODULE:NAME or FILE.py:NAME of a function, a Tool, a Toolset, a list of these, or "

@@ -21,6 +21,7 @@ from toolspeak.execute.approval.approvers import StandingApprover
 from toolspeak.journal import Journal
 from toolspeak.project.configuration.configured_servers import open_servers
 from toolspeak.project.configuration.sandbox_settings import open_command_sandbox
+from toolspeak.project.deferral import with_deferral
 from toolspeak.project.hidden_environment import hide_environment
 from toolspeak.project.hook_interceptors import HookRunner, with_permission_hooks
 from toolspeak.project.hook_settings import read_hooks
@@ -104,6 +105,7 @@ async def open_agent(
             unasked_reads=setup.unasked_reads,
         )
         opened_parts.push_async_callback(commands.sandbox.aclose)
+        users_tools = load_tools(setup.tools, setup.tool_folders)
         toolset = Toolset(
             [
                 *workspace_tools(
@@ -118,13 +120,14 @@ async def open_agent(
                 recall_tool(journal),
                 todo_tool(),
                 *files.tools,
-                *load_tools(setup.tools, setup.tool_folders),
+                *users_tools,
                 *tools,
             ]
         )
         server_tools, problems = await open_servers(setup, opened_parts)
         warnings += problems
         toolset = toolset + Toolset(server_tools)
+        added_names = frozenset(each.name for each in (*users_tools, *server_tools))
         if cassette is None or not cassette.replays:  # a replay calls no tool
             interceptors = [*interceptors, *opened_parts.enter_context(recorders(setup.workspace, journal))]
         CONFIGURED.set(setup.providers)
@@ -149,7 +152,7 @@ async def open_agent(
             warnings.extend(filter(None, (problem, *unknown_tools(file, [each.name for each in toolset]))))
             worker = Agent(
                 model,
-                own_tools,
+                with_deferral(own_tools, setup, added_names),
                 dialect=speech if model == setup.model else "auto",
                 instructions="\n\n".join(filter(None, (file.instructions, setup.instructions, files.instructions))),
                 # A person answers the questions of a sub-run in the run above it, which shows them.
@@ -169,7 +172,7 @@ async def open_agent(
             toolset = toolset + Toolset([task_tool(files.sub_agents, toolset, sub_agent)])
         agent = Agent(
             setup.model,
-            toolset,
+            with_deferral(toolset, setup, added_names),
             dialect=speech,
             instructions="\n\n".join(filter(None, (_INSTRUCTIONS, setup.instructions, files.instructions))),
             approve=approval,

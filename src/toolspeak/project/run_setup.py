@@ -70,6 +70,9 @@ class Setup:
     """Files and folders outside the workspace that commands may change."""
     sandbox_read: tuple[str, ...] = ()
     """Files and folders that commands may read although a sandbox hides them."""
+    defer: str = ""
+    """Tools of which the model reads the names alone: "auto", patterns of names with commas between them, "" or "none"
+    for none."""
     unasked_reads: Literal["yes", "no"] = "no"
     """Whether a command that only reads, in a sandbox and without the network, runs without a question."""
 

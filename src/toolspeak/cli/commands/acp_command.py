@@ -15,7 +15,7 @@ from toolspeak.acp.editor_connection import EditorConnection, EditorRequests
 from toolspeak.acp.json_rpc import Peer
 from toolspeak.acp.standard_streams import StandardStreams
 from toolspeak.cli.exit_codes import ANSWERED
-from toolspeak.cli.run_options import own_tools_option, prices_option, rules_option, window_option
+from toolspeak.cli.run_options import defer_option, own_tools_option, prices_option, rules_option, window_option
 from toolspeak.cli.sandbox_options import sandbox_options
 from toolspeak.cli.signals import run_to_end
 from toolspeak.errors import ConfigurationError
@@ -61,6 +61,7 @@ At a terminal use `toolspeak run`. The guide "Work in an editor" says what to wr
     help="Pass the environment variable NAME to `shell` commands, in addition to PATH, HOME, LANG and the like.",
 )
 @own_tools_option
+@defer_option
 @window_option
 @prices_option
 @sandbox_options
@@ -85,6 +86,7 @@ def acp_command(
     mcp: str | None,
     env: tuple[str, ...],
     tools: tuple[str, ...],
+    defer: str | None,
     window: int | None,
     prices: str | None,
     max_steps: int | None,
@@ -99,7 +101,7 @@ def acp_command(
     (`toolspeak config`).
     """
     settings = {"dialect": dialect, "rules": rules, "mcp": mcp, "env": env}
-    settings |= {"tools": tools, "window": window, "prices": prices, **sandbox}
+    settings |= {"tools": tools, "defer": defer, "window": window, "prices": prices, **sandbox}
     limits = {"steps": max_steps, "seconds": max_seconds, "cost": max_cost}
     choices = EditorChoices(
         models,

@@ -16,6 +16,7 @@ from toolspeak.chat.front import Front
 from toolspeak.cli.run_options import (
     approve_option,
     continue_option,
+    defer_option,
     dialect_choice_option,
     mcp_option,
     model_option,
@@ -43,6 +44,7 @@ _OWN = ("workspace", "journal", "session", "continue_last", "thoughts")
 @sandbox_options
 @mcp_option
 @own_tools_option
+@defer_option
 @prices_option
 @window_option
 @click.option(

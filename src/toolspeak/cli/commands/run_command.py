@@ -27,6 +27,7 @@ from toolspeak.cli.json_input import JsonInput
 from toolspeak.cli.run_options import (
     approve_option,
     continue_option,
+    defer_option,
     dialect_choice_option,
     mcp_option,
     model_option,
@@ -95,6 +96,7 @@ that `toolspeak config edit` opens. Set the server's address or key too:
 @window_option
 @mcp_option
 @own_tools_option
+@defer_option
 @starts_in_option
 @prompt_listing_option
 @repair_option

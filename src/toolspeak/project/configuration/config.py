@@ -41,7 +41,7 @@ from toolspeak.providers.configured_providers import ConfiguredProvider
 _MOST_NAMED = 256 * 1024
 """The most bytes of a file of MCP servers, prices or tools that a project names."""
 
-_SCALARS = ("model", "dialect", "listing", "starts_in", "repair", "approve", "schedule", "window", "rules")
+_SCALARS = ("model", "dialect", "listing", "starts_in", "repair", "approve", "schedule", "window", "rules", "defer")
 _TABLES = ("limits", "aliases", "providers", "theme")
 _LISTS = ("env", "tools")
 
@@ -76,6 +76,7 @@ class Config:
     - `rules`: the file of rules that approve calls.
     - `mcp`: a file that lists MCP servers. `mcp_servers`: those of the tables `[mcp.NAME]`, as in such a file.
     - `tools`: places of the user's own Python tools.
+    - `defer`: the tools of which the model reads the names alone (`Setup.defer`).
     - `theme`: styles of the terminal by name.
     - `hooks`: the tables of each event.
     - `sandbox`: what commands may touch.
@@ -103,6 +104,7 @@ class Config:
     mcp: str = ""
     mcp_servers: Mapping[str, JSON] = field(default_factory=no_extra)
     tools: tuple[str, ...] = ()
+    defer: str = "auto"
     theme: Mapping[str, str] = field(default_factory=no_extra)
     hooks: Mapping[str, Sequence[JSON]] = field(default_factory=no_extra)
     sandbox: SandboxTable = SandboxTable()

@@ -74,6 +74,7 @@ class ConfigTable:
     rules: str | None = None
     mcp: str | Mapping[str, JSON] = field(default_factory=no_extra)
     tools: tuple[str, ...] = ()
+    defer: str | None = None
     theme: Mapping[str, str] = field(default_factory=no_extra)
     hooks: Mapping[str, JSON] = field(default_factory=no_extra)
     sandbox: SandboxTable | None = None

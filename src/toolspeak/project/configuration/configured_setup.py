@@ -33,6 +33,7 @@ class SetupChoices(TypedDict, total=False):
     mcp: str
     env: tuple[str, ...]
     tools: tuple[str, ...]
+    defer: str
     sandbox: str
     allow_net: tuple[str, ...]
     sandbox_write: tuple[str, ...]
@@ -73,6 +74,7 @@ def configured_setup(config: Config, workspace: str, **choices: Unpack[SetupChoi
         hooks=config.hooks,
         tools=(*config.tools, *(absolute_place(place, os.getcwd()) for place in choices.get("tools", ()))),
         tool_folders=tuple(filter(None, (os.getcwd() if choices.get("tools") else "", config.project_folder))),
+        defer=config.defer,
         sandbox=config.sandbox.mode or "",
         allow_net=(*config.sandbox.allow_net, *choices.get("allow_net", ())),
         sandbox_write=(*config.sandbox.writable, *map(full_path, choices.get("sandbox_write", ()))),
