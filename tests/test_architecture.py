@@ -19,8 +19,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "toolspeak"
 MAX_LINES = 420
 
 CORE = {
-    "lazy", "version", "errors", "data", "dialects", "wire", "sandbox", "tools", "journal", "providers", "execute",
-    "agent",
+    "lazy", "version", "errors", "data", "dialects", "wire", "sandbox", "tools", "programs", "journal", "providers",
+    "execute", "agent",
 }  # fmt: skip
 EDGES = {
     "interceptors",
@@ -49,6 +49,7 @@ ALLOWED: dict[str, set[str]] = {
     "wire": {"errors", "data"},
     "sandbox": {"lazy", "errors", "data"},
     "tools": {"lazy", "errors", "data", "sandbox"},
+    "programs": {"lazy", "errors", "data", "tools"},
     "journal": {"lazy", "errors", "data"},
     "providers": {"lazy", "errors", "data", "wire"},
     "execute": {"errors", "data", "tools"},

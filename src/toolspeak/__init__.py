@@ -21,6 +21,7 @@ _PLACES = {
     "AgentStop": "toolspeak.errors",
     "Approval": "toolspeak.agent",
     "ApprovalRequest": "toolspeak.execute",
+    "CodeMode": "toolspeak.programs",
     "Concurrency": "toolspeak.execute",
     "ConfigurationError": "toolspeak.errors",
     "Decision": "toolspeak.execute",

@@ -38,6 +38,7 @@ from toolspeak.errors import (
 )
 from toolspeak.execute import ApprovalRequest, Concurrency, Decision, Executor, Interceptor, Rule
 from toolspeak.journal import MemoryJournal, SqliteJournal, open_journal
+from toolspeak.programs import CodeMode
 from toolspeak.tools import Happened, RunContext, StateView, Tool, Toolset, tool
 from toolspeak.version import __version__
 
@@ -46,6 +47,7 @@ __all__ = [
     "AgentStop",
     "Approval",
     "ApprovalRequest",
+    "CodeMode",
     "Concurrency",
     "ConfigurationError",
     "Decision",

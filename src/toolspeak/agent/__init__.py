@@ -30,6 +30,7 @@ from toolspeak.agent.state.output import Output
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.state.steps import RunStep, StepEnded
 from toolspeak.agent.streams import StreamedOutput, stream_output, stream_text
+from toolspeak.programs.code_mode import CodeMode
 
 __all__ = [
     "DEFAULT_DIALECT",
@@ -37,6 +38,7 @@ __all__ = [
     "AnyInterceptor",
     "Approval",
     "Cassette",
+    "CodeMode",
     "CommonOptions",
     "Compaction",
     "CompactionInterceptor",

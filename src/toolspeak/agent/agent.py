@@ -13,9 +13,10 @@ from toolspeak.agent.child_runs import journal_of_parent, parent_call, sub_run_i
 from toolspeak.agent.compaction import compact_run
 from toolspeak.agent.drivers.base import Driver
 from toolspeak.agent.drivers.choose import choose_driver
-from toolspeak.agent.handoffs import agent_tool, check_start, family_of, handoff_tool
+from toolspeak.agent.handoffs import agent_tool, check_start, family_of, handoff_tools
 from toolspeak.agent.interceptors import AnyInterceptor, by_level
 from toolspeak.agent.options import Approval, CommonOptions, DepsT, DialectSettings, Execution, Instructions, RunOptions
+from toolspeak.agent.program_runs import with_programs
 from toolspeak.agent.result import Resumption, RunResult, result_of, resumed_run, stored_run, with_answer
 from toolspeak.agent.run import Run
 from toolspeak.agent.run_starter import RunStarter
@@ -56,6 +57,7 @@ from toolspeak.execute.approval.policy_rules import may_need_approval
 from toolspeak.execute.calls.prepare import new_id
 from toolspeak.journal.base import Journal
 from toolspeak.journal.memory_journal import MemoryJournal
+from toolspeak.programs.code_mode import CodeMode
 from toolspeak.providers.base import Provider
 from toolspeak.tools import DeferredTools, Tool, ToolFilter, ToolLike, ToolList, ToolOptions, Toolset, TurnTools
 
@@ -79,6 +81,7 @@ class Agent(RunStarter[DepsT, OutputT]):
     - `dialect`: how the model writes calls: a name, a Dialect, or `DialectSettings`.
     - `instructions`: the agent's part of the system prompt, or a function of the RunContext that returns it before
       each turn.
+    - `code_mode`: whether the model calls the tools from programs (extra `code`), or a `CodeMode`.
     - `description`: what the agent is for, as the models of other agents read it (`handoffs`, `as_tool`).
     - `handoffs`: agents that the model may hand the conversation to, by the tools `transfer_to_NAME`. The run continues
       with the other agent's model, instructions and tools. A string names one that another agent of these leads to.
@@ -110,6 +113,7 @@ class Agent(RunStarter[DepsT, OutputT]):
         *,
         dialect: str | Dialect | DialectSettings = "auto",
         instructions: Instructions[DepsT] = "",
+        code_mode: bool | CodeMode = False,
         description: str = "",
         handoffs: Sequence[Agent[DepsT, OutputT] | Agent[None, OutputT] | str] | None = None,
         output: type[OutputT] | Output[OutputT] | None = None,
@@ -157,34 +161,29 @@ class Agent(RunStarter[DepsT, OutputT]):
         self.driver, text = choose_driver(
             model, speech.dialect, speech.starts_in, probes_server=True, listing=speech.listing
         )
+        rules: StandingRules | None = approval.rules if executor is None else getattr(executor, "rules", None)
+        self.rules = StandingRules() if rules is None else rules
+        by_levels = by_level(interceptors)
+        if code_mode:
+            common = {"interceptors": by_levels["call"], "journal": journal, "secrets": self.secrets, "clock": clock}
+            tools = with_programs(Agent, code_mode, tools, approval, self.rules, execution, **common)
         tools_of = turn_tools_of(tools)
         tool_list = () if tools_of is not None else cast("ToolList", tools)
         own = toolset_of(tool_list if tools or executor is None else getattr(executor, "tools", ()))
-        agents: dict[str, Agent[Any, Any]] = {}
-        names: list[str] = []
-        transfers: list[Tool[..., Any]] = []
-        if handoffs:
-            agents = {each.name: each for each in handoffs if not isinstance(each, str)}
-            names = [each if isinstance(each, str) else each.name for each in handoffs]
-            transfers = [handoff_tool(each, agents[each].description if each in agents else "") for each in names]
+        agents, names, transfers = handoff_tools(handoffs or ())
         answer_type = choose_output(output, self.driver, tools=len(own) + len(transfers) > 0 or tools_of is not None)
         self.toolset = with_output(Toolset([*own, *transfers]) if transfers else own, answer_type)
         fixed = instructions if isinstance(instructions, str) else ""
         if answer_type is not None and answer_type.instructions:
             fixed = "\n\n".join(filter(None, (fixed, answer_type.instructions)))
-        by_levels = by_level(interceptors)
-        rules: StandingRules | None = approval.rules if executor is None else getattr(executor, "rules", None)
-        self.rules = StandingRules() if rules is None else rules
         if recording is not None and recording.replayer is not None:
             self.rules = StandingRules(self.rules)  # a copy: rules that a replay adds were kept when it was recorded
         self.description = description
         self._deps_type = deps_type
         self._all_tools = self.toolset  # of any turn; None if only the function knows
         if tools_of is not None:
-            tool_source = cast("object", tools_of)
-            self._all_tools = None
-            if isinstance(tool_source, ToolFilter | DeferredTools):
-                self._all_tools = self.toolset + tool_source.tools
+            source = cast("object", tools_of)
+            self._all_tools = self.toolset + source.tools if isinstance(source, ToolFilter | DeferredTools) else None
         self._journal = journal
         runs, policy = executor_of(
             execution,
@@ -242,7 +241,7 @@ class Agent(RunStarter[DepsT, OutputT]):
         elif run_id is None:
             return Run(settings, new_id(), [run_start], before=before)
         start = StartOnce(Resumption(settings, run_id, {}), run_start, is_sub_run=call is not None)
-        return Run(settings, run_id, (), before=before, load=start.load)
+        return Run(settings, run_id, (), memory=call and call.memory, before=before, load=start.load)
 
     async def submit(
         self, task: str | Message, *, at: float | None = None, **options: Unpack[CommonOptions]

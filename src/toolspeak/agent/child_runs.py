@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from toolspeak.agent.drivers.program_driver import PROGRAM
 from toolspeak.agent.recorder import Recorder
 from toolspeak.agent.run_inputs import ended_waits
 from toolspeak.agent.settings import RunSettings
@@ -46,7 +47,7 @@ class UsageRollUp:
         self.recorder = recorder
         self.journal = journal
         self.loop: asyncio.AbstractEventLoop | None = None
-        self._reported_usage, self._reported_cost = Usage(), 0.0
+        self._reported_usage, self._reported_cost, self._reported_calls = Usage(), 0.0, 0
 
     def begin(self, parent_run_id: str | None) -> None:
         """Starts to take reports of sub-runs. The parent's observers get the events of this run too."""
@@ -66,18 +67,26 @@ class UsageRollUp:
     def skip(self, state: RunState | None) -> None:
         """Takes the usage of this state as reported already: the run is resumed from it."""
         if state is not None:
-            self._reported_usage, self._reported_cost = state.totals.usage, state.totals.known_cost
+            totals = state.totals
+            self._reported_usage, self._reported_cost, self._reported_calls = (
+                totals.usage,
+                totals.known_cost,
+                totals.calls,
+            )
 
     async def report(self, state: RunState | None, agent: str) -> None:
         """Reports the usage since the last report to the parent, if the parent runs in this process. The parent has
         recorded it when this returns, even if this is cancelled."""
         parent = _ACTIVE_RUNS.get(state.parent_run_id or "") if state is not None else None
-        if state is None or parent is None or state.totals.usage == self._reported_usage:
+        if state is None or parent is None:
+            return
+        calls = state.totals.calls - self._reported_calls if state.model == PROGRAM else 0
+        if state.totals.usage == self._reported_usage and not calls:
             return
         usage, cost = state.totals.usage.since(self._reported_usage), state.totals.known_cost - self._reported_cost
         self.skip(state)
         usage_event = SubRunUsed(
-            state.run_id, agent, usage, state.totals.estimated, None if state.totals.unpriced else cost
+            state.run_id, agent, usage, state.totals.estimated, None if state.totals.unpriced else cost, calls
         )
         report = asyncio.ensure_future(_report_to(parent, usage_event))
         try:

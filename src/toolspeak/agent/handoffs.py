@@ -90,7 +90,14 @@ def _note_on_effects(agent: str, tools: Toolset) -> str:
     return "\n".join(parts)
 
 
-def handoff_tool(agent: str, description: str) -> Tool[..., Any]:
+def handoff_tools(handoffs: Sequence[Any]) -> tuple[dict[str, Any], list[str], list[Tool[..., Any]]]:
+    """The agents among these hand-offs by name, the names of all, and the tools that lead to them, in order."""
+    agents = {each.name: each for each in handoffs if not isinstance(each, str)}
+    names = [each if isinstance(each, str) else each.name for each in handoffs]
+    return agents, names, [_handoff_tool(each, agents[each].description if each in agents else "") for each in names]
+
+
+def _handoff_tool(agent: str, description: str) -> Tool[..., Any]:
     """The tool by which a model hands the conversation to this agent."""
 
     async def transfer() -> str:

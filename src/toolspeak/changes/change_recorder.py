@@ -94,7 +94,7 @@ class ChangeRecorder(Interceptor):
         enclosing, effects = _ENCLOSING.get(), context.effects
         root_id, outer = (context.run_id, None) if enclosing is None else enclosing
         places = None if effects is None else self.places_of(effects)
-        if effects is None or effects.read_only or (places is not None and not places):
+        if effects is None or effects.read_only or effects.delegates or (places is not None and not places):
             token = _ENCLOSING.set((root_id, outer))
             try:
                 return await proceed(call)

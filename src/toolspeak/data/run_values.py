@@ -26,7 +26,8 @@ class Limits:
 
     Tokens and cost include those of sub-runs. A sub-run starts with what its parent has left of both as its own limit,
     unless its own is lower. Sub-runs that run at the same time each start with all that is left then; the parent counts
-    them once they have ended. Steps, calls, repeats and failures are each run's own.
+    them once they have ended. Steps, calls, repeats and failures are each run's own, but a program's calls are calls of
+    the run too.
 
     - `steps`: model turns; the wrap-up answer comes on top.
     - `calls`: tool calls.
@@ -90,6 +91,7 @@ class SubRunUsed:
     - `usage`: its tokens.
     - `usage_estimated`: a provider gave no usage.
     - `cost`: in USD, None if a part of it is unknown.
+    - `calls`: the calls of a program, which count as those of the run. 0 for the sub-run of a model.
     """
 
     run_id: str
@@ -97,6 +99,7 @@ class SubRunUsed:
     usage: Usage
     usage_estimated: bool = False
     cost: float | None = None
+    calls: int = 0
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 

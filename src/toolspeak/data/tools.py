@@ -59,6 +59,7 @@ class Effects:
       call holds as long as the token stays and the run changes nothing there. "" is for what only the run changes,
       `UNVERSIONED` for what may change unnoticed.
     - `approval`: a person approves each call, whatever it touches.
+    - `delegates`: the call touches nothing but by calls that it makes, and each of those is approved by itself.
 
     Raises ConfigurationError for a key that is not a string, and for a flag that is not a bool.
     """
@@ -72,6 +73,7 @@ class Effects:
     polls: bool = False
     version: str = ""
     approval: bool = False
+    delegates: bool = False
 
     def __init__(
         self,
@@ -85,12 +87,13 @@ class Effects:
         polls: bool = False,
         version: str = "",
         approval: bool = False,
+        delegates: bool = False,
     ) -> None: ...
 
     def __post_init__(self) -> None:
         # A string is a true value: "false" for a flag could let a call run without a question.
-        flags = (self.external, self.idempotent, self.destructive, self.declared, self.polls, self.approval)
-        for flag in flags:
+        flags = (self.external, self.idempotent, self.destructive, self.declared, self.polls)
+        for flag in (*flags, self.approval, self.delegates):
             if flag is not True and flag is not False:
                 raise ConfigurationError(f"Effects: flags such as external must be True or False, not {flag!r}")
         key_sets: tuple[tuple[str, Iterable[str]], ...] = (("reads", self.reads), ("writes", self.writes))
@@ -119,6 +122,8 @@ class Effects:
     @property
     def needs_approval(self) -> bool:
         """Whether the call waits for approval by default: it writes, leaves the machine, does not say, or must."""
+        if self.delegates:
+            return self.approval
         return not self.declared or bool(self.writes) or self.external or self.approval
 
 

@@ -223,7 +223,7 @@ class EarlyStart:
             return
         tool, effects, context = prepared.tool, prepared.effects, self._context
         scope = context.scope
-        if effects.needs_approval:
+        if effects.needs_approval or effects.delegates:
             may_start = False
         elif settings.schedule == "sequential":
             may_start = not self._offer_count

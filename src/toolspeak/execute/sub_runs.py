@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from contextvars import ContextVar
+from typing import Any
 
 from toolspeak.data.events import WaitEnded
 from toolspeak.data.run_values import PAUSED, RunStatus
@@ -51,6 +52,7 @@ class SubRuns:
     - `active_ids`: the ids of the runs in progress.
     - `wait`: what the function waits for, beside its runs.
     - `is_entered`: whether the function was called. It is not while the call waits as before.
+    - `memory`: what the tools of its runs keep between calls; None: each run has a memory of its own.
     """
 
     __slots__ = (
@@ -61,6 +63,7 @@ class SubRuns:
         "call_id",
         "inactive",
         "is_entered",
+        "memory",
         "run_id",
         "starts",
         "wait",
@@ -70,6 +73,7 @@ class SubRuns:
         self, run_id: str, call_id: str, ended_waits: Sequence[WaitEnded] = (), *, is_entered: bool = True
     ) -> None:
         self.is_entered = is_entered
+        self.memory: dict[str, Any] | None = None
         self.run_id = run_id
         self.call_id = call_id
         self.starts: Counter[str] = Counter()

@@ -166,7 +166,7 @@ def _compacted(state: RunState, _: Record, event: HistoryCompacted) -> RunState:
 
 
 def _sub_run_used(state: RunState, _: Record, event: SubRunUsed) -> RunState:
-    return changed(state, totals=state.totals.plus(event.usage, event.cost, event.usage_estimated))
+    return changed(state, totals=state.totals.plus(event.usage, event.cost, event.usage_estimated, event.calls))
 
 
 def _handed_off(state: RunState, _: Record, event: HandedOff) -> RunState:

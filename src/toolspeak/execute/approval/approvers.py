@@ -257,7 +257,8 @@ def literal(name: str) -> str:
 
 def _effect_fields(effects: Effects) -> list[Any]:
     flags = (effects.external, effects.idempotent, effects.destructive, effects.declared, effects.polls)
-    approval = ["approval"] if effects.approval else []  # not a flag more: decisions of earlier versions still hold
+    # Not a flag more: decisions of earlier versions still hold.
+    approval = [name for name in ("approval", "delegates") if getattr(effects, name)]
     return [sorted(effects.reads), sorted(effects.writes), *flags, *approval]
 
 

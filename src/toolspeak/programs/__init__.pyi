@@ -1,0 +1,10 @@
+from toolspeak.programs.code_mode import CodeMode as CodeMode
+from toolspeak.programs.interpreter import VERSION as VERSION
+from toolspeak.programs.interpreter import CallFailure as CallFailure
+from toolspeak.programs.interpreter import Interpreter as Interpreter
+from toolspeak.programs.interpreter import ProgramCall as ProgramCall
+from toolspeak.programs.interpreter import ProgramEnd as ProgramEnd
+from toolspeak.programs.interpreter import ProgramStop as ProgramStop
+from toolspeak.programs.interpreter import ProgramWait as ProgramWait
+from toolspeak.programs.tool_functions import ToolFunctions as ToolFunctions
+from toolspeak.programs.tool_functions import type_returned_by as type_returned_by
