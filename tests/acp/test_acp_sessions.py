@@ -1,11 +1,12 @@
 """Sessions of an editor: loaded again after a crash, cancelled, forked, listed, closed and deleted."""
 
 import asyncio
+import json
 import signal
 
 import pytest
 from acp import RequestError
-from loopback_server import STREAM_HEAD, chunked, event, says, serve, stream, until_client_leaves
+from loopback_server import STREAM_HEAD, chunked, event, says, serve, stream, until_client_leaves, whole
 from scripted_editor import EndlessCommand, ScriptedEditor, connection, playbook, text
 
 COMMAND = ("shell", {"command": "echo hi >> log.txt"})
@@ -299,3 +300,21 @@ def test_a_cancelled_answer_stays_in_the_conversation(folder):
     conversation = [("user", "Name the planets."), ("assistant", "The first planet is Mercury."), ("user", "Go on.")]
     assert messages[-3:] == conversation
     assert editor.agent_text == "The first planet is Mercury.Venus." * 2
+
+
+def test_usage_is_shown_with_the_window_that_the_server_gives_the_model(folder):
+    async def main():
+        answer = stream(event({**says("Hi.", "stop"), "usage": {"prompt_tokens": 90, "completion_tokens": 10}}))
+        models = whole("200 OK", json.dumps({"data": [{"id": "m", "max_model_len": 4096}]}).encode())
+        async with serve(answer, models, answer) as server:
+            editor = ScriptedEditor()
+            variables = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "none"}
+            arguments = ("--model", "openai:m", "--dialect", "native")
+            async with connection(editor, folder, *arguments, **variables) as (agent, _):
+                session = await new_session(agent, folder)
+                for words in ("Hello?", "And?"):
+                    await agent.prompt(session_id=session, prompt=text(words))
+        return editor
+
+    editor = asyncio.run(main())
+    assert [(update.used, update.size) for update in editor.of("usage_update")] == [(100, 4096)] * 2

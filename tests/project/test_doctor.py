@@ -63,7 +63,8 @@ def examined(folder, api, *answers, model="lab:qwen3-8b", tls=None, before="", m
 @pytest.mark.parametrize("api", LISTS)
 def test_a_working_server_of_each_api(folder, api):
     findings, exchanges = examined(folder, api, whole("200 OK", json.dumps(LISTS[api]).encode()))
-    assert [each.request_line.split()[:2] for each in exchanges] == [["GET", PATHS[api]]]
+    assert exchanges[0].request_line.split()[:2] == ["GET", PATHS[api]]
+    assert len(exchanges) == (3 if api == "ollama" else 1)  # Ollama's list does not say the window
     assert {subject: state for subject, (state, _) in findings.items() if state == "problem"} == {}
     assert findings["server"][0] == "ok"
     assert "http://127.0.0.1:" in findings["server"][1]
@@ -83,6 +84,33 @@ def test_who_serves_and_the_window_are_what_the_server_says(folder):
     assert findings["window"][1].startswith("you set 40,000 tokens, and the model has 32,768")
     findings, _ = examined(folder, "vllm", answer, before="window = 32000\n")
     assert findings["window"][0] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("loaded", "description", "text"),
+    [
+        (
+            {"name": "qwen3-8b:latest", "context_length": 8192},
+            None,
+            "8,192 tokens (context_length of the loaded model)",
+        ),
+        (
+            {"name": "other", "context_length": 1},
+            {"parameters": "stop x\nnum_ctx    16384\n"},
+            "16,384 tokens (num_ctx",
+        ),
+        (None, {"model_info": {"qwen3.context_length": 40960}}, "40,960 tokens (qwen3.context_length, the most"),
+        (None, {"model_info": 7, "parameters": "num_ctx lots"}, "unknown: the server does not report it"),
+        (None, [], "unknown"),
+    ],
+)
+def test_ollama_says_which_window_it_gives_the_model(folder, loaded, description, text):
+    replies = [LISTS["ollama"], {"models": [loaded] if loaded else []}, description]
+    answers = [whole("200 OK", json.dumps(each).encode()) for each in replies if each is not None]
+    findings, exchanges = examined(folder, "ollama", *answers)
+    assert findings["window"][1].startswith(text)
+    paths = ["/api/tags", "/api/ps", "/api/show"][: len(answers)]
+    assert [each.request_line.split()[1] for each in exchanges] == paths
 
 
 @pytest.mark.parametrize("api", LISTS)

@@ -343,7 +343,7 @@ class EditorSession:
             self._cost = None
         else:
             self._cost += event.cost
-        window = self._agent.window
+        window = await self._agent.window()
         if window is None or event.usage.total is None:
             return  # the protocol has no usage without the size of the window
         update: JsonObject = {"sessionUpdate": "usage_update", "used": event.usage.total, "size": window}

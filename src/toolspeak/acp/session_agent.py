@@ -11,7 +11,7 @@ from toolspeak.errors import ConfigurationError, McpError
 from toolspeak.execute import BatchApprover, Observer
 from toolspeak.journal import Journal
 from toolspeak.mcp.servers_file import Server
-from toolspeak.project.agent_builder import OpenedAgent, open_agent
+from toolspeak.project.agent_builder import OpenedAgent, open_agent, window_of_agent
 from toolspeak.project.run_setup import Setup
 from toolspeak.tools import Tool
 from toolspeak.tools.builtin import Workspace
@@ -48,11 +48,13 @@ class SessionAgent:
         self._run_command = run_command
         self._parts = AsyncExitStack()
         self._opened_as: tuple[Setup, OpenedAgent] | None = None
+        self._window: int | None = None  # of the agent that is open; 0 if nobody says it
 
-    @property
-    def window(self) -> int | None:
-        """How many tokens the model reads, as the settings or its provider say; None if neither does."""
-        return None if self._opened_as is None else self._opened_as[1].window
+    async def window(self) -> int | None:
+        """How many tokens the model reads, as the settings, its name or its server say; None if none of them does."""
+        if self._window is None and self._opened_as is not None:
+            self._window = await window_of_agent(self._opened_as[1])
+        return self._window or None
 
     async def open(self, setup: Setup) -> Agent:
         """The agent with these settings. Raises ConfigurationError for settings that cannot be used."""
@@ -94,6 +96,6 @@ class SessionAgent:
         return [*servers.tools]
 
     async def aclose(self) -> None:
-        self._opened_as = None
+        self._opened_as = self._window = None
         parts, self._parts = self._parts, AsyncExitStack()
         await parts.aclose()

@@ -27,7 +27,7 @@ from toolspeak.data.messages import ImagePart, Message
 from toolspeak.data.run_values import UNFINISHED
 from toolspeak.errors import ConfigurationError, ProviderError, RunError, ToolspeakError
 from toolspeak.journal import Journal, SessionInfo
-from toolspeak.project.agent_builder import open_agent
+from toolspeak.project.agent_builder import OpenedAgent, open_agent, window_of_agent
 from toolspeak.project.run_lookup import short_id
 from toolspeak.project.run_setup import Setup
 
@@ -80,9 +80,9 @@ class Chat:
         self._jobs: asyncio.Queue[Job] = asyncio.Queue()
         self._run: Run | None = None
         self._drive: asyncio.Future[Any] | None = None
-        self._agent_in_use: tuple[Setup, Agent, AsyncExitStack] | None = None
+        self._agent_in_use: tuple[Setup, OpenedAgent, AsyncExitStack] | None = None
         self._agent_notes: set[str] = set()
-        self._window: int | None = setup.window
+        self._window: int | None = setup.window  # None: the server was not asked; 0: nobody says it
         self._cost, self._unpriced = 0.0, False  # of the turns at this terminal
         front.live, front.status = self._live, self._status
         front.interrupt, front.show_thoughts = self.interrupt, self._show_thoughts
@@ -99,7 +99,7 @@ class Chat:
     @property
     def dialect(self) -> str:
         """How the model writes calls; "" before that is known."""
-        driver = None if self._agent_in_use is None else self._agent_in_use[1].driver
+        driver = None if self._agent_in_use is None else self._agent_in_use[1].agent.driver
         driver = driver.choice if isinstance(driver, ProbingDriver) else driver
         return "" if driver is None else driver.dialect.name if isinstance(driver, TextDriver) else "native calls"
 
@@ -190,6 +190,8 @@ class Chat:
                 return await self._close_interrupted(run)
             task.result()
             self._tell_pause(run.state)
+            if self._window is None and self._agent_in_use is not None:
+                self._window = await window_of_agent(self._agent_in_use[1])
             return True
         finally:
             if not task.done():  # the person leaves: the run can be continued
@@ -350,12 +352,12 @@ class Chat:
         """The agent of the settings, opened at its first use."""
         setup = self.setup
         if self._agent_in_use is not None and self._agent_in_use[0] == setup:
-            return self._agent_in_use[1]
+            return self._agent_in_use[1].agent
         await self._close_agent()
         approver = self.approver if setup.approve == "ask" else setup.approve
         stack = AsyncExitStack()
         opened_agent = await stack.enter_async_context(open_agent(setup, self.journal, approver, tell=self._tell))
-        self._agent_in_use = (setup, opened_agent.agent, stack)
+        self._agent_in_use = (setup, opened_agent, stack)
         for text in (opened_agent.sandbox, *(f"! {warning}" for warning in opened_agent.warnings)):
             if text and text not in self._agent_notes:
                 self._agent_notes.add(text)  # another model does not bring them anew

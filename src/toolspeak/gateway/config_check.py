@@ -22,7 +22,7 @@ from toolspeak.gateway.stored.response_store import ResponseStore, open_store
 from toolspeak.gateway.upstreams.routing import Route, Router
 from toolspeak.gateway.usage.usage_store import UsageStore, open_usage
 from toolspeak.providers.base import Provider
-from toolspeak.providers.server_probe import probe, window_of
+from toolspeak.providers.server_probe import probe, served_window
 
 MOST_MODELS = 50
 """The most models that are checked for one glob."""
@@ -165,7 +165,7 @@ async def _of_model(
             _calls(upstream, route),
             "" if problem and route.is_text else await _prompt(upstream, route),
             _required(route),
-            _window(route, (rows or {}).get(there, {})),
+            await _window(route, rows),
             tuple(problems),
             tuple(warnings),
         )
@@ -218,9 +218,9 @@ def _required(route: Route) -> str:
     return "requested in words, once more if no call comes: no grammar of this server is known (`capabilities`)"
 
 
-def _window(route: Route, row: Mapping[str, Any]) -> str:
-    tokens, field = window_of(row)
+async def _window(route: Route, rows: Mapping[str, Mapping[str, Any]] | None) -> str:
+    tokens, source = (0, "") if rows is None else await served_window(route.provider, rows)
     if tokens:
-        return f"{tokens:,} tokens ({field} of the server)"
+        return f"{tokens:,} tokens ({source})"
     context = route.provider.capabilities.context
     return f"{context:,} tokens" if context else "unknown: the server does not report it"

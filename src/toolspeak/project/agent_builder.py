@@ -33,6 +33,7 @@ from toolspeak.project.rules_file import open_rules
 from toolspeak.project.run_setup import Setup
 from toolspeak.project.sub_agents import SubAgent, report_calls, resolved_sub_model, task_tool, unknown_tools
 from toolspeak.providers.model_strings import CONFIGURED
+from toolspeak.providers.server_probe import served_window
 from toolspeak.tools import ToolLike, Toolset
 from toolspeak.tools.builtin import Workspace, recall_tool, todo_tool, workspace_tools
 from toolspeak.tools.builtin.shell import RunCommand
@@ -58,7 +59,7 @@ class OpenedAgent:
     sandbox: str = ""
     """What commands run in, as a line."""
     window: int | None = None
-    """How many tokens the model reads, as the settings or its provider say; None if neither does."""
+    """How many tokens the model reads, as the settings or its name say; None if neither does."""
 
 
 @asynccontextmanager
@@ -189,6 +190,15 @@ async def open_agent(
         capabilities = getattr(getattr(agent.driver, "provider", None), "capabilities", None)
         window = setup.window or getattr(capabilities, "context", None)
         yield OpenedAgent(agent, tuple(warnings), sandbox_line, window)
+
+
+async def window_of_agent(opened_agent: OpenedAgent) -> int:
+    """How many tokens the model reads, as the settings, its name or its server say; 0 if none of them does. Asks the
+    server once, for at most 5 seconds: ask when it has answered."""
+    provider = getattr(opened_agent.agent.driver, "provider", None)
+    if opened_agent.window or provider is None:
+        return opened_agent.window or 0
+    return (await served_window(provider))[0]
 
 
 def _prices(setup: Setup) -> Mapping[str, Price]:

@@ -31,7 +31,7 @@ from toolspeak.providers.api import ApiProvider
 from toolspeak.providers.base import Provider
 from toolspeak.providers.configured_providers import API_NAMES, variables_of
 from toolspeak.providers.model_strings import CONFIGURED, DEFAULT
-from toolspeak.providers.server_probe import probe, window_of
+from toolspeak.providers.server_probe import probe, served_window
 from toolspeak.version import __version__
 
 CONNECT_SECONDS = 30.0
@@ -96,7 +96,8 @@ async def _model(setup: Setup) -> Sequence[Diagnosis]:
         findings = [*_server(provider, rows, problem, _key(setup))]
         if not problem:
             findings += _model_in_list(setup, provider, rows or {})
-        findings += [*_dialect(setup, provider), *_window(setup, provider, rows or {})]
+        tokens, source = await served_window(provider, rows or {})
+        findings += [*_dialect(setup, provider), *_window(setup, provider, tokens, source)]
         return [
             changed(each, text=_hidden(each.text, provider), remedy=_hidden(each.remedy, provider)) for each in findings
         ]
@@ -204,9 +205,8 @@ def _dialect(setup: Setup, provider: Provider) -> Iterator[Diagnosis]:
         yield Diagnosis("dialect", "ok", f"text in {text}{writer}")
 
 
-def _window(setup: Setup, provider: ApiProvider, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Diagnosis]:
-    tokens, field = window_of(rows.get(provider.name.partition(":")[2], {}))
-    source = f"{field} of the server"
+def _window(setup: Setup, provider: ApiProvider, tokens: int, source: str) -> Iterator[Diagnosis]:
+    """`tokens`: what the server gives the model, 0 if it does not say. `source`: where it says so."""
     if not tokens and provider.capabilities.context:
         tokens, source = provider.capabilities.context, "by the model's name"
     if setup.window and tokens and setup.window > tokens:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError
@@ -13,6 +14,7 @@ from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.credentials import bearer, require_valid_key
 from toolspeak.providers.families import capabilities_of
 from toolspeak.providers.http_client import ConnectionOptions
+from toolspeak.providers.model_rows import model_rows
 from toolspeak.wire.base import ModelRequest
 from toolspeak.wire.ollama import OLLAMA
 
@@ -70,6 +72,29 @@ class OllamaProvider(ApiProvider):
     def from_env(cls, model: str, environ: Mapping[str, str], **settings: Any) -> OllamaProvider:
         """Reads OLLAMA_HOST and OLLAMA_API_KEY from `environ`; an empty variable counts as unset."""
         return cls(model, host=environ.get("OLLAMA_HOST"), api_key=environ.get("OLLAMA_API_KEY"), **settings)
+
+    async def window(self) -> tuple[int, str]:
+        """The window that Ollama gives the model, in tokens, and what says so; (0, "") if nothing does. For a model
+        that is not loaded and has no `num_ctx`, the most that it can have. Raises ProviderError if Ollama does not
+        answer."""
+        own = self._options.get("num_ctx")
+        if isinstance(own, int) and own > 0:
+            return own, "num_ctx, as you set it"
+        for name, row in model_rows(await self._api.get("api/ps")).items():
+            tokens = row.get("context_length")
+            if name in (self._model, f"{self._model}:latest") and isinstance(tokens, int) and tokens > 0:
+                return tokens, "context_length of the loaded model"
+        async with self._api.post("api/show", {"model": self._model}) as reply:
+            answer = await reply.json()
+        description = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
+        parameter = re.search(r"^num_ctx\s+(\d{1,9})\s*$", str(description.get("parameters", "")), re.MULTILINE)
+        if parameter is not None:
+            return int(parameter[1]), "num_ctx of the model"
+        details = description.get("model_info")
+        for name, tokens in cast("dict[str, Any]", details).items() if isinstance(details, dict) else ():
+            if name.endswith(".context_length") and isinstance(tokens, int) and tokens > 0:
+                return tokens, f"{name}, the most that it can have; OLLAMA_CONTEXT_LENGTH or num_ctx gives it less"
+        return 0, ""
 
     def _refine_error(self, error: ProviderError, request: ModelRequest) -> ProviderError:
         """Adds the remedies that only Ollama has."""

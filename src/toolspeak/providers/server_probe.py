@@ -1,15 +1,16 @@
-"""Asks a model server for its list of models, and for no answer of a model."""
+"""Asks a model server for its list of models and the window of a model, and for no answer of a model."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
-from toolspeak.data.messages import JSON
 from toolspeak.errors import ToolspeakError
 from toolspeak.providers.api import ApiProvider
 from toolspeak.providers.base import Provider
+from toolspeak.providers.model_rows import model_rows, window_of
+from toolspeak.providers.ollama import OllamaProvider
 
 PROBE_SECONDS = 5.0
 
@@ -31,28 +32,19 @@ async def probe(provider: Provider, *, thorough: bool = False) -> tuple[Mapping[
         return None, str(error)
 
 
-def model_rows(answer: JSON) -> dict[str, Mapping[str, Any]]:
-    """An API's description of each model it lists, by the model's name."""
-    if not isinstance(answer, dict):
-        return {}
-    table = cast("dict[str, Any]", answer)
-    rows: Any = table.get("data") or table.get("models") or []
-    rows_listed = cast("list[Any]", rows) if isinstance(rows, list) else []
-    tables = [cast("dict[str, Any]", row) for row in rows_listed if isinstance(row, dict)]
-    named_rows = [(row.get("id") or row.get("name"), row) for row in tables]
-    return {name.removeprefix("models/"): row for name, row in named_rows if isinstance(name, str)}
+async def served_window(provider: Provider, rows: Mapping[str, Mapping[str, Any]] | None = None) -> tuple[int, str]:
+    """The window in tokens that a server gives the model, and what says so; (0, "") if it does not say.
 
-
-_WINDOWS = ("max_model_len", "context_length", "max_context_length", "n_ctx")
-"""Fields with a model's window: of vLLM and SGLang, OpenRouter and Together, LM Studio, llama.cpp."""
-
-
-def window_of(row: Mapping[str, Any]) -> tuple[int, str]:
-    """The window in tokens of a model that a server describes, and the name of its field; (0, "") without one."""
-    meta = row.get("meta")
-    for table in (row, cast("dict[str, Any]", meta) if isinstance(meta, dict) else {}):
-        for field in _WINDOWS:
-            tokens = table.get(field)
-            if isinstance(tokens, int) and tokens > 0:
-                return tokens, field
-    return 0, ""
+    `rows`: the server's description of its models, if it was asked for it. A server that does not answer in time says
+    nothing.
+    """
+    try:
+        async with asyncio.timeout(PROBE_SECONDS):
+            if isinstance(provider, OllamaProvider):
+                return await provider.window()
+            if rows is None:
+                rows = (await probe(provider))[0] or {}
+    except (TimeoutError, ToolspeakError):
+        return 0, ""
+    tokens, field = window_of(rows.get(provider.name.partition(":")[2], {}))
+    return tokens, f"{field} of the server" if tokens else ""

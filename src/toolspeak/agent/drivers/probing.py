@@ -23,7 +23,7 @@ class ProbingDriver:
 
     def __init__(self, provider: Provider, native: Driver, text: Driver) -> None:
         self.name = provider.name
-        self._provider = provider
+        self.provider = provider
         self._native = native
         self._text = text
         self.choice: Driver | None = None
@@ -45,12 +45,12 @@ class ProbingDriver:
         if self.choice is None and request.tools:
             async with self._probing:
                 if self.choice is None:
-                    writes = await writes_tools(self._provider, ToolChoice())
+                    writes = await writes_tools(self.provider, ToolChoice())
                     self.choice = self._native if writes else self._text
         return self.choice or self._text
 
     async def aclose(self) -> None:
-        await self._provider.aclose()
+        await self.provider.aclose()
 
 
 class ProbingConversation:
