@@ -7,9 +7,14 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Literal
 
 import uvicorn
+from mcp.server.sse import SseServerTransport
 from mcp_server import build
+from starlette.applications import Starlette
+from starlette.routing import Mount, Route
+from starlette.types import Receive, Scope, Send
 
 from toolspeak.data.messages import ToolCall, ToolResult
 from toolspeak.execute import BatchContext, Executor, approve_all
@@ -73,10 +78,25 @@ def is_running(pid: int) -> bool:
 
 
 @asynccontextmanager
-async def http_server(folder: Path, port: int = 0, **options: object) -> AsyncGenerator[HttpServer]:
-    """The test server over streamable HTTP on the loopback interface."""
-    app = build(folder).streamable_http_app(**options)
+async def http_server(
+    folder: Path, port: int = 0, *, transport: Literal["http", "sse"] = "http", **options: object
+) -> AsyncGenerator[HttpServer]:
+    """The test server over streamable HTTP, or over HTTP+SSE, on the loopback interface."""
+    app = sse_app(folder) if transport == "sse" else build(folder).streamable_http_app(**options)
     # The streams for what the server may have to tell stay open as long as it serves: waiting for them is in vain.
     config = uvicorn.Config(app, log_level="critical", ws="none", timeout_graceful_shutdown=0)
     async with serving(config, port) as (_, bound):
-        yield HttpServer("s", f"http://127.0.0.1:{bound}/mcp")
+        path = "sse" if transport == "sse" else "mcp"
+        yield HttpServer("s", f"http://127.0.0.1:{bound}/{path}", transport=transport)
+
+
+def sse_app(folder: Path) -> Starlette:
+    """The test server over HTTP+SSE, as the SDK's documentation serves it."""
+    mcp_server, messages = build(folder), SseServerTransport("/messages/")
+
+    class Events:
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            async with messages.connect_sse(scope, receive, send) as streams:
+                await mcp_server.run(*streams, mcp_server.create_initialization_options())
+
+    return Starlette(routes=[Route("/sse", Events()), Mount("/messages/", app=messages.handle_post_message)])

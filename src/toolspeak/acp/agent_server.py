@@ -270,12 +270,10 @@ def _server(entry: ServerEntry) -> Server:
     match entry.type:
         case "stdio" if entry.command:
             return StdioServer(entry.name, entry.command, entry.args, {each.name: each.value for each in entry.env})
-        case "http" if entry.url.startswith(("http://", "https://")):
-            return HttpServer(entry.name, entry.url, {each.name: each.value for each in entry.headers})
-        case "sse":
-            problem = "'sse' is MCP's old HTTP transport; use the server's streamable HTTP address ('http')"
+        case "http" | "sse" as kind if entry.url.startswith(("http://", "https://")):
+            return HttpServer(entry.name, entry.url, {each.name: each.value for each in entry.headers}, kind)
         case _:
-            problem = "name its command, or its address with type 'http'"
+            problem = "name its command, or its address with type 'http' or 'sse'"
     raise RpcError(f"the MCP server {entry.name!r} cannot be used: {problem}", INVALID_PARAMS)
 
 

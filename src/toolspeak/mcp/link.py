@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 from mcp import Client, MCPError, StdioServerParameters, types
+from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost
@@ -225,12 +226,21 @@ class Link:
         server = self.server
         if isinstance(server, HttpServer):
             timeout = httpx2.Timeout(self._connect_timeout, read=None)  # each call has its own time limit
-            async with (
-                httpx2.AsyncClient(
+
+            def http_client(*_: Any, **__: Any) -> httpx2.AsyncClient:
+                return httpx2.AsyncClient(
                     headers={"accept-encoding": ENCODINGS, **server.headers},
                     timeout=timeout,
                     event_hooks={"response": [limit_body]},
-                ) as http,
+                )
+
+            if server.transport == "sse":
+                async with sse_client(server.url, httpx_client_factory=http_client) as (read_stream, write):
+                    # All answers come over the one connection.
+                    yield Incoming(read_stream, self._ending.set, self.unreadable), write
+                return
+            async with (
+                http_client() as http,
                 streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_ANSWER) as streams,
             ):
                 read_stream, write = streams

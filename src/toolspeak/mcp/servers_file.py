@@ -54,11 +54,12 @@ class StdioServer:
 
 @dataclass(frozen=True, slots=True)
 class HttpServer:
-    """A server at an address (MCP's streamable HTTP)."""
+    """A server at an address. `transport`: "http" is MCP's streamable HTTP, "sse" the older HTTP+SSE."""
 
     name: str
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=_no_values, repr=False)
+    transport: Literal["http", "sse"] = "http"
 
 
 Server: TypeAlias = StdioServer | HttpServer
@@ -68,9 +69,10 @@ Server: TypeAlias = StdioServer | HttpServer
 def read_servers(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> tuple[Server, ...]:
     """The servers in a file, under `mcpServers` (`.mcp.json`) or `servers` (VS Code), in the file's order.
 
-    A server is `{"command", "args", "env", "cwd", "sandbox"}` or `{"url", "headers"}`. Servers with `"disabled": true`
-    are left out; unknown keys are ignored. `${NAME}`, `${env:NAME}` and `${NAME:-default}` in a string are variables of
-    `environ` (default: the process's). `${workspaceFolder}` is the folder that the file belongs to.
+    A server is `{"command", "args", "env", "cwd", "sandbox"}` or `{"url", "headers", "type"}`. Servers with
+    `"disabled": true` are left out; unknown keys are ignored. `${NAME}`, `${env:NAME}` and `${NAME:-default}` in a
+    string are variables of `environ` (default: the process's). `${workspaceFolder}` is the folder that the file belongs
+    to.
 
     Raises ConfigurationError with the file, the key and the remedy.
     """
@@ -171,9 +173,6 @@ def _server(name: str, entry: Any, at: _Place) -> Server | None:
     if ("command" in settings) == ("url" in settings):
         problem = "both" if "url" in settings else f"neither, but: {', '.join(settings) or 'nothing'}"
         raise at.error("", f"write 'command' (a program to start) or 'url' (its address); the entry has {problem}")
-    kind = settings.get("type")
-    if kind == "sse":
-        raise at.error("type", "'sse' is MCP's old HTTP transport; use the server's streamable HTTP address ('http')")
     if "envFile" in settings:
         raise at.error("envFile", "toolspeak does not read this file; write its variables under 'env'")
     if "url" in settings:
@@ -245,7 +244,7 @@ def _http(name: str, settings: Mapping[str, Any], at: _Place) -> HttpServer:
     for header, value in headers.items():
         if not value.isascii() or "\n" in value or "\r" in value:
             raise at.error(f"headers.{header}", "a header must be one line of ASCII; encode other characters")
-    return HttpServer(name, url, headers)
+    return HttpServer(name, url, headers, "sse" if settings.get("type") == "sse" else "http")
 
 
 def _excerpt(value: Any) -> str:
