@@ -24,7 +24,11 @@ from toolspeak.testing.journal import a_run, write
 
 BEFORE = 7
 DONE = RunFinished("answered", "Done.", "answer")
-UNDONE = {8: "DROP INDEX {schema}runs_by_parent"}
+UNDONE = {
+    8: "DROP INDEX {schema}runs_by_parent",
+    9: "DROP INDEX {schema}runs_by_status; DROP INDEX {schema}runs_by_agent; DROP INDEX {schema}runs_by_principal;"
+    " ALTER TABLE {schema}runs DROP COLUMN folder; ALTER TABLE {schema}runs DROP COLUMN dialect",
+}
 """What takes each version back to the one before it, besides tables of SQLite alone."""
 START = """INSERT INTO runs (run_id, status, title, model, agent, created, updated, epoch)
     VALUES ('old', 'running', 'do it', 'model', 'agent', 1000.0, 1000.0, 0) RETURNING number"""
@@ -43,7 +47,8 @@ def test_a_process_that_has_the_file_open_goes_on_while_it_is_upgraded(tmp_path)
     path = tmp_path / "runs.db"
     asyncio.run(at_once(SqliteJournal(path), a_run("first", DONE)))
     with closing(sqlite3.connect(path, isolation_level=None)) as old:
-        old.execute(UNDONE[8].format(schema=""))
+        for statements in reversed(UNDONE.values()):
+            old.executescript(statements.format(schema=""))
         old.execute("DROP TABLE vacuums")
         old.execute(f"PRAGMA user_version = {BEFORE}")
 
@@ -86,7 +91,8 @@ def test_a_process_that_is_connected_goes_on_while_the_schema_is_upgraded(postgr
     async def main():
         await at_once(PostgresJournal(postgres_url, schema=schema), a_run("first", DONE))
         old = await asyncpg.connect(postgres_url, server_settings={"search_path": schema})
-        await old.execute(UNDONE[8].format(schema=f"{schema}."))
+        for statements in reversed(UNDONE.values()):
+            await old.execute(statements.format(schema=f"{schema}."))
         await old.execute(f"UPDATE schema_version SET version = {BEFORE}")
 
         async def append(seq):

@@ -11,6 +11,7 @@ from toolspeak.agent.batches import pause_run, run_batch
 from toolspeak.agent.channel import Channel
 from toolspeak.agent.child_runs import UsageRollUp, inactive_run
 from toolspeak.agent.handoffs import settings_of
+from toolspeak.agent.inbox import Inbox
 from toolspeak.agent.interceptors import InterceptorRunner, RunInterception, RunStart, Step, StepEnd, answering
 from toolspeak.agent.publisher import Publisher
 from toolspeak.agent.recorder import BatchRecorder, Recorder, RunContexts, RunEvent, Watched
@@ -62,7 +63,7 @@ class Run(Generic[AnswerT]):
         self._recorder = recorder = Recorder(settings, run_id, state, before, run_records)
         self.record = recorder.record
         self._first_events, self._load, self._driven = first_events, load, False
-        self._inbox: list[Message] = []
+        self._inbox = Inbox()
         self.run_id = run_id
         self._contexts = contexts = RunContexts(settings, run_id, recorder, {} if memory is None else memory)
         self._pause = contexts.pause
@@ -118,12 +119,12 @@ class Run(Generic[AnswerT]):
         state = self._recorder.current
         if state is not None and state.status != "running" and self._driven:
             raise RunError(f"run {self.run_id} is {state.status}; give `history` to a new run, or resume it first")
-        self._inbox.append(Message.user(message) if isinstance(message, str) else message)
+        self._inbox.put(Message.user(message) if isinstance(message, str) else message)
 
     @property
     def unread(self) -> Sequence[Message]:
         """The messages of `say` that are not part of the run (yet). Those left at its end came too late."""
-        return tuple(self._inbox)
+        return self._inbox.unread
 
     def suspend(self) -> None:
         """Asks the run to stop before its next turn or call. Call it in the thread of the run's event loop.
@@ -187,7 +188,7 @@ class Run(Generic[AnswerT]):
     async def _begin(self) -> None:
         """Takes the lease, reads the run's state, records how it begins, and enters the run's interceptors."""
         recorder, settings = self._recorder, self._settings
-        self._lease.publish = self._publish
+        self._lease.publish, self._lease.read = self._publish, self._inbox.look
         recorder.lease = await self._lease.acquire()
         if recorder.lease.followed:
             self._publish()
@@ -199,6 +200,8 @@ class Run(Generic[AnswerT]):
             recorder.current, self._first_events = loaded_run.state, loaded_run.first_events
             recorder.run_records.prepend(loaded_run.records, loaded_run.before)
             self.memory.update(loaded_run.memory)
+            if loaded_run.state is not None:
+                self._inbox.look()
         state = recorder.current
         self._usage.skip(state)
         if state is not None:
@@ -326,14 +329,8 @@ class Run(Generic[AnswerT]):
         await self.record(RunFinished(finish.status, finish.answer, finish.reason))
 
     async def _read_inbox(self) -> None:
-        while self._inbox:
-            message: object = without_secrets(self._inbox[0], self._settings.secrets)
-            if "message" in self._interceptors.levels:
-                message, facts = await self._interceptors.admit("message", message, self.state.metadata)
-                await self._recorder.record_all(facts)
-            if isinstance(message, Message):
-                await self.record(UserMessageQueued(message))
-            del self._inbox[0]  # now it is read, or refused
+        if self._inbox:
+            await self._inbox.read(self._settings, self._recorder, self._interceptors)
 
     async def _intercepted_step(self, action: AskModel | RunTools) -> None:
         """`_step` inside the interceptors of steps."""
@@ -363,8 +360,9 @@ class Run(Generic[AnswerT]):
             turn_end = await self._turns.ask(action, self._run_within)
             if turn_end is not None:
                 await self._end(turn_end)
-            if self._inbox:
-                await self._read_inbox()
+            if self._publisher is not None:
+                self._inbox.look()  # who follows may say something during the last turn
+            await self._read_inbox()
             state = self._recorder.state
             following = decide(state)
             if not state.pending.calls or not isinstance(following, RunTools):

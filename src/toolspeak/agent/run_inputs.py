@@ -1,4 +1,4 @@
-"""What came for a run from outside, as facts of the run: decisions about its calls, and what its calls wait for."""
+"""What came for a run from outside, as its facts: decisions about calls, and what its calls wait for."""
 
 from __future__ import annotations
 

@@ -83,9 +83,13 @@ class UserMessageQueued:
     """The user sent a message during the run.
 
     - `message`: what the model reads at the next step.
+    - `key`: that of the delivery, of a message that came from another process; "" otherwise.
+    - `by`: the principal that sent it.
     """
 
     message: Message
+    key: str = ""
+    by: str | None = None
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 

@@ -12,6 +12,7 @@ from toolspeak.agent import Agent, RunResult
 from toolspeak.agent.options import CommonOptions, RunOptions
 from toolspeak.agent.publisher import is_boundary, published_pieces
 from toolspeak.agent.run_inputs import already_decided, decision_key
+from toolspeak.agent.state.state import RunState
 from toolspeak.agent.storage.runs import load_state, load_whole, suspend_run
 from toolspeak.agent.submission import stored_result, submit_by_name
 from toolspeak.data.approvals import ApprovalDecided
@@ -80,7 +81,7 @@ class RunClient:
         *,
         principal: str | None = None,
         digest: str | None = None,
-    ) -> None:
+    ) -> bool:
         """Decides about a call that waits for approval. The decision holds for the question as it is asked now, and a
         worker goes on with the run.
 
@@ -88,19 +89,16 @@ class RunClient:
         - `digest`: that of the question that the person has seen (`ApprovalRequested.digest`). Without it the decision
           holds for the question as it is now.
 
-        The first decision counts: deciding the same again changes nothing. Raises RunConflict after another decision,
-        and for another digest; RunError for a run or a question that is not there.
+        The first decision counts. Returns False if the same was decided before, which changes nothing. Raises
+        RunConflict after another decision, and for another digest; RunError for a run or a question that is not there.
         """
         answer = decision if isinstance(decision, Decision) else Decision(decision)
         state = await load_state(self.journal, run_id)
         question = state.approvals.undecided.get(call_id)
         if question is None:
-            entries = [each for each in await self.journal.inputs(run_id) if each.kind == "decision"]
-            sent_decisions = [cast("Decision", load(each.data)) for each in entries if each.name == call_id]
-            own_decisions = [each for each in state.approvals.decisions if each.call_id == call_id]
-            earlier = next(reversed([*sent_decisions, *own_decisions]), None)
+            earlier = await self._decision(state, call_id)
             if earlier is not None and _same(earlier, answer):
-                return
+                return False
             if earlier is not None:
                 raise RunConflict(already_decided(run_id, earlier))
             waiting = ", ".join(state.approvals.undecided) or "no call"
@@ -109,10 +107,43 @@ class RunClient:
             raise RunConflict(f"run {run_id} asks something else about {call_id} by now: look at the question again")
         answer = changed(answer, digest=question.digest, by=answer.by or principal or "")
         key = decision_key(call_id, question.digest)
-        entry, _ = await self._add(run_id, "decision", call_id, key, dump(answer), principal)
+        entry, is_first = await self._add(run_id, "decision", call_id, key, dump(answer), principal)
         first_decision = cast("Decision", load(entry.data))
         if not _same(first_decision, answer):
             raise RunConflict(already_decided(run_id, first_decision))
+        return is_first
+
+    async def decision(self, run_id: str, call_id: str) -> Decision | ApprovalDecided | None:
+        """The last decision about a call, whether a process has continued the run since or not; None without one.
+        Raises RunError for a run that is not there."""
+        return await self._decision(await load_state(self.journal, run_id), call_id)
+
+    async def _decision(self, state: RunState, call_id: str) -> Decision | ApprovalDecided | None:
+        entries = [each for each in await self.journal.inputs(state.run_id) if each.kind == "decision"]
+        sent_decisions = [cast("Decision", load(each.data)) for each in entries if each.name == call_id]
+        own_decisions = [each for each in state.approvals.decisions if each.call_id == call_id]
+        return next(reversed([*sent_decisions, *own_decisions]), None)
+
+    async def say(
+        self, run_id: str, message: str | Message, *, key: str | None = None, principal: str | None = None
+    ) -> bool:
+        """Sends a message to a run: the model reads it at its next step. The process that drives the run learns of it
+        within 3 seconds. A run that waits reads it when it goes on.
+
+        - `key`: names this message. Of the same key only the first one counts; None is a key of its own.
+
+        Returns False if a message with this key was sent before. Raises RunError for a run that is not there or has
+        ended. A message that comes while the run ends may stay unread.
+        """
+        user_message, info = Message.user(message) if isinstance(message, str) else message, await self._info(run_id)
+        if info.status not in UNFINISHED:
+            raise RunError(
+                f"run {run_id} is {info.status.replace('_', ' ')}: it has ended, and reads no message. Start a run that"
+                " continues it"
+            )
+        return (
+            await self._add(run_id, "message", "", new_id() if key is None else key, dump(user_message), principal)
+        )[1]
 
     async def deliver(
         self,

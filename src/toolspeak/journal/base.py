@@ -33,13 +33,15 @@ class Requests:
 
     - `suspend`: to suspend the run.
     - `follow`: to publish the run's deltas, because a process follows the run.
+    - `read`: to read the run's inputs, because a message came for it.
     """
 
     suspend: bool = False
     follow: bool = False
+    read: bool = False
 
 
-InputKind = Literal["decision", "event", "resume"]
+InputKind = Literal["decision", "event", "message", "resume"]
 
 
 @quick()
@@ -47,10 +49,10 @@ class RunInput:
     """Something that came for a run from outside. It stands beside the records, because only the holder of the lease
     writes those; the next process that drives the run turns it into a record.
 
-    - `kind`: a decision about a call, an event, or the wish that a suspended run goes on.
+    - `kind`: a decision about a call, an event, a user's message, or the wish that a suspended run goes on.
     - `name`: the call's id, or the event's name.
     - `key`: of the same kind and key, the first one counts.
-    - `data`: the decision or the payload.
+    - `data`: the decision, the payload or the message.
     - `principal`: who sent it.
     - `time`: when it was stored, in Unix seconds.
     - `taken_by`: the run that has it, which may be a sub-run. None: no run yet.
@@ -76,6 +78,7 @@ class RunInfo:
     - `owner`: the holder of its lease; None without a lease.
     - `held_until`: the end of its lease, in Unix seconds.
     - `due`: from when on a worker may drive the run, in Unix seconds. None: not before something comes from outside.
+    - `folder`, `dialect`: those in the run's settings (`RunStarted.setup`); None if they do not say.
     """
 
     run_id: str
@@ -92,6 +95,8 @@ class RunInfo:
     owner: str | None = None
     held_until: float | None = None
     due: float | None = None
+    folder: str | None = None
+    dialect: str | None = None
 
 
 @quick()
@@ -168,9 +173,20 @@ class Journal(Protocol):
         status: RunStatus | None = None,
         principal: str | None = None,
         alone: bool = False,
+        agent: str | None = None,
+        model: str | None = None,
+        folder: str | None = None,
+        dialect: str | None = None,
+        parent_run_id: str | None = None,
+        after: tuple[float, str] | None = None,
         limit: int | None = None,
     ) -> Sequence[RunInfo]:
-        """Returns the runs with an id that begins with `prefix`, newest first. `alone`: only runs outside a session."""
+        """Returns the runs with an id that begins with `prefix`, newest first.
+
+        - `alone`: only runs outside a session.
+        - `agent`, `model`, `folder`, `dialect`, …: only runs with this value in their `RunInfo`.
+        - `after`: only runs that come after the run with these values of `created` and `run_id`, which need not exist.
+        """
         ...
 
     async def acquire(self, run_id: str, owner: str, seconds: float, *, takes_over: str | None = None) -> Lease:
@@ -239,8 +255,11 @@ class Journal(Protocol):
         """Returns a session with its `history`; None for an unknown session."""
         ...
 
-    async def sessions(self, *, principal: str | None = None, limit: int | None = None) -> Sequence[SessionInfo]:
-        """Returns the sessions, the most recently used first."""
+    async def sessions(
+        self, *, principal: str | None = None, after: tuple[float, str] | None = None, limit: int | None = None
+    ) -> Sequence[SessionInfo]:
+        """Returns the sessions, the most recently used first. `after`: only those that come after the session with
+        these values of `updated` and `session_id`."""
         ...
 
     async def add_session(self, session: SessionInfo, records: Sequence[Record] = ()) -> None:

@@ -172,14 +172,15 @@ class SqlLeases(ABC):
         async with self._writing() as db:
             rows = await db.rows(
                 "UPDATE runs SET held_until = {now} + $3 WHERE run_id = $1 AND epoch = $2 AND owner IS NOT NULL"
-                " RETURNING suspend, coalesce(followed, 0) > {now}",
+                " RETURNING suspend, coalesce(followed, 0) > {now}, EXISTS (SELECT 1 FROM inputs"
+                " WHERE inputs.run_id = runs.run_id AND kind = 'message' AND taken_by IS NULL)",
                 lease.run_id,
                 lease.epoch,
                 float(seconds),
             )
         if not rows:
             check_lease(lease.run_id, lease, None, 0)
-        return Requests(rows[0][0] == lease.epoch, bool(rows[0][1]))
+        return Requests(rows[0][0] == lease.epoch, bool(rows[0][1]), bool(rows[0][2]))
 
     async def ask_to_suspend(self, run_id: str) -> bool:
         async with self._writing() as db:

@@ -19,6 +19,7 @@ from toolspeak.journal.records import (
     continued_elsewhere,
     hits_in,
     no_start,
+    places_of,
     plain,
     session_after,
     session_conflict,
@@ -97,15 +98,32 @@ class MemoryJournal:
         status: RunStatus | None = None,
         principal: str | None = None,
         alone: bool = False,
+        agent: str | None = None,
+        model: str | None = None,
+        folder: str | None = None,
+        dialect: str | None = None,
+        parent_run_id: str | None = None,
+        after: tuple[float, str] | None = None,
         limit: int | None = None,
     ) -> Sequence[RunInfo]:
-        conditions = [("session_id", session_id), ("status", status), ("principal", principal)]
+        conditions = [
+            ("session_id", session_id),
+            ("status", status),
+            ("principal", principal),
+            ("agent", agent),
+            ("model", model),
+            ("folder", folder),
+            ("dialect", dialect),
+            ("parent_run_id", parent_run_id),
+        ]
         infos = [_info(run) for run_id, run in self._runs.items() if run.records and run_id.startswith(prefix)]
         for name, value in conditions:
             if value is not None:
                 infos = [info for info in infos if getattr(info, name) == value]
         if alone:
             infos = [info for info in infos if info.session_id is None]
+        if after is not None:
+            infos = [info for info in infos if (info.created, info.run_id) < after]
         infos.sort(key=lambda info: (info.created, info.run_id), reverse=True)
         return tuple(infos[:limit])
 
@@ -124,7 +142,8 @@ class MemoryJournal:
         run = self._runs.get(lease.run_id) or _Run()
         check_lease(lease.run_id, lease, run.owner, run.epoch)
         run.until = time.monotonic() + seconds
-        return Requests(run.suspend == run.epoch, bool(run.readers))
+        has_message = any(one.entry.kind == "message" and one.entry.taken_by is None for one in run.inputs)
+        return Requests(run.suspend == run.epoch, bool(run.readers), has_message)
 
     async def ask_to_suspend(self, run_id: str) -> bool:
         run = self._runs.get(run_id)
@@ -193,11 +212,14 @@ class MemoryJournal:
     async def session(self, session_id: str) -> SessionInfo | None:
         return self._sessions.get(session_id)
 
-    async def sessions(self, *, principal: str | None = None, limit: int | None = None) -> Sequence[SessionInfo]:
+    async def sessions(
+        self, *, principal: str | None = None, after: tuple[float, str] | None = None, limit: int | None = None
+    ) -> Sequence[SessionInfo]:
         infos = [
             replace(info, history=())
             for info in self._sessions.values()
             if principal is None or info.principal == principal
+            if after is None or (info.updated, info.session_id) < after
         ]
         infos.sort(key=lambda info: (info.updated, info.session_id), reverse=True)
         return tuple(infos[:limit])
@@ -278,6 +300,7 @@ def _info(run: _Run) -> RunInfo:
         run.owner,
         run.until - time.monotonic() + time.time() if run.owner else None,
         run.due,
+        *places_of(run_start),
     )
 
 

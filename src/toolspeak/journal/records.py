@@ -73,6 +73,12 @@ def plain(text: str) -> str:
     return _LONE.sub("\ufffd", text.replace("\0", ""))
 
 
+def places_of(run_start: RunStarted) -> tuple[str | None, str | None]:
+    """The folder and the dialect in a run's settings, as lists show them; None for what they do not say."""
+    folder, dialect = (run_start.setup.get(name) for name in ("workspace", "dialect"))
+    return plain(folder) if isinstance(folder, str) else None, plain(dialect) if isinstance(dialect, str) else None
+
+
 def texts_of(record: Record) -> Iterator[tuple[str, str]]:
     """The texts that a search reads, each with its role. A run's history is not among them: earlier runs hold it."""
     match record.event:

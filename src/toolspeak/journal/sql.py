@@ -15,12 +15,9 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
 
-from toolspeak.data.codec import dump, dump_text, load, load_text
+from toolspeak.data.codec import dump, dump_text
 from toolspeak.data.events import Record, RunStarted
-from toolspeak.data.messages import Message
-from toolspeak.data.run_values import RunStatus
 from toolspeak.errors import FormatError, JournalError, RunConflict
 from toolspeak.journal.base import Lease, RunInfo, SearchHit, SessionInfo
 from toolspeak.journal.leases import Connection, busy, check_lease, is_dead
@@ -34,6 +31,7 @@ from toolspeak.journal.records import (
     hits_in,
     no_start,
     pack,
+    places_of,
     plain,
     session_after,
     session_conflict,
@@ -45,7 +43,7 @@ from toolspeak.journal.records import (
     unpack,
     words,
 )
-from toolspeak.journal.sql_inputs import RUN_COLUMNS, SqlInputs
+from toolspeak.journal.sql_lists import RUN, SESSION, SqlLists, column_text, session_info
 from toolspeak.journal.sql_schema import SPAN
 
 PAGE = 1000
@@ -62,19 +60,14 @@ WHERE run_id = $1 AND (CASE WHEN owner IS NULL THEN 0 ELSE epoch END) = $5
 {{unless}}"""
 """Adds a record if the lease is valid (epoch $5, 0 for no lease) and the record is the run's next."""
 
-_RUN = f"{RUN_COLUMNS}runs WHERE created IS NOT NULL"
-
-_SESSION = """
-SELECT session_id, title, created, updated, version, runs, last_run, principal, forked_run, forked_seq, {history}
-FROM sessions"""
-
 _START = """
-INSERT INTO runs (
-    run_id, status, title, model, agent, created, updated, session_id, principal, parent_run_id, due, epoch)
-VALUES ($1, $9, $2, $3, $4, $5, $5, $6, $7, $8, $10, 0)
+INSERT INTO runs (run_id, status, title, model, agent, created, updated, session_id, principal, parent_run_id, due,
+    folder, dialect, epoch)
+VALUES ($1, $9, $2, $3, $4, $5, $5, $6, $7, $8, $10, $11, $12, 0)
 ON CONFLICT (run_id) DO UPDATE SET status = excluded.status, title = excluded.title, model = excluded.model,
     agent = excluded.agent, created = excluded.created, updated = excluded.updated, session_id = excluded.session_id,
-    principal = excluded.principal, parent_run_id = excluded.parent_run_id, due = excluded.due
+    principal = excluded.principal, parent_run_id = excluded.parent_run_id, due = excluded.due,
+    folder = excluded.folder, dialect = excluded.dialect
 WHERE runs.created IS NULL"""
 
 _OF_SESSION = """\
@@ -89,7 +82,7 @@ _DELETE_UNUSED = """\
 DELETE FROM blobs WHERE NOT EXISTS (SELECT 1 FROM blob_uses WHERE blob_uses.digest = blobs.digest)"""
 
 
-class SqlJournal(SqlInputs):
+class SqlJournal(SqlLists):
     """The methods of `Journal` that SQLite and PostgreSQL share."""
 
     @abstractmethod
@@ -140,10 +133,11 @@ class SqlJournal(SqlInputs):
             plain(record.agent),
             record.time,
             event.session_id,
-            _column(record.principal),
-            _column(record.parent_run_id),
+            column_text(record.principal),
+            column_text(record.parent_run_id),
             status_after(event),
             event.due,
+            *places_of(event),
         )
 
     async def _refuse(self, db: Connection, record: Record, lease: Lease | None) -> None:
@@ -192,51 +186,11 @@ class SqlJournal(SqlInputs):
             raise JournalError(f"{self}: the content {digest} of a record is missing; restore it from a backup")
         return rows[0][0]
 
-    # --- runs ----------------------------------------------------------------------------------------------------
-
-    async def run(self, run_id: str) -> RunInfo | None:
-        async with self._reading() as db:
-            rows = await db.rows(f"{_RUN} AND run_id = $1", run_id)
-        return RunInfo(*rows[0]) if rows else None
-
-    async def runs(
-        self,
-        *,
-        prefix: str = "",
-        session_id: str | None = None,
-        status: RunStatus | None = None,
-        principal: str | None = None,
-        alone: bool = False,
-        limit: int | None = None,
-    ) -> Sequence[RunInfo]:
-        where = {
-            f"substr(run_id, 1, {len(prefix)}) = $": prefix or None,
-            "session_id = $": session_id,
-            "status = $": status,
-            "principal = $": _column(principal),
-        }
-        outside = " AND session_id IS NULL" if alone else ""
-        query, arguments = _where(f"SELECT * FROM runs WHERE created IS NOT NULL{outside}", where)
-        order = "ORDER BY created DESC, run_id DESC"
-        # Counts only the records of the runs that are listed, not of those beyond the limit.
-        sql = f"{RUN_COLUMNS}({query} {order}{_limit(limit)}) AS runs {order}"
-        async with self._reading() as db:
-            rows = await db.rows(sql, *arguments)
-        return tuple(RunInfo(*row) for row in rows)
-
     # --- sessions ------------------------------------------------------------------------------------------------
 
     async def session(self, session_id: str) -> SessionInfo | None:
         async with self._reading() as db:
             return await self._session(db, session_id)
-
-    async def sessions(self, *, principal: str | None = None, limit: int | None = None) -> Sequence[SessionInfo]:
-        sql, arguments = _where(
-            _SESSION.replace("{history}", "NULL") + " WHERE 1 = 1", {"principal = $": _column(principal)}
-        )
-        async with self._reading() as db:
-            rows = await db.rows(f"{sql} ORDER BY updated DESC, session_id DESC{_limit(limit)}", *arguments)
-        return tuple(_session_info(row) for row in rows)
 
     async def add_session(self, session: SessionInfo, records: Sequence[Record] = ()) -> None:
         check_runs(session, records)
@@ -295,8 +249,8 @@ class SqlJournal(SqlInputs):
             await db.change(_DELETE_UNUSED)
 
     async def _session(self, db: Connection, session_id: str) -> SessionInfo | None:
-        rows = await db.rows(_SESSION.replace("{history}", "history") + " WHERE session_id = $1 {update}", session_id)
-        return _session_info(rows[0]) if rows else None
+        rows = await db.rows(SESSION.replace("{history}", "history") + " WHERE session_id = $1 {update}", session_id)
+        return session_info(rows[0]) if rows else None
 
     async def _put_session(self, db: Connection, session: SessionInfo, earlier: SessionInfo | None) -> None:
         """Writes a session. `earlier`: the session that it replaces; None for a new session. Raises RunConflict if a
@@ -317,7 +271,7 @@ class SqlJournal(SqlInputs):
             " ON CONFLICT DO NOTHING",
             *values,
             session.created,
-            _column(session.principal),
+            column_text(session.principal),
             forked_run,
             forked_seq,
             history,
@@ -336,8 +290,8 @@ class SqlJournal(SqlInputs):
         await self._index_new()
         hits: list[SearchHit] = []
         async with self._reading() as db:
-            for pos in await self._matches(db, query_words, _column(principal), private, limit):
-                (row,) = await db.rows(f"{_RUN} AND number = $1", pos // SPAN)
+            for pos in await self._matches(db, query_words, column_text(principal), private, limit):
+                (row,) = await db.rows(f"{RUN} AND number = $1", pos // SPAN)
                 info = RunInfo(*row)
                 records = await self._page(db, info.run_id, pos // SPAN * SPAN, pos % SPAN, 1)
                 # The column holds plain text, in which two principals may look the same.
@@ -380,28 +334,3 @@ class SqlJournal(SqlInputs):
                 await self._index(db, number * SPAN + record.seq, words(text))
         await db.change("UPDATE runs SET indexed = $1 WHERE number = $2", start + len(page), number)
         return len(page), len(page) < most
-
-
-def _column(text: str | None) -> str | None:
-    return None if text is None else plain(text)
-
-
-def _where(sql: str, conditions: dict[str, Any]) -> tuple[str, list[Any]]:
-    """The statement with each condition whose value is not None, and these values."""
-    arguments = [value for value in conditions.values() if value is not None]
-    conditions_given = [condition for condition, value in conditions.items() if value is not None]
-    for number, condition in enumerate(conditions_given, 1):
-        sql += " AND " + condition.replace("$", f"${number}")
-    return sql, arguments
-
-
-def _limit(limit: int | None) -> str:
-    return "" if limit is None else f" LIMIT {int(limit)}"
-
-
-def _session_info(row: Sequence[Any]) -> SessionInfo:
-    forked_run, forked_seq, history = row[8:]
-    forked = None if forked_run is None else (forked_run, forked_seq)
-    messages = cast("list[Any]", load_text(history)) if history else []
-    message_values = tuple(cast("Message", load(message)) for message in messages)
-    return SessionInfo(*row[:8], forked_from=forked, history=message_values)

@@ -18,7 +18,7 @@ from toolspeak.journal.sql_schema import SPAN
 
 RUN_COLUMNS = f"""
 SELECT run_id, status, title, model, agent, created, updated,
-    {{end}} - number * {SPAN}, session_id, principal, parent_run_id, owner, {{held}}, due
+    {{end}} - number * {SPAN}, session_id, principal, parent_run_id, owner, {{held}}, due, folder, dialect
 FROM """
 """The fields of a `RunInfo`. A table `runs` follows."""
 

@@ -55,6 +55,13 @@ STEPS: Sequence[Sequence[str]] = (
         "CREATE INDEX runs_by_parent ON runs (parent_run_id) WHERE parent_run_id IS NOT NULL",
         "{vacuums}",
     ),
+    (
+        "ALTER TABLE runs ADD COLUMN folder TEXT",
+        "ALTER TABLE runs ADD COLUMN dialect TEXT",
+        "CREATE INDEX runs_by_status ON runs (status, created, run_id)",
+        "CREATE INDEX runs_by_agent ON runs (agent, created, run_id)",
+        "CREATE INDEX runs_by_principal ON runs (principal, created, run_id) WHERE principal IS NOT NULL",
+    ),
 )
 """Step n - 1 upgrades version n - 1 to version n.
 
@@ -67,6 +74,7 @@ STEPS: Sequence[Sequence[str]] = (
 - Version 7: when a worker may drive a run, what came for it from outside, and who follows it; in SQLite, the deltas for
   those who follow.
 - Version 8: the runs that a run's tools started; in SQLite, how often and how far the file was made smaller.
+- Version 9: lists of the runs of a status, an agent or a principal; the folder and the dialect of new runs.
 """
 
 VERSION = len(STEPS)

@@ -239,6 +239,8 @@ async def check_runs_are_listed(open_store: OpenStore) -> None:
     assert [info.run_id for info in await journal.runs(principal=user, alone=True, limit=1)] == [paused]
     assert [info.run_id for info in await journal.runs(prefix=done[:20])] == [done]
     assert [info.run_id for info in await journal.runs(principal=user, limit=1)] == [done]
+    assert list(await journal.runs(principal=user, after=(infos[0].created, done))) == [infos[1]]
+    assert list(await journal.runs(principal=user, after=(infos[1].created, paused))) == []
     await journal.append(Record(RunResumed(), paused, 2, 1, 2002.0))
     info = await journal.run(paused)
     assert info is not None
@@ -246,6 +248,37 @@ async def check_runs_are_listed(open_store: OpenStore) -> None:
     run_id = new_id()
     await journal.acquire(run_id, "me", 60)
     assert await journal.run(run_id) is None
+
+
+async def check_lists_of_runs_have_pages_and_filters(open_store: OpenStore) -> None:
+    """Pages of a list hold each run once, also where runs began at the same moment."""
+    journal, user, others = open_store(), new_id(), new_id()
+    setup = {"workspace": f"/srv/{user}", "dialect": f"d-{user}", "model": "x"}
+    names = sorted((new_id() for _ in range(5)), reverse=True)
+    for run_id in names:
+        (record,) = a_run(run_id, principal=user, setup=setup, time=1500.0)
+        await journal.append(replace(record, agent=user))
+    (record,) = a_run(new_id(), principal=others, time=1500.0)
+    await journal.append(replace(record, parent_run_id=names[0]))
+    collected: list[str] = []
+    after: tuple[float, str] | None = None
+    while page := await journal.runs(principal=user, after=after, limit=2):
+        collected += [info.run_id for info in page]
+        after = page[-1].created, page[-1].run_id
+    assert collected == names
+    filters: list[dict[str, Any]] = [{"agent": user}, {"folder": f"/srv/{user}"}, {"dialect": f"d-{user}"}]
+    for wanted in filters:
+        assert [info.run_id for info in await journal.runs(**wanted)] == names
+        assert list(await journal.runs(principal=others, **wanted)) == []
+    assert len(await journal.runs(principal=user, model="model")) == 5
+    assert list(await journal.runs(principal=user, model="x")) == []
+    assert [info.run_id for info in await journal.runs(parent_run_id=names[0])] == [record.run_id]
+    sessions = sorted((new_id() for _ in range(3)), reverse=True)
+    for session in sessions:
+        await write(journal, a_run(new_id(), principal=user, session_id=session, time=1700.0))
+    first = await journal.sessions(principal=user, limit=2)
+    rest = await journal.sessions(principal=user, after=(first[-1].updated, first[-1].session_id), limit=2)
+    assert [info.session_id for info in (*first, *rest)] == sessions
 
 
 async def check_sessions(open_store: OpenStore) -> None:
@@ -365,6 +398,7 @@ RECORD_CHECKS: tuple[Check, ...] = (
     check_one_of_two_takes_a_run,
     check_a_request_to_suspend_reaches_the_holder,
     check_runs_are_listed,
+    check_lists_of_runs_have_pages_and_filters,
     check_sessions,
     check_a_session_is_deleted_with_the_runs_that_its_tools_started,
     check_a_refused_start_leaves_nothing,

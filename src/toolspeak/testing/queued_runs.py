@@ -180,6 +180,19 @@ async def check_a_run_is_followed(open_store: OpenStore) -> None:
     assert texts == ["one", "two é 😀"]
 
 
+async def check_the_holder_learns_of_messages(open_store: OpenStore) -> None:
+    """Until it has taken them."""
+    mine, theirs, run_id = open_store(), open_store(), new_id()
+    lease = await mine.acquire(run_id, "me", 60)
+    await mine.append(a_run(run_id)[0], lease)
+    await theirs.add_input(_input(run_id, "1"))
+    assert not (await mine.renew(lease, 60)).read, "it was an event"
+    entry = await theirs.add_input(RunInput(run_id, "message", "", "m1", "hello", time=_AT))
+    assert (await mine.renew(lease, 60)).read
+    assert await mine.take_input(entry, run_id)
+    assert not (await mine.renew(lease, 60)).read
+
+
 JOURNAL_CHECKS: tuple[Check, ...] = (
     *RECORD_CHECKS,
     check_submitted_runs_are_due,
@@ -189,5 +202,6 @@ JOURNAL_CHECKS: tuple[Check, ...] = (
     check_what_comes_makes_a_run_due,
     check_an_engine_takes_over_its_own_leases,
     check_a_run_is_followed,
+    check_the_holder_learns_of_messages,
 )
 """The checks of the contract. All of them hold for every store."""

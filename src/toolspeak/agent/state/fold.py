@@ -109,7 +109,8 @@ def _call_suspended(state: RunState, _: Record, event: CallSuspended | WaitEnded
 
 
 def _message_queued(state: RunState, _: Record, event: UserMessageQueued) -> RunState:
-    return changed(state, queued_messages=state.queued_messages.append(event.message))
+    messages, keys = state.queued_messages.append(event.message), state.message_keys | {event.key}
+    return changed(state, queued_messages=messages, message_keys=keys)
 
 
 def _approval_requested(state: RunState, record: Record, event: ApprovalRequested) -> RunState:
@@ -178,8 +179,7 @@ def _paused(state: RunState, record: Record, event: RunPaused) -> RunState:
     if event.reason == "awaiting_approval":
         latest = {request.call_id: request for request in requests if request.call_id in event.call_ids}
         requests = Log(latest.values())
-    approvals = Approvals(requests, state.approvals.decisions)
-    status = _following(state, event.reason)
+    approvals, status = Approvals(requests, state.approvals.decisions), _following(state, event.reason)
     return changed(state, status=status, paused_at=record.time, until=event.until, approvals=approvals, resumptions=0)
 
 

@@ -376,6 +376,8 @@ class RunState:
     approvals: Approvals = NO_APPROVALS
     queued_messages: Log[Message] = field(default_factory=lambda: NOTHING)
     """Messages that the model reads at the next step."""
+    message_keys: frozenset[str] = frozenset()
+    """The keys of the messages that came from other processes."""
     totals: Totals = Totals()
     context: ContextSize = ContextSize()
     turn: TurnRules = TurnRules()

@@ -47,6 +47,7 @@ class LeaseKeeper:
 
     - `suspend`: called when another process asks for the run to be suspended.
     - `publish`: called when another process follows the run.
+    - `read`: called when a message came for the run.
     - `seconds`: how long the lease lasts without renewal.
     - `engine`: the name of the engine that delivered the run, None for a run of this process alone.
     - `takes_over`: whether to take the lease of an earlier delivery of the engine.
@@ -62,6 +63,7 @@ class LeaseKeeper:
         self.engine: str | None = None
         self.takes_over = False
         self.publish: Callable[[], None] | None = None
+        self.read: Callable[[], None] | None = None
         self._journal = journal
         self._run_id = run_id
         self._suspend = suspend
@@ -81,7 +83,7 @@ class LeaseKeeper:
 
     async def release(self) -> None:
         """Releases the lease, if it was taken."""
-        lease, self._lease, self.publish = self._lease, None, None
+        lease, self._lease, self.publish, self.read = self._lease, None, None, None
         if lease is None:
             return
         self._stop_timer()
@@ -109,6 +111,8 @@ class LeaseKeeper:
                 self._suspend()
             if requests.follow and self.publish is not None:
                 self.publish()
+            if requests.read and self.read is not None:
+                self.read()
         except LeaseLost:
             return  # the journal refuses the next record
         except JournalError:
