@@ -80,7 +80,7 @@ WIRE_SHARED = {
 # What the commands share: files beside their folder. `main` and `command_table` find a command by its name.
 CLI_SHARED = {
     "agents_option", "attended_run", "changes_upkeep", "command_options", "configuration", "demo_project",
-    "demo_schedules", "exit_codes", "journal_option", "journal_removals", "json_input", "mcp_serving", "reply_description",
+    "demo_schedules", "exit_codes", "journal_option", "journal_removals", "json_input", "mcp_pinning", "mcp_serving", "reply_description",
     "run_options", "sandbox_options", "signals", "timeline_file",
 }  # fmt: skip
 

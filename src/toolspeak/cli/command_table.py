@@ -24,7 +24,7 @@ COMMANDS: dict[str, str] = {
     "grammar": "Print the grammar of one model turn.",
     "journal": "Check a journal, and move or erase runs.",
     "keys": "Make an API key for a client of the gateway.",
-    "mcp": "Serve tools and agents to MCP clients.",
+    "mcp": "Serve tools to MCP clients; pin those of servers.",
     "parse": "Parse one model reply, and print its calls and text.",
     "resume": "Continue a run.",
     "rules": "List or revoke the rules that approve calls.",

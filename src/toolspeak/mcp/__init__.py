@@ -23,7 +23,11 @@ _PLACES = {
     "McpServers": "toolspeak.mcp.servers",
     "Server": "toolspeak.mcp.servers_file",
     "ServerSandbox": "toolspeak.mcp.servers_file",
+    "ChangedTool": "toolspeak.mcp.tool_pins",
     "StdioServer": "toolspeak.mcp.servers_file",
+    "ToolPins": "toolspeak.mcp.tool_pins",
+    "definition_of": "toolspeak.mcp.tool_pins",
+    "digest_of": "toolspeak.mcp.tool_pins",
     "confined": "toolspeak.mcp.servers_file",
     "read_servers": "toolspeak.mcp.servers_file",
 }

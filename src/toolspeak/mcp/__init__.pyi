@@ -2,8 +2,10 @@ from toolspeak.mcp.mcp_tools import LeftOut
 from toolspeak.mcp.servers import McpServers
 from toolspeak.mcp.servers_file import HttpServer, Server, ServerSandbox, StdioServer, confined, read_servers
 from toolspeak.mcp.serving.mcp_app import McpApp
+from toolspeak.mcp.tool_pins import ChangedTool, ToolPins, definition_of, digest_of
 
 __all__ = [
+    "ChangedTool",
     "HttpServer",
     "LeftOut",
     "McpApp",
@@ -11,6 +13,9 @@ __all__ = [
     "Server",
     "ServerSandbox",
     "StdioServer",
+    "ToolPins",
     "confined",
+    "definition_of",
+    "digest_of",
     "read_servers",
 ]

@@ -20,6 +20,9 @@ from toolspeak.tools.builtin.text_format import visible
 MAX_DEPTH = 128
 """The most levels of a tool's JSON, as of a model's arguments."""
 
+MOST_DEFINITION = 256 * 1024
+"""The longest definition of a tool, in characters of JSON: a model would have to read it."""
+
 _LATEST = "2026-07-28"
 _TOO_DEEP = f"it is nested more than {MAX_DEPTH} deep"
 
@@ -90,6 +93,9 @@ class Incoming:
         name = visible(str(cast("Mapping[str, Any]", tool).get("name"))) if isinstance(tool, Mapping) else "?"
         if _depth(tool) > MAX_DEPTH:
             self._unreadable[name] = _TOO_DEEP
+            return False
+        if (length := len(json.dumps(tool, ensure_ascii=False))) > MOST_DEFINITION:
+            self._unreadable[name] = f"its definition has {length:,} characters, more than {MOST_DEFINITION:,}"
             return False
         try:
             _tools_of(self._version).validate_python([tool], by_name=False)

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from mcp import types
 
 from toolspeak.data.tools import EVERYTHING, UNDECLARED, UNVERSIONED, Effects, ToolSpec
+from toolspeak.data.values import changed
 from toolspeak.mcp.call_results import returned
 from toolspeak.tools.context import RunContext
 from toolspeak.tools.returned_values import Returned
@@ -88,12 +89,14 @@ def tool_of(
     call: McpCall,
     timeout: float | None,
     definition: Callable[[types.Tool], types.Tool] = lambda listed_tool: listed_tool,
+    is_pinned: Callable[[types.Tool], bool] = lambda _: True,
 ) -> Tool | LeftOut:
     """A listed tool as a Tool, or why it cannot be used.
 
     `name`: the tool's name here.
     `timeout`: of one call, in seconds.
     `definition`: the tool's definition in the server's latest listing.
+    `is_pinned`: whether a definition is the pinned one. A person approves each call of another one.
     """
     # Model APIs require `properties`, even empty ones, and some refuse `$schema`.
     schema: dict[str, Any] = {"type": "object", "properties": {}, **listed_tool.input_schema}
@@ -111,7 +114,8 @@ def tool_of(
     def effects(_arguments: object) -> Effects:
         nonlocal approved_definition
         approved_definition = definition(listed_tool)  # the definition that approval decides about
-        return effects_of(approved_definition.annotations)
+        declared_effects = effects_of(approved_definition.annotations)
+        return declared_effects if is_pinned(approved_definition) else changed(declared_effects, approval=True)
 
     async def function(arguments: dict[str, Any], context: RunContext[Any] | None = None) -> Returned:
         progress = None if context is None else context.progress

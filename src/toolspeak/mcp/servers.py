@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Self
 
+from mcp import types
+
 from toolspeak.errors import ConfigurationError, McpError
+from toolspeak.execute import ApprovalRequest, Escalate
 from toolspeak.mcp.connection import McpConnection
 from toolspeak.mcp.mcp_tools import LeftOut, tool_name, tool_of
 from toolspeak.mcp.servers_file import Server, read_servers
+from toolspeak.mcp.tool_pins import ChangedTool, Pin, ToolPins, digest_of
 from toolspeak.sandbox.processes import finished
 from toolspeak.tools import Tool, Toolset
 
@@ -31,6 +36,8 @@ class McpServers:
     `call_timeout`: seconds of one call; None is no limit.
     `probe_timeout`: seconds in which a server must answer a probe after a call ran out of time. Otherwise the next call
     connects to it once more.
+    `pins`: the pinned definitions. Each call of a tool that was changed since needs approval, and `pin_policy` leaves
+    it to a person.
 
     Raises ConfigurationError for two servers with the same name. Entering raises McpError, which names all servers that
     cannot be used.
@@ -43,6 +50,7 @@ class McpServers:
         connect_timeout: float = 30.0,
         call_timeout: float | None = 120.0,
         probe_timeout: float = 5.0,
+        pins: ToolPins | None = None,
     ) -> None:
         server_list = tuple(servers)
         names = [server.name for server in server_list]
@@ -51,6 +59,8 @@ class McpServers:
             raise ConfigurationError(f"two MCP servers have the name {twice[0]!r}; rename one")
         self._connections = tuple(McpConnection(server, connect_timeout, probe_timeout) for server in server_list)
         self._call_timeout = call_timeout
+        self._pins = pins
+        self._changed_tools: Mapping[str, ChangedTool] = MappingProxyType({})
         self._tools = Toolset()
         self._left_out: tuple[LeftOut, ...] = ()
         self._origins: Mapping[str, tuple[str, str]] = MappingProxyType({})
@@ -64,6 +74,7 @@ class McpServers:
         connect_timeout: float = 30.0,
         call_timeout: float | None = 120.0,
         probe_timeout: float = 5.0,
+        pins: ToolPins | None = None,
     ) -> Self:
         """The servers in a file; see `read_servers`. Raises ConfigurationError."""
         return cls(
@@ -71,6 +82,7 @@ class McpServers:
             connect_timeout=connect_timeout,
             call_timeout=call_timeout,
             probe_timeout=probe_timeout,
+            pins=pins,
         )
 
     @property
@@ -82,6 +94,20 @@ class McpServers:
     def left_out(self) -> tuple[LeftOut, ...]:
         """The tools that cannot be used, and why."""
         return self._left_out
+
+    @property
+    def changed_tools(self) -> Mapping[str, ChangedTool]:
+        """The tools that are not as they were pinned, by their names here."""
+        return self._changed_tools
+
+    def pin_policy(self, request: ApprovalRequest) -> Escalate | None:
+        """A policy for `Approval`: a person decides about calls of changed tools, whatever else approves them."""
+        tool = self._changed_tools.get(request.tool.name)
+        return None if tool is None else Escalate(tool.reason, person=True)
+
+    def listed_tools(self, server: str) -> Sequence[types.Tool]:
+        """The definitions of a server's tools, as the server lists them; empty for an unknown server."""
+        return next((each.listed_tools for each in self._connections if each.server.name == server), ())
 
     def origin_of(self, tool: str) -> tuple[str, str] | None:
         """The name of the server of this tool, and the tool's name there; None for an unknown tool."""
@@ -126,15 +152,31 @@ class McpServers:
         tools: dict[str, Tool] = {}
         left_out: list[LeftOut] = []
         origins: dict[str, tuple[str, str]] = {}
+        changed_tools: dict[str, ChangedTool] = {}
         for connection in self._connections:
             server = connection.server.name
             left_out += [LeftOut(server, tool, reason) for tool, reason in connection.unreadable.items()]
+            pins = {} if self._pins is None else self._pins.pin_new(connection.server, connection.listed_tools)
             for mcp_tool in connection.listed_tools:
                 name = tool_name(server, mcp_tool.name, tools)
-                new_tool = tool_of(server, mcp_tool, name, connection.call, self._call_timeout, connection.definition)
+                pin = pins.get(mcp_tool.name)
+                is_pinned = partial(_is_pinned, self._pins is not None, pin, mcp_tool)
+                new_tool = tool_of(
+                    server, mcp_tool, name, connection.call, self._call_timeout, connection.definition, is_pinned
+                )
                 if isinstance(new_tool, LeftOut):
                     left_out.append(new_tool)
-                else:
-                    tools[name] = replace(new_tool, sandbox=connection.boundary)
-                    origins[name] = (server, mcp_tool.name)
+                    continue
+                tools[name] = replace(new_tool, sandbox=connection.boundary)
+                origins[name] = (server, mcp_tool.name)
+                if pin is not None and not is_pinned(mcp_tool):
+                    changed_tools[name] = ChangedTool(server, mcp_tool.name, pin, mcp_tool)
         self._tools, self._left_out, self._origins = Toolset(tools.values()), tuple(left_out), origins
+        self._changed_tools = changed_tools
+
+
+def _is_pinned(has_pins: bool, pin: Pin | None, listed_tool: types.Tool, now: types.Tool) -> bool:
+    """Whether a tool is as it was pinned; one that was listed first here is pinned as it was listed."""
+    if not has_pins:
+        return True
+    return digest_of(now) == (digest_of(listed_tool) if pin is None else pin.digest)

@@ -19,7 +19,7 @@ from toolspeak.dialects import get_dialect
 from toolspeak.execute import Approve, InDoubtPolicy, Observer
 from toolspeak.execute.approval.approvers import StandingApprover
 from toolspeak.journal import Journal
-from toolspeak.project.configuration.configured_servers import open_servers
+from toolspeak.project.configuration.configured_servers import RunServers, open_servers
 from toolspeak.project.configuration.sandbox_settings import open_command_sandbox
 from toolspeak.project.deferral import with_deferral
 from toolspeak.project.hidden_environment import hide_environment
@@ -60,6 +60,8 @@ class OpenedAgent:
     """What commands run in, as a line."""
     window: int | None = None
     """How many tokens the model reads, as the settings or its name say; None if neither does."""
+    servers: RunServers = RunServers()
+    """The MCP servers that the agent is connected to."""
 
 
 @asynccontextmanager
@@ -125,10 +127,10 @@ async def open_agent(
                 *tools,
             ]
         )
-        server_tools, problems = await open_servers(setup, opened_parts)
-        warnings += problems
-        toolset = toolset + Toolset(server_tools)
-        added_names = frozenset(each.name for each in (*users_tools, *server_tools))
+        servers = await open_servers(setup, opened_parts)
+        warnings += servers.warnings
+        toolset = toolset + Toolset(servers.tools)
+        added_names = frozenset(each.name for each in (*users_tools, *servers.tools))
         if cassette is None or not cassette.replays:  # a replay calls no tool
             interceptors = [*interceptors, *opened_parts.enter_context(recorders(setup.workspace, journal))]
         CONFIGURED.set(setup.providers)
@@ -142,6 +144,7 @@ async def open_agent(
         opened_parts.push_async_callback(hooks.end)
         approval = Approval(
             with_permission_hooks(approver, hooks),
+            servers.policy(asks=setup.approve == "ask"),
             rules=open_rules(setup.rules) if setup.rules else None,
             # `--approve all` does not mean that someone has checked whether the call took effect.
             in_doubt="report" if in_doubt == "ask" and setup.approve != "ask" else in_doubt,
@@ -189,7 +192,7 @@ async def open_agent(
         opened_parts.push_async_callback(agent.aclose)
         capabilities = getattr(getattr(agent.driver, "provider", None), "capabilities", None)
         window = setup.window or getattr(capabilities, "context", None)
-        yield OpenedAgent(agent, tuple(warnings), sandbox_line, window)
+        yield OpenedAgent(agent, tuple(warnings), sandbox_line, window, servers)
 
 
 async def window_of_agent(opened_agent: OpenedAgent) -> int:

@@ -1,4 +1,4 @@
-"""`toolspeak mcp`: serves tools and agents to MCP clients."""
+"""`toolspeak mcp`: serves tools and agents to MCP clients; lists and pins the tools of MCP servers."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ from typing import Any, Literal
 
 import click
 
+from toolspeak.cli.configuration import configuration
+from toolspeak.cli.exit_codes import NO_ANSWER
 from toolspeak.cli.journal_option import journal_option
+from toolspeak.cli.mcp_pinning import list_tools, pin_tools, show_changes
 from toolspeak.cli.mcp_serving import Offer, serve
-from toolspeak.cli.run_options import own_tools_option, rules_option, workspace_option
+from toolspeak.cli.run_options import CommandT, mcp_option, own_tools_option, rules_option, workspace_option
 from toolspeak.cli.sandbox_options import sandbox_fields, sandbox_options
 from toolspeak.cli.signals import run_to_end
+from toolspeak.project.configuration.configured_setup import configured_setup
+from toolspeak.project.run_setup import Setup
 
 
 @click.group("mcp")
 def mcp_command() -> None:
-    """Serve tools and agents to MCP clients."""
+    """Serve tools and agents to MCP clients; list and pin the tools of MCP servers."""
 
 
 @mcp_command.command("serve")
@@ -90,3 +95,38 @@ def serve_command(
         tools, agents, builtin or not (tools or agents), workspace, env, approve, rules, sandbox_fields(sandbox)
     )
     run_to_end(serve(offer, journal, http, api_keys, hosts))
+
+
+def _server_options(command: CommandT) -> CommandT:
+    """The argument and options that say which servers."""
+    return click.argument("server", required=False)(workspace_option(mcp_option(command)))
+
+
+def _setup(workspace: str, mcp: str | None) -> Setup:
+    return configured_setup(configuration(workspace), workspace, **({"mcp": mcp} if mcp else {}))
+
+
+@mcp_command.command("list")
+@_server_options
+def list_command(server: str | None, workspace: str, mcp: str | None) -> None:
+    """List the tools of the configured MCP servers, or of one, each with the state of its pin.
+
+    pinned: as when it was first used. changed: not so any more; each call asks you. new: not used yet.
+    """
+    run_to_end(list_tools(_setup(workspace, mcp), server))
+
+
+@mcp_command.command("diff")
+@_server_options
+def diff_command(server: str | None, workspace: str, mcp: str | None) -> None:
+    """Show how tools differ from their pinned definitions. The exit code is 1 if any does."""
+    if run_to_end(show_changes(_setup(workspace, mcp), server)):
+        raise SystemExit(NO_ANSWER)
+
+
+@mcp_command.command("pin")
+@_server_options
+@click.option("--tool", "tools", multiple=True, metavar="NAME", help="Pin only the tool of this name. Repeatable.")
+def pin_command(server: str | None, workspace: str, mcp: str | None, tools: tuple[str, ...]) -> None:
+    """Pin tools as their servers define them now: their calls no longer ask because of a change."""
+    run_to_end(pin_tools(_setup(workspace, mcp), server, tools))
