@@ -16,6 +16,7 @@ from acp.schema import (
     ImageContentBlock,
     McpServerStdio,
     ResourceContentBlock,
+    SseMcpServer,
     TextResourceContents,
 )
 from scripted_editor import FILES, ScriptedEditor, connection, playbook, text
@@ -80,6 +81,16 @@ def test_unsaved_text_is_read_and_changes_appear_in_the_buffer(folder):
         (None, "b\n"),
         ("changed\nmore\n", "all new\n"),
     ]
+
+
+def test_two_changes_of_one_buffer_in_one_turn_are_shown_one_after_the_other(folder):
+    place = folder / "work" / "a.txt"
+    place.write_text("saved\n")
+    editor = ScriptedEditor(*["allow_once"] * 2, buffers={str(place): "one\ntwo\n"})
+    edits = [("edit", {"path": "a.txt", "old": old, "new": new}) for old, new in (("one", "1"), ("two", "2"))]
+    in_editor(folder, editor, edits, "Done.", capabilities=ClientCapabilities(fs=FILES))
+    diffs = [(each["old_text"], each["new_text"]) for call in editor.calls.values() for each in call["content"]]
+    assert diffs == [("one\ntwo\n", "1\ntwo\n"), ("1\ntwo\n", "1\n2\n")]
 
 
 def test_the_workspace_confines_what_the_editor_is_asked_for(folder):
@@ -187,8 +198,10 @@ def test_mcp_servers_come_with_the_session(folder):
             name="shop", command=sys.executable, args=[str(server), str(folder)], env=[EnvVariable(name="A", value="b")]
         ),
         McpServerStdio(name="gone", command="/there/is/no/such/program", args=[], env=[]),
+        SseMcpServer(type="sse", name="old", url="http://127.0.0.1:9/sse", headers=[]),
     ]
     editor = ScriptedEditor("allow_once")
     _, events = in_editor(folder, editor, [("shop__echo", {"text": "hello"})], "Done.", servers=servers)
     assert "The MCP server gone is left out" in editor.agent_text
+    assert "The MCP server old is left out: the MCP server 'old' cannot be used: ConnectError" in editor.agent_text
     assert results(events) == ["hello"]

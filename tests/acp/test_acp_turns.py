@@ -1,6 +1,7 @@
 """A conversation in an editor: what it sees of a turn, and what it is asked."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from acp import RequestError
@@ -59,6 +60,37 @@ def test_a_turn_shows_its_calls_and_asks_about_a_batch_at_once(folder):
     assert (folder / "work" / "a.txt").read_text() == "one\nthree\n"
     (title,) = editor.of("session_info_update")
     assert title.title == "Go."
+
+
+def test_a_call_ends_with_what_it_has_changed_and_a_loaded_session_shows_the_same(folder):
+    edits = [("edit", {"path": "a.txt", "old": old, "new": new}) for old, new in (("one", "1"), ("two", "2"))]
+    command = ("shell", {"command": "echo 3 >> a.txt; rm b.txt; printf '\\0' > c.bin"})
+    (folder / "work" / "b.txt").write_text("bee\n")
+
+    async def main():
+        model = playbook(
+            folder / "model.json", edits, [command], [("write", {"path": "d.txt", "content": "d"})], "Done."
+        )
+        editor, second = ScriptedEditor(*["allow_once"] * 4), ScriptedEditor()
+        async with connection(editor, folder, "--model", model) as (agent, _):
+            session = (await agent.new_session(cwd=str(folder / "work"), mcp_servers=[])).session_id
+            await agent.prompt(session_id=session, prompt=text("Go."))
+        async with connection(second, folder, "--model", model) as (agent, _):
+            await agent.load_session(cwd=str(folder / "work"), mcp_servers=[], session_id=session)
+        return editor, second
+
+    for editor in asyncio.run(main()):
+        contents = [[each for each in call["content"] if "path" in each] for call in editor.calls.values()]
+        diffs = [
+            [(Path(each["path"]).name, each.get("old_text"), each["new_text"]) for each in rows] for rows in contents
+        ]
+        assert diffs == [
+            [("a.txt", "one\ntwo\n", "1\ntwo\n")],
+            [("a.txt", "1\ntwo\n", "1\n2\n")],  # when the question was asked, the first edit had not happened
+            [("a.txt", "1\n2\n", "1\n2\n3\n"), ("b.txt", "bee\n", "")],
+            [("d.txt", None, "d")],
+        ]
+        assert "No output." in list(editor.calls.values())[2]["content"][0]["content"]["text"]
 
 
 def test_a_todo_list_is_the_plan(folder):

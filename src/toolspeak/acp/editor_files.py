@@ -7,7 +7,7 @@ import concurrent.futures
 import io
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Literal, TypeVar
 
@@ -19,6 +19,7 @@ from toolspeak.acp.json_rpc import Peer, PeerGone, RpcError, params_as
 from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.data.tools import UNVERSIONED
 from toolspeak.errors import ToolError
+from toolspeak.execute.sub_runs import ENTERED
 from toolspeak.tools.builtin.edit import edited
 from toolspeak.tools.builtin.line_edit import lines_edited
 from toolspeak.tools.builtin.text_format import decode
@@ -49,6 +50,15 @@ class EditorFiles(Workspace):
         self._session_id = session_id
         self._capabilities = capabilities
         self._loop = asyncio.get_running_loop()
+        self._changes: dict[tuple[str, str], FileChange] = {}  # of the turn's calls, by run and call
+
+    def begin_turn(self) -> None:
+        """Forgets what the calls of earlier turns have changed."""
+        self._changes.clear()
+
+    def change_by(self, run_id: str, call_id: str) -> FileChange | None:
+        """What a call has changed in a buffer."""
+        return self._changes.pop((run_id, call_id), None)
 
     def version(self, path: str) -> str:
         """A buffer may change unnoticed."""
@@ -91,21 +101,23 @@ class EditorFiles(Workspace):
             super().replace(path, data, before)
             return
         parts = self._writable(path)
-        if before != "any" and self.read_if_exists(path) != before:
+        present = self.read_if_exists(path)
+        if before not in ("any", present):
             raise ToolError(f"{path!r} was changed by another program meanwhile: nothing was written; read it again.")
-        self._write(path, parts[:-1], text)
+        self._write(path, parts[:-1], text, present)
 
     def append(self, path: str, data: bytes) -> int:
         """As `Workspace.append`, in the editor's buffer."""
         parts = self._writable(path)
-        whole = (self.read_if_exists(path) or b"") + data
+        present = self.read_if_exists(path)
+        whole = (present or b"") + data
         text = self._writable_text(whole)
         if text is None:
             return super().append(path, data)
-        self._write(path, parts[:-1], text)
+        self._write(path, parts[:-1], text, present)
         return len(whole)
 
-    def _write(self, path: str, folder: tuple[str, ...], text: str) -> None:
+    def _write(self, path: str, folder: tuple[str, ...], text: str, before: bytes | None) -> None:
         try:
             with self.folder(folder, create=True):
                 pass
@@ -115,6 +127,11 @@ class EditorFiles(Workspace):
             self._ask("fs/write_text_file", {"path": self._place(path), "content": text})
         except RpcError as error:
             raise ToolError(f"{path!r} was not written by the user's editor: {error}") from None
+        call = ENTERED.get()
+        if call is not None and max(len(before or b""), len(text)) <= MOST_SHOWN:
+            with suppress(ToolError):  # what was there is no text
+                present = None if before is None else decode(before, path)
+                self._changes[call.run_id, call.call_id] = FileChange(self._place(path), present, text)
 
     def _writable_text(self, data: bytes) -> str | None:
         """The text that the editor writes; None if it goes to the disk."""

@@ -18,6 +18,7 @@ from toolspeak.acp.json_rpc import INTERNAL_ERROR, Peer, PeerGone, RpcError
 from toolspeak.acp.permission_modes import Mode, mode_of
 from toolspeak.acp.permission_requests import EditorApprover
 from toolspeak.acp.prompt_content import text_block
+from toolspeak.acp.recorded_changes import RecordedChanges
 from toolspeak.acp.run_updates import RunUpdates
 from toolspeak.acp.session_agent import SessionAgent
 from toolspeak.acp.session_options import config_options, mode_fields
@@ -25,11 +26,18 @@ from toolspeak.acp.session_replay import conversation_updates
 from toolspeak.acp.turn_answer import answer_to_prompt
 from toolspeak.agent import Agent, Run, Session
 from toolspeak.agent.result import result_of
-from toolspeak.agent.state.state import Totals
 from toolspeak.agent.storage.runs import close_run, load_state, set_metadata
 from toolspeak.data.deltas import CallCompleted
-from toolspeak.data.events import HistoryCompacted, MetadataSet, ModelAnswered, Record, RunResumed, RunStarted
-from toolspeak.data.messages import Message, ToolCall
+from toolspeak.data.events import (
+    HistoryCompacted,
+    MetadataSet,
+    ModelAnswered,
+    Record,
+    RunResumed,
+    RunStarted,
+    ToolFinished,
+)
+from toolspeak.data.messages import Message, ToolCall, ToolResult
 from toolspeak.data.run_values import UNFINISHED, RunStatus
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import changed
@@ -81,6 +89,7 @@ class EditorSession:
         uses_editor = capabilities.reads or capabilities.writes
         self._files = EditorFiles(root, peer, session_id, capabilities) if uses_editor else None
         self._disk = Workspace(root)
+        self._recorded_changes = RecordedChanges(journal)
         terminals = EditorTerminals(peer, session_id, self._show_terminal) if capabilities.terminal else None
         self.approver = EditorApprover(peer, session_id, (str(root),), self._change_of)
         self.approver.mode, self.approver.rules_file = options.mode, self.setup.rules
@@ -114,12 +123,12 @@ class EditorSession:
         await self._peer.notify("session/update", {"sessionId": self.session_id, "update": update})
 
     async def _show_terminal(self, run_id: str, call_id: str, terminal_id: str) -> None:
-        content = [{"type": "terminal", "terminalId": terminal_id}]
+        terminal: JsonObject = {"type": "terminal", "terminalId": terminal_id}
         shown_call_id = shown_id(run_id, call_id)
         view = self._views.get(run_id)
         if view is not None:
-            view.keep_content(call_id)
-        await self.send({"sessionUpdate": "tool_call_update", "toolCallId": shown_call_id, "content": content})
+            view.show_terminal(call_id, terminal)
+        await self.send({"sessionUpdate": "tool_call_update", "toolCallId": shown_call_id, "content": [terminal]})
 
     async def say(self, text: str) -> None:
         """Shows a text of the agent's program, not of the model."""
@@ -181,7 +190,7 @@ class EditorSession:
 
     async def replay(self) -> None:
         """Shows the whole conversation so far."""
-        async for update in conversation_updates(self.journal, self.session_id, self.folder):
+        async for update in conversation_updates(self.journal, self.session_id, self.folder, self._recorded_changes):
             await self.send(update)
 
     async def go_on(self) -> None:
@@ -305,15 +314,20 @@ class EditorSession:
     async def _drive(self, run: Run, view: RunUpdates) -> JsonObject:
         self.approver.begin(run.run_id)
         self._views = {run.run_id: view}
+        if self._files is not None:
+            self._files.begin_turn()
         self._run, early, self._early = run, self._early, []
         for message in early:
             run.say(message)
         async with aclosing(run.stream()) as items:
             async for item in items:
-                change = None
+                change: FileChange | None = None
+                changes: Sequence[FileChange] = ()
                 if type(item) is CallCompleted and item.call_id is not None:
                     change = await self._change_of(ToolCall(item.call_id, item.name, item.arguments))
-                for update in view.updates(item, change):
+                elif isinstance(item, Record) and isinstance(item.event, ToolFinished):
+                    changes = await self._changes_by(item.run_id, item.event.result)
+                for update in view.updates(item, change, changes):
                     await self.send(update)
                 self.approver.saw(item)
                 match item:
@@ -362,6 +376,12 @@ class EditorSession:
         outcome = await in_thread(lambda: file_change(self._files or self._disk, call))
         return outcome.value if outcome.error is None else None
 
+    async def _changes_by(self, run_id: str, result: ToolResult) -> Sequence[FileChange]:
+        """What a call has changed: on the disk as the store of changes has it, else in the editor's buffer."""
+        in_buffer = None if self._files is None else self._files.change_by(run_id, result.call_id)
+        changes = await asyncio.to_thread(self._recorded_changes.of_result, run_id, result)
+        return changes or ([] if in_buffer is None else [in_buffer])
+
     def _saw_event(self, event: object) -> None:
         """Shows the calls of sub-runs beside those of the run."""
         if isinstance(event, Record) and event.parent_run_id is not None:
@@ -377,14 +397,6 @@ class EditorSession:
         """Makes the conversation shorter for the model, at once; see `Session.compact`."""
         return await Session(await self._agent.open(self.setup), self.session_id).compact()
 
-    async def totals(self) -> Totals:
-        """What the session has used."""
-        totals = Totals()
-        for run in await self.journal.runs(session_id=self.session_id):
-            run_totals = (await load_state(self.journal, run.run_id)).totals
-            totals = totals.plus(run_totals.usage, run_totals.cost, run_totals.estimated, run_totals.calls)
-        return totals
-
     # --- its end -------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
@@ -399,3 +411,4 @@ class EditorSession:
         """Stops the turns and closes what the session has open."""
         await self.stop()
         await self._agent.aclose()
+        self._recorded_changes.close()

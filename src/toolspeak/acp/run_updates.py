@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from toolspeak.acp.call_presentation import (
@@ -77,10 +77,14 @@ class RunUpdates:
         self._ids: dict[int, str] = {}  # the calls of the turn, by index
         self._open: dict[str, ToolCall | MalformedCall | None] = {}  # announced, without a result
         self._with_content: set[str] = set()  # calls that are shown with a change or a terminal
+        self._terminals: dict[str, JsonObject] = {}  # the terminals of calls, as content
         self._progress: dict[str, deque[str]] = {}
 
-    def updates(self, item: Watched, change: FileChange | None = None) -> list[JsonObject]:
-        """The updates that an item leads to. `change`: of the file that a `CallCompleted` is about."""
+    def updates(
+        self, item: Watched, change: FileChange | None = None, changes: Sequence[FileChange] = ()
+    ) -> list[JsonObject]:
+        """The updates that an item leads to. `change`: of the file that a `CallCompleted` is about. `changes`: what the
+        call of a `ToolFinished` has changed."""
         match item:
             case TextDelta(text) if text:
                 self._turn_text += text
@@ -111,13 +115,14 @@ class RunUpdates:
                 dropped = self._drop(list(self._ids.values()), "The turn is requested again.")
                 return [*dropped, *self._note("The turn is requested again: the text above does not count.")]
             case Record():
-                return self._of_record(item)
+                return self._of_record(item, changes)
             case _:
                 return []
 
-    def keep_content(self, call_id: str) -> None:
+    def show_terminal(self, call_id: str, terminal: JsonObject) -> None:
         """The editor shows the call with a terminal: a success does not replace it."""
         self._with_content.add(call_id)
+        self._terminals[call_id] = terminal
 
     @property
     def partial_text(self) -> str:
@@ -145,7 +150,7 @@ class RunUpdates:
         """The updates at the end of a turn that was interrupted: its calls are over."""
         return self._drop(list(self._open), "The turn was interrupted.")
 
-    def _of_record(self, record: Record) -> list[JsonObject]:
+    def _of_record(self, record: Record, changes: Sequence[FileChange]) -> list[JsonObject]:
         match event := record.event:
             case RunStarted(messages) if self._replays:
                 return [update for each in messages if each.role == "user" for update in self.user_message(each)]
@@ -162,7 +167,7 @@ class RunUpdates:
                 fields = {} if changed_call is None else call_fields(changed_call, self._folder)
                 return [self._update("tool_call_update", call_id, status="in_progress", **fields)]
             case ToolFinished(result):
-                return self._finished(result)
+                return self._finished(result, changes)
             case HistoryCompacted():
                 return self._note(f"{compaction_text(event)}.")
             case LimitReached(limit, _, allowed):
@@ -207,14 +212,16 @@ class RunUpdates:
             self._with_content.add(call.id)
         return [self._update(kind, call.id, status="pending", **fields)]
 
-    def _finished(self, result: ToolResult) -> list[JsonObject]:
+    def _finished(self, result: ToolResult, changes: Sequence[FileChange] = ()) -> list[JsonObject]:
         call = self._open.pop(result.call_id, None)
         self._progress.pop(result.call_id, None)
-        updates = [
-            self._update(
-                "tool_call_update", result.call_id, **result_fields(result, result.call_id in self._with_content)
-            )
-        ]
+        fields = result_fields(result, result.call_id in self._with_content)
+        terminal = self._terminals.pop(result.call_id, None)
+        if changes:
+            own = [terminal] if terminal is not None else fields.get("content", [])
+            diffs = [each.content() for each in changes]
+            fields["content"] = diffs if call_kind(result.name) == "edit" else [*cast("list[JSON]", own), *diffs]
+        updates = [self._update("tool_call_update", result.call_id, **fields)]
         self._with_content.discard(result.call_id)
         if result.name == TODO and result.status == "success" and isinstance(call, ToolCall) and not self._calls_only:
             updates += plan_of(call.arguments)

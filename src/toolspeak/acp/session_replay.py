@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 
-from toolspeak.acp.call_presentation import JsonObject
+from toolspeak.acp.call_presentation import FileChange, JsonObject
+from toolspeak.acp.recorded_changes import RecordedChanges
 from toolspeak.acp.run_updates import RunUpdates
-from toolspeak.data.events import RunStarted
+from toolspeak.data.events import RunStarted, ToolFinished
 from toolspeak.journal import Journal
 
 
-async def conversation_updates(journal: Journal, session_id: str, folder: str) -> AsyncGenerator[JsonObject]:
+async def conversation_updates(
+    journal: Journal, session_id: str, folder: str, recorded_changes: RecordedChanges
+) -> AsyncGenerator[JsonObject]:
     """Yields the updates of a session's history and of its runs, the oldest first. Compactions hide nothing."""
     info = await journal.session(session_id)
     if info is None:
@@ -30,5 +34,8 @@ async def conversation_updates(journal: Journal, session_id: str, folder: str) -
     for each, records in reversed(chain):
         view = RunUpdates(folder, each, replays=True)
         for record in await journal.read(each, 0, records):
-            for update in view.updates(record):
+            changes: list[FileChange] = []
+            if isinstance(event := record.event, ToolFinished):
+                changes = await asyncio.to_thread(recorded_changes.of_result, record.run_id, event.result)
+            for update in view.updates(record, changes=changes):
                 yield update

@@ -10,6 +10,8 @@ from pathlib import Path
 from toolspeak.acp.call_presentation import JsonObject
 from toolspeak.acp.editor_session import EditorSession
 from toolspeak.acp.prompt_content import fenced
+from toolspeak.agent.state.state import Totals
+from toolspeak.agent.storage.runs import load_state
 from toolspeak.changes.change_store import ChangeStore
 from toolspeak.changes.file_states import ChangeSet
 from toolspeak.changes.git_patch import patch_of, path_patches, visible_name
@@ -68,7 +70,10 @@ async def _tools(session: EditorSession, _rest: str) -> str:
 
 
 async def _usage(session: EditorSession, _rest: str) -> str:
-    totals = await session.totals()
+    totals = Totals()
+    for run in await session.journal.runs(session_id=session.session_id):
+        run_totals = (await load_state(session.journal, run.run_id)).totals
+        totals = totals.plus(run_totals.usage, run_totals.cost, run_totals.estimated, run_totals.calls)
     tokens = f"{'~' if totals.estimated else ''}{totals.tokens:,} tokens"
     cost = "the price of the model is not known" if totals.cost is None else money(totals.cost, totals.estimated)
     return f"This session has used {tokens}, {cost}."

@@ -244,6 +244,16 @@ class ChangeStore:
             ).fetchall()
             return [_change_set(row, self._changes(db, row[0])) for row in rows]
 
+    def of_call(self, run_id: str, call_id: str) -> list[ChangeSet]:
+        """The change sets of a call that has ended: one for each time that it ran, in their order."""
+        with self.transaction(writes=False) as db:
+            rows = db.execute(
+                f"SELECT {_COLUMNS} FROM change_sets WHERE run_id = ? AND call_id = ? AND sequence IS NOT NULL"
+                " ORDER BY sequence",
+                (run_id, call_id),
+            ).fetchall()
+            return [_change_set(row, self._changes(db, row[0])) for row in rows]
+
     def root_of(self, run_id: str) -> str | None:
         """The run to which the changes of this run belong; None if it has none."""
         with self.transaction(writes=False) as db:
