@@ -32,6 +32,7 @@ PACKAGES = (
     "agent",
     "tools",
     "tools.builtin",
+    "tools.web",
     "execute",
     "interceptors",
     "dialects",

@@ -32,6 +32,7 @@ ONE_PROGRAM = [
     "guides/stream-answers.md",
     "guides/undo.md",
     "guides/web-clients.md",
+    "guides/web-tools.md",
     "guides/stream-to-a-web-page.md",
     "guides/structured-output.md",
     "guides/telemetry.md",

@@ -32,12 +32,14 @@ def mode_of(name: str) -> Mode | None:
 def decision_by_mode(mode: Mode, request: ApprovalRequest, folders: tuple[str, ...]) -> Decision | None:
     """What the mode decides about a call; None: the user is asked.
 
-    `folders`: the session's. No mode approves a repaired call, or one that was started before and may have had an
-    effect.
+    `folders`: the session's. No mode approves a repaired call, one that was started before and may have had an effect,
+    or one that needs a person.
     """
     if mode == "plan":
         return Decision(False, _PLAN_REASON, by="plan mode", digest=request.digest)
-    if request.repaired_from is not None or not request.can_be_revised or request.effects.approval:
+    if request.repaired_from is not None or not request.can_be_revised:
+        return None
+    if request.effects.approval or request.needs_person:
         return None
     if mode == "approve_all" or (mode == "accept_edits" and _only_edits(request, folders)):
         return Decision(True, by=f"mode {mode}", digest=request.digest)

@@ -15,6 +15,7 @@ from toolspeak.agent.recorder import Watched
 from toolspeak.data.approvals import Decision, Escalate, Rule
 from toolspeak.data.events import ApprovalRequested, Record
 from toolspeak.data.messages import ToolCall
+from toolspeak.data.web_sources import WEB
 from toolspeak.execute import ApprovalRequest
 from toolspeak.execute.approval.policy_rules import fitting
 from toolspeak.tools.builtin.text_format import visible
@@ -134,9 +135,10 @@ class EditorApprover:
 
 
 def _rule_for_always(request: ApprovalRequest) -> Rule:
-    """What "always" means for a call: commands that begin like its commands, or the very command; else its tool."""
+    """What "always" means for a call: commands that begin like its commands, or the very command; its hosts of the web;
+    else its tool."""
     if request.command_line is None:
-        return request.always("tool")
+        return request.always("host" if request.hosts else "tool")
     return request.always("commands" if request.begins else "call")
 
 
@@ -145,6 +147,9 @@ def _options(request: ApprovalRequest, always: Rule, rules_file: str) -> list[Js
         what = "commands that begin with " + " or ".join(one_line(visible(each)) for each in always.begins)
     elif always.exact:
         what = "exactly this call"
+    elif always.paths:
+        hosts = ", ".join(one_line(visible(each.removeprefix(WEB))) for each in request.hosts)
+        what = f"{one_line(visible(request.tool.name))} of {hosts}"
     else:
         what = one_line(visible(request.tool.name))
     what = shorten(what, 80)

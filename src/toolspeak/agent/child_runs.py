@@ -20,6 +20,7 @@ from toolspeak.data.run_values import Limits
 from toolspeak.data.values import changed
 from toolspeak.errors import ToolspeakError
 from toolspeak.execute import ApprovalRequest, BatchApprover, BatchPaused, Decision, Escalate, Pause, StandingRules
+from toolspeak.execute.approval.after_web import usual_after_web
 from toolspeak.execute.approval.approvers import (
     StandingApprover,
     ask,
@@ -157,6 +158,14 @@ def journal_of_parent(parent_run_id: str | None) -> Journal | None:
     return parent.journal if isinstance(parent.journal, MemoryJournal) else None
 
 
+def sources_of_parent(parent_run_id: str | None) -> frozenset[str]:
+    """From where on the web the run has read whose tool starts a run here. What it asks of that run may be of there."""
+    call = ENTERED.get()
+    parents = (parent_run_id, None if call is None else call.run_id)
+    states = [_ACTIVE_RUNS[each].recorder.current for each in parents if each in _ACTIVE_RUNS]
+    return frozenset(source for state in states if state is not None for source in state.sources)
+
+
 def decided_by_parent(state: RunState) -> dict[str, Decision]:
     """The decisions of the run's parent about the run's open questions."""
     parent = _ACTIVE_RUNS.get(state.parent_run_id or "")
@@ -189,9 +198,9 @@ def inactive_run(
 ) -> SubRun:
     """The state of a run when its drive ends, for the call whose function drove it."""
     if state is None or state.parent_run_id != call.run_id:
-        return SubRun(run_id, settings.agent, "failed", "")
+        return SubRun(run_id, settings.agent, "failed", "", sources=() if state is None else state.sources)
     is_kept = settings.keeps or settings.journal is journal_of_parent(state.parent_run_id)
-    return SubRun(run_id, settings.agent, state.status, state.reason, pending, is_kept, state.until)
+    return SubRun(run_id, settings.agent, state.status, state.reason, pending, is_kept, state.until, state.sources)
 
 
 _SHORT = 8
@@ -257,9 +266,13 @@ async def _answers(
     """Answers the questions: a refusal of the run's policy counts, the approver decides about the rest."""
     approver, answers = settings.kin_approver, list[tuple[ApprovalRequest, Decision | Escalate]]()
     for_approver = list[ApprovalRequest]()
-    evaluator = PolicyEvaluator(resolve_policy(getattr(settings.executor, "policy", None)), StandingRules(), {})
+    executor, after_web = settings.executor, usual_after_web(approver)
+    policy = resolve_policy(getattr(executor, "policy", None))
+    evaluator = PolicyEvaluator(policy, StandingRules(), {}, getattr(executor, "after_web", None) or after_web)
     for question in questions:
         verdict = evaluator.of_policy(question)
+        if isinstance(verdict, Escalate) and verdict.person:
+            question = replace(question, needs_person=True)
         standing = isinstance(approver, StandingApprover) and approver.decision.approved
         if isinstance(verdict, Escalate) and verdict.person and standing:
             verdict = Decision(False, needs_person_reason(verdict))

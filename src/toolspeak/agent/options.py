@@ -13,6 +13,7 @@ from toolspeak.data.values import quick
 from toolspeak.dialects import Dialect, Section
 from toolspeak.dialects.base import PromptListing
 from toolspeak.execute import (
+    AfterWeb,
     Approve,
     Concurrency,
     InDoubtPolicy,
@@ -60,6 +61,10 @@ class Approval:
     in_doubt: InDoubtPolicy = "ask"
     """What happens to a call in doubt when its run resumes: it started, has no result, and is not safe to run again.
     "ask" the approver (without one: as "report"), "report" the unknown outcome to the model, or "repeat" the call."""
+    after_web: AfterWeb | None = None
+    """What happens to a call that changes something once the run has read the web, whose text may have asked for it.
+    "ask" a person, whatever approves it otherwise but `policy`; "refuse" it; or "allow" what is allowed anyway. None:
+    "ask" if `approver` asks no person, or in a worker; else "allow"."""
 
 
 @quick()

@@ -112,6 +112,7 @@ def executor_of(
             "interceptors": interceptors,
             "policy": approval.policy,
             "rules": approval.rules is not None,
+            "after_web": approval.after_web,
             "cassette_results": results,
             "replayer": replayer,
         }
@@ -137,6 +138,7 @@ def executor_of(
         stop_on_block=execution.stop_on_block,
         policy=approval.policy,
         rules=rules,
+        after_web=approval.after_web,
         cassette_results=results,
         replayer=replayer,
     )

@@ -13,7 +13,7 @@ from toolspeak.data.events import Limits
 from toolspeak.data.messages import Message, ToolChoice
 from toolspeak.data.prices import Price, price_of
 from toolspeak.errors import ConfigurationError, ProviderError, UnknownTool, suggest
-from toolspeak.execute import BatchExecutor, Concurrency, InDoubtPolicy, Secrets, StandingRules
+from toolspeak.execute import AfterWeb, BatchExecutor, Concurrency, InDoubtPolicy, Secrets, StandingRules
 from toolspeak.tools import DeferredTools, Tool, ToolFilter, ToolList, Toolset, TurnTools
 from toolspeak.tools.returned_values import Unserialisable, jsonable
 from toolspeak.tools.signature import takes_context
@@ -23,6 +23,7 @@ _USUAL_LIMITS = Limits()
 _HISTORY = "a list of Messages, for example the `messages` of an earlier RunResult"
 _LISTS = (list, tuple)
 _IN_DOUBT: tuple[InDoubtPolicy, ...] = get_args(InDoubtPolicy)
+_AFTER_WEB: tuple[AfterWeb, ...] = get_args(AfterWeb)
 _EACH_LIMIT = ("steps", "calls", "seconds", "tokens", "repeats", "failures", "cost")
 
 
@@ -127,6 +128,9 @@ def check_approval(approval: Approval) -> None:
     if approval.rules is not None:
         remedy = "a StandingRules; rules that decide first are policy=[Rule(…), …]"
         _is(approval.rules, StandingRules, "rules", remedy)
+    if approval.after_web is not None and approval.after_web not in _AFTER_WEB:
+        choices = ", ".join(map(repr, _AFTER_WEB))
+        raise ConfigurationError(f"after_web must be one of {choices}, or None, not {approval.after_web!r}")
     if approval.in_doubt not in _IN_DOUBT:
         raise ConfigurationError(
             f"in_doubt must be one of {', '.join(map(repr, _IN_DOUBT))}, not {approval.in_doubt!r}"

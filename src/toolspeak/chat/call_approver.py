@@ -159,9 +159,10 @@ class CallApprover:
 
     def _standing(self, current: _CallQuestion) -> Decision | None:
         """The answer that the person gave for later calls; None if this one needs one of its own."""
-        if unapproved_repair(current.request) or current.request is not current.original:
+        request = current.request
+        if request.needs_person or unapproved_repair(request) or request is not current.original:
             return None
-        answer = self._rules.decide(current.request)
+        answer = self._rules.decide(request)
         if isinstance(answer, Decision):
             return replace(answer, by=f"{answer.by} of this conversation")
         return Decision(True, by="user") if self._all else None

@@ -24,6 +24,7 @@ VARIABLES: dict[str, str] = {
     "SGLANG_API_KEY, SGLANG_BASE_URL": "key and address of sglang:",
     "LLAMA_API_KEY, LLAMACPP_BASE_URL": "key and address of llamacpp:",
     "LM_API_TOKEN, LMSTUDIO_BASE_URL": "key and address of lmstudio:",
+    "BRAVE_API_KEY": "the key of --search brave",
     "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY": "proxies for model servers; this machine is reached without one",
     "SSL_CERT_FILE, SSL_CERT_DIR": "the CAs to trust in the place of the system's",
     "VISUAL, EDITOR": "your editor, for arguments and for `toolspeak config edit`",

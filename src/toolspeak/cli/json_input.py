@@ -296,8 +296,8 @@ def _checked_line(value: object) -> tuple[str, dict[str, Any]]:
             raise ValueError("expected an object for 'arguments'")
         if not isinstance(line.get("ends_run", False), bool):
             raise ValueError("expected true or false for 'ends_run'")
-        if line.get("always", "call") not in ("tool", "commands", "call"):
-            raise ValueError("expected 'tool', 'commands' or 'call' for 'always'")
+        if line.get("always", "call") not in ("tool", "commands", "host", "call"):
+            raise ValueError("expected 'tool', 'commands', 'host' or 'call' for 'always'")
     return kind, line
 
 

@@ -26,7 +26,8 @@ class Rule:
     - `paths`: patterns of the resources that the call touches, see below.
     - `effects`: the kind of effects.
     - `arguments`: arguments that the call must have; a string is a pattern.
-    - `after`: a pattern of tool names; such a call must have run earlier in the run.
+    - `after`: a pattern of tool names, or of hosts of the web (`web:*`); such a call must have run earlier in the run,
+      or text of such a host must have come into it, also by a sub-run.
     - `change`: with "modify", the arguments to set.
     - `reason`: the reason for the model, or for the person who is asked.
     - `definition`: the digest of the tool's definition that the rule holds for; "" is any.

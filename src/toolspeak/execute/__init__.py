@@ -1,6 +1,7 @@
 """Runs the calls of a model: in order, concurrently where possible, with approval where needed; each has a result."""
 
 from toolspeak.data.approvals import Decision, Escalate, Rule, RuleAction, StandingRule
+from toolspeak.execute.approval.after_web import AfterWeb
 from toolspeak.execute.approval.approvers import (
     ApprovalRequest,
     Approve,
@@ -57,6 +58,7 @@ __all__ = [
     "ANSWERED_FROM",
     "NONE_IN_DOUBT",
     "NO_DETAILS",
+    "AfterWeb",
     "Answer",
     "ApprovalRequest",
     "Approve",

@@ -210,7 +210,7 @@ class CallAdmission:
             if hook is not None:
                 answer = builder.with_hook(request, answer, hook, notes.approvals)
             if isinstance(answer, Escalate):
-                request = request.because(answer.reason)
+                request = replace(request.because(answer.reason), needs_person=answer.person)
                 if standing is None:
                     return request
                 refused_repair = "" if standing.repaired else unapproved_repair(request)

@@ -19,6 +19,7 @@ from toolspeak.data.approvals import Decision, Rule
 from toolspeak.data.events import Event, StopRequested
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, no_extra
 from toolspeak.data.tools import Effects
+from toolspeak.execute.approval.after_web import AfterWeb, after_web_now
 from toolspeak.execute.approval.approvers import Approve, Approver, BatchApprover, Policy, resolve_approver
 from toolspeak.execute.approval.evaluator import PolicyEvaluator
 from toolspeak.execute.approval.policy_rules import StandingRules, resolve_policy
@@ -61,21 +62,17 @@ class Executor:
     - `schedule`: the order of the calls of a batch.
     - `concurrency`: how many calls run at once.
     - `early_start`: whether calls that only read may start before their turn is over.
-    - `interceptors`: the interceptors of calls.
     - `max_result_bytes`: the most text and JSON that a result may hold, in UTF-8 bytes.
     - `tool_timeout`: the time limit in seconds of calls whose tool has none of its own; None is no limit.
     - `secrets`: the values that calls name by placeholders, and that results hide.
-    - `throw_on_failure`: the first call that fails ends the batch. No further call starts, and ToolFailed is raised
-      once all results are recorded.
+    - `throw_on_failure`: the first call that fails ends the batch; ToolFailed is raised once all results are recorded.
     - `stop_on_block`: the calls after one that is blocked or rejected are skipped.
     - `policy`: decides about every call before the approver. A function, or rules; the first one that fits decides.
-    - `rules`: the standing rules.
+    - `rules`: the standing rules. `after_web`: see `Approval`. `interceptors`: those of calls.
     - `observers`: are called with every call as it starts and ends.
-    - `cassette_results`: records the calls' results, for a replay.
-    - `replayer`: gives recorded results instead of calling functions.
+    - `cassette_results`, `replayer`: record the calls' results, or give recorded ones instead of calling functions.
 
-    Raises ConfigurationError for tools that are not a list of tools, an approver that is not async, an unknown
-    schedule, a size that is not a number, and a rule that contradicts itself.
+    Raises ConfigurationError for a value that it cannot use, such as an approver that is not async.
     """
 
     def __init__(
@@ -94,6 +91,7 @@ class Executor:
         stop_on_block: bool = False,
         policy: Policy | Sequence[Rule] | None = None,
         rules: StandingRules | None = None,
+        after_web: AfterWeb | None = None,
         observers: tuple[Observer, ...] = (),
         cassette_results: CassetteResults | None = None,
         replayer: Replayer | None = None,
@@ -104,6 +102,7 @@ class Executor:
         self.secrets = Secrets() if secrets is None else secrets
         self.policy = resolve_policy(policy)
         self.rules = StandingRules() if rules is None else rules
+        self.after_web: AfterWeb | None = after_web
         self._early_start = early_start
         self._shared: BatchContext | None = None  # memory and scope of batches without a context
         self._observers = tuple(observers)
@@ -205,7 +204,8 @@ class Executor:
             owner,
             loop.create_future(),
         )
-        admission = CallAdmission(batch, PolicyEvaluator(self.policy, self.rules, decisions), approver)
+        after_web = after_web_now(self.after_web, approver, context.state)
+        admission = CallAdmission(batch, PolicyEvaluator(self.policy, self.rules, decisions, after_web), approver)
         try:
             await admission.admit_all(earlier_results, max_calls)
             if admission.has_pending:

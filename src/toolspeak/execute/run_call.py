@@ -12,6 +12,7 @@ from time import time
 from toolspeak.data.events import StopRequested, ToolFinished, ToolStarted
 from toolspeak.data.found_tools import FOUND_TOOLS
 from toolspeak.data.messages import TextPart, ToolCall, ToolResult, failure
+from toolspeak.data.web_sources import SOURCES, sources_in, web_sources, with_sources
 from toolspeak.errors import AgentStop, ReplayDiverged, ToolError
 from toolspeak.execute.batch_context import NotStarted
 from toolspeak.execute.batch_state import BatchState, Call
@@ -61,6 +62,9 @@ async def run_call(batch: BatchState, call: Call, finish: Callable[[Call, ToolRe
                     settings.cassette_results.keep(of_call, RecordedResult(result, skipped=True))
                 if call.passed:
                     result = await _pass_after(batch, call, call.passed[-1], result)
+            read = call.function_result
+            if read is not None and SOURCES in read.extra:  # whatever an interceptor made of the result
+                result = replace(result, extra=with_sources(result.extra, sources_in(read.extra)))
             result, whole = finish_result(result, settings.secrets, settings.cap, context.memory)
             if whole is not None or call.error is not None:
                 context.scope.details[result.call_id] = LocalDetails(call.error, whole)
@@ -315,7 +319,10 @@ async def _invoke(batch: BatchState, call: Call, prepared: PreparedCall) -> tupl
             result = _interrupted(batch, call, tool_call, cancelled)
         case other:
             raise other
-    return result, stop
+    sources = web_sources(prepared.effects.reads)
+    if sub_runs is not None and sub_runs.inactive:
+        sources = sources.union(*(run.sources for run in sub_runs.inactive.values()))
+    return (replace(result, extra=with_sources(result.extra, sources)) if sources else result), stop
 
 
 async def _check_sub_runs(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -24,6 +24,7 @@ class SubRun:
     - `pending`: its open questions.
     - `is_kept`: whether a journal holds it, so that it can continue when the call's function is called again.
     - `until`: when it continues by itself, in Unix seconds.
+    - `sources`: from where on the web it has read.
     """
 
     run_id: str
@@ -33,6 +34,7 @@ class SubRun:
     pending: tuple[ApprovalRequest, ...] = ()
     is_kept: bool = True
     until: float | None = None
+    sources: Collection[str] = ()
 
 
 @quick()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from toolspeak.execute.approval.approvers import StandingApprover
 from toolspeak.journal import Journal
 from toolspeak.project.configuration.configured_servers import RunServers, open_servers
 from toolspeak.project.configuration.sandbox_settings import open_command_sandbox
+from toolspeak.project.configuration.web_settings import web_tools
 from toolspeak.project.deferral import with_deferral
 from toolspeak.project.hidden_environment import hide_environment
 from toolspeak.project.hook_interceptors import HookRunner, with_permission_hooks
@@ -86,7 +88,8 @@ async def open_agent(
     `approver`: decides about calls (see `Approval`). `cassette` records the run or replays it. `tools` follow the
     built-in ones; MCP servers' tools come last. `open_files`, `run_command`: see `workspace_tools`. `tell` shows the
     person a line while the agent works, such as what a hook says; its text may come from a command.
-    `is_attended`: a person can be asked. Without one, and unless the settings say otherwise, commands need a sandbox.
+    `is_attended`: a person can be asked. Without one, and unless the settings say otherwise, commands need a
+    sandbox, and nothing may change once the run has read the web.
 
     What calls change in files is kept for `toolspeak undo`, unless the journal is in memory.
 
@@ -122,6 +125,13 @@ async def open_agent(
                 ),
                 recall_tool(journal),
                 todo_tool(),
+                *web_tools(
+                    os.environ,
+                    fetches=setup.web == "yes",
+                    search=setup.search,
+                    allow=setup.web_allow,
+                    robots=setup.robots == "yes",
+                ),
                 *files.tools,
                 *users_tools,
                 *tools,
@@ -148,6 +158,7 @@ async def open_agent(
             rules=open_rules(setup.rules) if setup.rules else None,
             # `--approve all` does not mean that someone has checked whether the call took effect.
             in_doubt="report" if in_doubt == "ask" and setup.approve != "ask" else in_doubt,
+            after_web=setup.after_web or ("allow" if is_attended else "ask"),
         )
         prices: Mapping[str, Price] = _prices(setup)
 

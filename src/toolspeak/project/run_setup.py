@@ -14,7 +14,7 @@ from toolspeak.data.values import quick
 from toolspeak.dialects import Section
 from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import ConfigurationError
-from toolspeak.execute import ScheduleName
+from toolspeak.execute import AfterWeb, ScheduleName
 from toolspeak.providers.configured_providers import ConfiguredProvider
 from toolspeak.sandbox.base import SandboxMode
 
@@ -75,6 +75,17 @@ class Setup:
     for none."""
     unasked_reads: Literal["yes", "no"] = "no"
     """Whether a command that only reads, in a sandbox and without the network, runs without a question."""
+
+    web: Literal["yes", "no"] = "no"
+    """Whether the tool `fetch` is there."""
+    search: str = ""
+    """The provider of the tool `search`, as `search_provider_of` reads it; "" for no such tool."""
+    web_allow: tuple[str, ...] = ()
+    """The internal hosts that `fetch` may reach, as `HostRule.parse` reads them."""
+    robots: Literal["yes", "no"] = "no"
+    """Whether robots.txt decides what `fetch` may read."""
+    after_web: AfterWeb | Literal[""] = ""
+    """What may change once the run has read the web. "": "allow" if a person can be asked, else "ask"."""
 
     def as_json(self) -> dict[str, JSON]:
         """The settings as JSON, with absolute paths: the run may be resumed from another folder."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeAlias
 
@@ -48,6 +48,11 @@ class StateView(Protocol):
     @property
     def found_tools(self) -> tuple[str, ...]:
         """The names of the deferred tools that the run has found."""
+        ...
+
+    @property
+    def sources(self) -> Collection[str]:
+        """From where on the web the model has read (`web:example.com`)."""
         ...
 
 

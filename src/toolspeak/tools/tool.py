@@ -83,6 +83,8 @@ class Tool(Generic[ParametersT, ReturnedT]):
     - `previewed`: the parameters of the preview.
     - `sandbox`: the boundary of the processes that its calls start, such as "bubblewrap" or "none", or a function that
       returns it; "" for a tool that starts none, or does not say.
+    - `reveals_secrets`: whether its function gets the values of secrets. Without, it gets their placeholders, as the
+      model wrote them.
     """
 
     spec: ToolSpec
@@ -99,6 +101,7 @@ class Tool(Generic[ParametersT, ReturnedT]):
     live: Callable[[], ToolSpec] | None = None
     previewed: frozenset[str] = frozenset()
     sandbox: str | Callable[[], str] = ""
+    reveals_secrets: bool = True
 
     @property
     def boundary(self) -> str:

@@ -28,6 +28,8 @@ class AnnouncingApprover:
     async def __call__(self, request: ApprovalRequest, /) -> Decision:
         Question(request).show(self.console)
         refusal = "" if self.repaired else unapproved_repair(request)
+        if request.needs_person:
+            refusal = f"{request.reason}; there is no one to ask"
         return Decision(not refusal, refusal, by=self.by)
 
 

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from toolspeak.data.approvals import Rule
 from toolspeak.data.values import quick
+from toolspeak.data.web_sources import WEB
 from toolspeak.errors import ConfigurationError
 from toolspeak.execute import ApprovalRequest, Approver, Decision, Escalate
 from toolspeak.execute.approval.approvers import approve_none
@@ -116,7 +117,7 @@ class TerminalApprover:
     async def __call__(self, request: ApprovalRequest, /) -> Decision | Escalate:
         try:
             with _terminal() as fd, _console_at(fd, self._console) as console:
-                if self._all and request.repaired_from is None:
+                if self._all and request.repaired_from is None and not request.needs_person:
                     Question(request).show(console)
                     return Decision(True, by="user")
                 current, self._draft = request, None
@@ -210,13 +211,15 @@ def _first_screen(request: ApprovalRequest, console: Console) -> Question:
     return question
 
 
-def rules_offered(request: ApprovalRequest) -> list[tuple[Literal["call", "commands", "tool"], str]]:
+def rules_offered(request: ApprovalRequest) -> list[tuple[Literal["call", "commands", "host", "tool"], str]]:
     """What a person may always approve because of this request, for `ApprovalRequest.always`, and in words."""
     begins = " or ".join(map(repr, request.begins))
     commands = visible(f"commands that begin with {begins}, with any arguments")
+    hosts = visible(", ".join(each.removeprefix(WEB) for each in request.hosts))
     return [
         ("call", "exactly this call"),
         *([("commands", commands)] if request.begins else []),
+        *([("host", f"every call of {visible(request.tool.name)} that reads {hosts}")] if request.hosts else []),
         ("tool", visible(f"every call of {request.tool.name}")),
     ]
 

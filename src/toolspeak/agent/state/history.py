@@ -7,6 +7,7 @@ records hold everything; see `load_state(…, whole=True)`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -24,10 +25,12 @@ from toolspeak.data.messages import (
     tokens_of,
 )
 from toolspeak.data.values import quick
+from toolspeak.data.web_sources import sources_of, with_sources
 from toolspeak.errors import ConfigurationError
 from toolspeak.execute import Secrets
 from toolspeak.execute.calls.result_limits import hide_part, hide_secrets
 
+_CALL_ID = re.compile(r"call_(\d{1,9})_\d+")
 _NO_RESULT = "this call has no result: the run ended before; it may have run or not"
 _NOT_STARTED = "this call did not run: the conversation continued without it"
 _UNKNOWN = "this call was started, and its outcome is unknown: its run was stopped before it had a result"
@@ -69,6 +72,12 @@ def unstarted_result(call: ToolCall | MalformedCall, *, has_started: bool) -> To
     if isinstance(call, MalformedCall):
         return failure(call, "malformed", call.reason)
     return failure(call, "unknown_outcome", _UNKNOWN) if has_started else failure(call, "skipped", _NOT_STARTED)
+
+
+def turns_in(messages: Sequence[Message]) -> int:
+    """The highest turn in the messages' call ids. The ids of later turns are free."""
+    matches = (_CALL_ID.fullmatch(call.id) for message in messages for call in message.calls)
+    return max((int(match[1]) for match in matches if match), default=0)
 
 
 def without_secrets(message: Message, secrets: Secrets) -> Message:
@@ -195,6 +204,8 @@ def compacted(history: Sequence[Message], event: HistoryCompacted) -> list[Messa
     if event.upto:
         head, pinned = _head(messages), [messages[i] for i in event.pinned]
         summary = Message.user(_SUMMARY.format(summary=event.summary))
+        # What was read on the web is in the summary: runs that follow this one must know.
+        summary = replace(summary, extra=with_sources({}, sources_of(messages[: event.upto])))
         messages = [*messages[:head], summary, *pinned, *messages[event.upto :]]
     if event.cleared:
         ids = set(event.cleared)

@@ -402,6 +402,8 @@ class RunState:
     """The changes that make up the tools' memory."""
     found_tools: tuple[str, ...] = ()
     """The names of the deferred tools that the run has found, or the session before it."""
+    sources: frozenset[str] = frozenset()
+    """From where on the web the model has read: resources such as `web:example.com`. They never become fewer."""
 
     @property
     def messages(self) -> Sequence[Message]:

@@ -18,6 +18,7 @@ from toolspeak.cli.exit_codes import ANSWERED
 from toolspeak.cli.run_options import defer_option, own_tools_option, prices_option, rules_option, window_option
 from toolspeak.cli.sandbox_options import sandbox_options
 from toolspeak.cli.signals import run_to_end
+from toolspeak.cli.web_options import web_options
 from toolspeak.errors import ConfigurationError
 
 _AT_A_TERMINAL = """\
@@ -65,6 +66,7 @@ At a terminal use `toolspeak run`. The guide "Work in an editor" says what to wr
 @window_option
 @prices_option
 @sandbox_options
+@web_options
 @click.option("--max-steps", type=click.IntRange(1), help="Maximum number of model turns for one prompt (default: 50).")
 @click.option(
     "--max-seconds",
@@ -92,7 +94,7 @@ def acp_command(
     max_steps: int | None,
     max_seconds: float | None,
     max_cost: float | None,
-    **sandbox: Any,
+    **sandbox_and_web: Any,
 ) -> None:
     """Be the agent of an editor that speaks the Agent Client Protocol: Zed, JetBrains, Neovim, Emacs and others.
 
@@ -101,7 +103,7 @@ def acp_command(
     (`toolspeak config`).
     """
     settings = {"dialect": dialect, "rules": rules, "mcp": mcp, "env": env}
-    settings |= {"tools": tools, "defer": defer, "window": window, "prices": prices, **sandbox}
+    settings |= {"tools": tools, "defer": defer, "window": window, "prices": prices, **sandbox_and_web}
     limits = {"steps": max_steps, "seconds": max_seconds, "cost": max_cost}
     choices = EditorChoices(
         models,

@@ -30,6 +30,7 @@ from toolspeak.cli.run_options import (
 )
 from toolspeak.cli.sandbox_options import sandbox_options
 from toolspeak.cli.signals import run_to_end
+from toolspeak.cli.web_options import web_options
 
 _OWN = ("workspace", "journal", "session", "continue_last", "thoughts")
 """The options that are no settings of a run."""
@@ -42,6 +43,7 @@ _OWN = ("workspace", "journal", "session", "continue_last", "thoughts")
 @approve_option
 @rules_option
 @sandbox_options
+@web_options
 @mcp_option
 @own_tools_option
 @defer_option

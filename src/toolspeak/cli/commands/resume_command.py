@@ -18,11 +18,12 @@ from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.run_options import thoughts_option
 from toolspeak.cli.sandbox_options import sandbox_fields, sandbox_options
 from toolspeak.cli.signals import run_to_end
+from toolspeak.cli.web_options import after_web_option
 from toolspeak.data.run_values import UNFINISHED
 from toolspeak.data.values import quick
 from toolspeak.engines import Delivery, EmbeddedEngine, WorkLimits
 from toolspeak.errors import ConfigurationError, RunBusy, ToolspeakError
-from toolspeak.execute import InDoubtPolicy
+from toolspeak.execute import AfterWeb, InDoubtPolicy
 from toolspeak.journal import Journal, RunInfo
 from toolspeak.journal.leases import is_held
 from toolspeak.project.agent_builder import AGENT_NAME
@@ -52,6 +53,7 @@ _AGAIN_SECONDS = 1.0
     " tell the model that the outcome is unknown (report), or run it again (repeat).",
 )
 @sandbox_options
+@after_web_option
 @journal_option
 @thoughts_option
 @click.option("--json", "as_json", is_flag=True, help="Print the new records, one JSON object per line.")
@@ -64,6 +66,7 @@ def resume_command(
     journal: str | None,
     thoughts: bool,
     as_json: bool,
+    after_web: AfterWeb | None,
     **sandbox: Any,
 ) -> None:
     """Continue RUN (the beginning of its id is enough; default: the newest run that has not ended).
@@ -77,7 +80,8 @@ def resume_command(
     if watch and not every:
         raise ConfigurationError("--watch needs --all: it continues every interrupted run")
     open_streams()
-    how = _How(approve, in_doubt, as_json, thoughts, sandbox_fields(sandbox))
+    changes = sandbox_fields(sandbox) | ({} if after_web is None else {"after_web": after_web})
+    how = _How(approve, in_doubt, as_json, thoughts, changes)
     sys.exit(run_to_end(_resume(run, every, watch, how, journal_of(journal))))
 
 
@@ -89,7 +93,7 @@ class _How:
     in_doubt: InDoubtPolicy
     as_json: bool
     thoughts: bool
-    sandbox: Mapping[str, Any]
+    changes: Mapping[str, Any]
     """Fields of the run's settings to replace."""
 
 
@@ -167,7 +171,7 @@ async def _go_on(journal: Journal, info: RunInfo, how: _How) -> int:
     setup = Setup.of(info.run_id, setup_json)
     if how.approve is not None:
         setup = replace(setup, approve=how.approve)
-    setup = replace(setup, **how.sandbox)
+    setup = replace(setup, **how.changes)
 
     async def begin(agent: Agent) -> Run:
         return agent.resumed(info.run_id)

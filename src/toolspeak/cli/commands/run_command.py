@@ -41,6 +41,7 @@ from toolspeak.cli.run_options import (
 )
 from toolspeak.cli.sandbox_options import sandbox_options
 from toolspeak.cli.signals import run_to_end
+from toolspeak.cli.web_options import web_options
 from toolspeak.data.events import Limits
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal
@@ -68,6 +69,7 @@ that `toolspeak config edit` opens. Set the server's address or key too:
 @approve_option
 @rules_option
 @sandbox_options
+@web_options
 @click.option(
     "--schedule",
     type=click.Choice(["serializable", "parallel", "sequential", "native"]),

@@ -15,8 +15,11 @@ import click
 from toolspeak.cli.agents_option import engine_option, load_agents, load_function
 from toolspeak.cli.configuration import configuration
 from toolspeak.cli.sandbox_options import sandbox_fields, sandbox_options
+from toolspeak.cli.web_options import after_web_option
 from toolspeak.engines import Worker, WorkLimits, open_engine
 from toolspeak.errors import ConfigurationError
+from toolspeak.execute import AfterWeb
+from toolspeak.execute.approval.after_web import use_after_web_by_default
 from toolspeak.journal.maintenance import MaintainedJournal
 from toolspeak.project.configuration.sandbox_settings import open_command_sandbox
 from toolspeak.providers.model_strings import CONFIGURED
@@ -57,6 +60,7 @@ def _refuse_journal(_context: click.Context, _option: click.Parameter, journal: 
     help="After a SIGTERM: how many seconds the turn or the calls under way of each run may take to end.",
 )
 @sandbox_options
+@after_web_option
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 @click.option("--journal", hidden=True, expose_value=False, callback=_refuse_journal)
 def worker_command(
@@ -68,6 +72,7 @@ def worker_command(
     deps: str | None,
     drain: float,
     quiet: bool,
+    after_web: AfterWeb | None,
     **sandbox: Any,
 ) -> None:
     """Drive the submitted runs of the agents at MODULE:ATTRIBUTE (a module or the path of a .py file).
@@ -78,6 +83,7 @@ def worker_command(
     SIGTERM and Ctrl-C drain: the worker takes no further run, each run under way stops before its next turn or call,
     and another worker goes on with it. Then the exit code is 0. A second signal ends the worker at once (130).
     """
+    use_after_web_by_default(after_web or "ask")
     limits = WorkLimits(concurrency, _counts(per_agent), per_principal)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("toolspeak: %(message)s"))

@@ -14,6 +14,7 @@ from toolspeak.data.events import ApprovalDecided, ApprovalRequested
 from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.data.values import quick
+from toolspeak.data.web_sources import WEB
 from toolspeak.errors import ConfigurationError, RunError, suggest
 from toolspeak.execute.approval.command_lines import prefix_words, prefixes_of
 from toolspeak.execute.calls.secrets import Secrets
@@ -33,6 +34,7 @@ class ApprovalRequest:
     - `earlier`: the calls of its batch before it that are to run.
     - `state`: the run before the batch.
     - `previewed`: the arguments that the preview shows.
+    - `needs_person`: an approver that asks nobody must refuse.
     """
 
     call: ToolCall
@@ -45,6 +47,7 @@ class ApprovalRequest:
     state: StateView | None = None
     _revise: Revise | None = field(default=None, repr=False, compare=False)
     previewed: frozenset[str] = frozenset()
+    needs_person: bool = False
 
     @property
     def can_be_revised(self) -> bool:
@@ -81,18 +84,30 @@ class ApprovalRequest:
         """How each command of the call begins; () if it runs none, or one that its beginning does not identify."""
         return prefixes_of(self.command_line or "")
 
-    def always(self, what: Literal["tool", "commands", "call"] = "tool") -> Rule:
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts of the web that the call reads, as resources; () if it touches anything else."""
+        keys = self.effects.reads
+        is_of_web = self.effects.read_only and self.effects.declared and all(key.startswith(WEB) for key in keys)
+        return tuple(sorted(keys)) if is_of_web and WEB not in keys else ()
+
+    def always(self, what: Literal["tool", "commands", "host", "call"] = "tool") -> Rule:
         """Returns a rule that approves every call of this tool, while the tool's definition stays the same.
 
         - "commands": only calls whose commands begin as this one's (`begins`). If this one only reads, only those that
           do, too: a sandbox holds a command to that.
+        - "host": only calls that read the same hosts of the web (`hosts`).
         - "call": only this very call.
 
-        Raises ConfigurationError for "commands" if `begins` is empty.
+        Raises ConfigurationError for "commands" if `begins` is empty, for "host" if `hosts` is.
         """
         rule = Rule("approve", tool=literal(self.tool.name), definition=definition_digest(self.tool))
         if what == "call":
             return replace(rule, arguments=self.call.arguments, exact=True)
+        if what == "host":
+            if not self.hosts:
+                raise ConfigurationError("this call does not only read hosts of the web")
+            return replace(rule, paths=tuple(map(literal, self.hosts)))
         if what == "commands":
             if not self.begins:
                 raise ConfigurationError("this call does not run plain commands that could be told by how they begin")

@@ -16,6 +16,7 @@ from toolspeak.data.events import ApprovalDecided
 from toolspeak.data.messages import JSON, ToolCall, ToolResult
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ConfigurationError
+from toolspeak.execute.approval.after_web import AfterWeb, answer_after_web
 from toolspeak.execute.approval.approvers import (
     ApprovalAnswer,
     ApprovalRequest,
@@ -45,11 +46,16 @@ as a whole: a decision must not rest on a part."""
 
 @quick()
 class PolicyEvaluator:
-    """Decides what needs no question. `decisions` holds earlier answers to this batch's questions, by call id."""
+    """Decides what needs no question.
+
+    - `decisions`: earlier answers to this batch's questions, by call id.
+    - `after_web`: what may change once the run has read the web; "allow" if it has not.
+    """
 
     policy: Policy | None
     rules: StandingRules
     decisions: Mapping[str, Decision]
+    after_web: AfterWeb = "allow"
 
     @property
     def looks_back(self) -> bool:
@@ -58,7 +64,8 @@ class PolicyEvaluator:
 
     def only_effects_decide(self, call: ToolCall) -> bool:
         """Whether no policy, rule, decision or repair has a part in the decision about the call."""
-        return not self.looks_back and call.id not in self.decisions and call.repaired_from is None
+        is_plain = call.id not in self.decisions and call.repaired_from is None
+        return not self.looks_back and is_plain and self.after_web == "allow"
 
     def answer(self, request: ApprovalRequest) -> ApprovalAnswer | None:
         """Returns a decision, `Escalate` if a person must decide, or None if the call runs without a question.
@@ -94,8 +101,9 @@ class PolicyEvaluator:
         return answer if answer is None or is_for_a_person or unapproved_repair(request) else hook
 
     def of_policy(self, request: ApprovalRequest) -> ApprovalAnswer | None:
-        """Returns the answer of the policy alone."""
-        return None if self.policy is None else self._by_policy(self.policy, request)
+        """Returns the answer of the policy, and of what may happen after the web was read."""
+        answer = None if self.policy is None else self._by_policy(self.policy, request)
+        return answer_after_web(self.after_web, request.effects, request.state, answer)
 
     def _holds(self, decision: Decision, request: ApprovalRequest) -> bool:
         """Whether the decision is about this request. A refusal without a digest holds for any call with its id."""

@@ -162,8 +162,9 @@ def _has_arguments(rule: Rule, arguments: Mapping[str, JSON]) -> bool:
 
 
 def _ran_before(request: ApprovalRequest) -> Iterator[str]:
-    """The names of the run's earlier calls that ran or are to run."""
+    """The names of the run's earlier calls that ran or are to run, and the sources on the web that it has read."""
     yield from (call.name for call in request.earlier)
+    yield from () if request.state is None else request.state.sources
     for message in () if request.state is None else request.state.messages:
         yield from (result.name for result in message.results if result.code not in _NEVER_RAN)
 

@@ -137,7 +137,8 @@ def read_arguments(tool: Tool, call: ToolCall, secrets: Secrets) -> Mapping[str,
     The revealed values stay within the executor until the function runs: an approver, an interceptor and the journal
     see the call, which holds placeholders. No problem shows a secret, or a part of one.
     """
-    revealed = secrets.reveal(call.arguments) if secrets.has_values else call.arguments
+    reveals = secrets.has_values and tool.reveals_secrets
+    revealed = secrets.reveal(call.arguments) if reveals else call.arguments
     reading = _read(tool, revealed)
     if not isinstance(reading, (tuple, Exception)):
         return reading

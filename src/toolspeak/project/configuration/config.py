@@ -20,6 +20,7 @@ from toolspeak.project.configuration.config_file import ConfigFile, KeyPath, rea
 from toolspeak.project.configuration.config_table import (
     ConfigTable,
     SandboxTable,
+    WebTable,
     absolute_path,
     check_servers,
     hook_file,
@@ -79,7 +80,7 @@ class Config:
     - `defer`: the tools of which the model reads the names alone (`Setup.defer`).
     - `theme`: styles of the terminal by name.
     - `hooks`: the tables of each event.
-    - `sandbox`: what commands may touch.
+    - `sandbox`: what commands may touch. `web`: the tools for the web, and what may change after them.
     - `origins`: where each value comes from, by its key; the first origin counts, of lists and texts all of them.
     - `project_folder`: the folder of the project's file; "" without one that is trusted.
     - `warnings`: what the person should know.
@@ -108,6 +109,7 @@ class Config:
     theme: Mapping[str, str] = field(default_factory=no_extra)
     hooks: Mapping[str, Sequence[JSON]] = field(default_factory=no_extra)
     sandbox: SandboxTable = SandboxTable()
+    web: WebTable = WebTable()
     origins: Mapping[str, tuple[ValueOrigin, ...]] = field(default_factory=no_extra)
     project_folder: str = ""
     warnings: tuple[str, ...] = ()
@@ -265,10 +267,11 @@ def _merged(files: Sequence[tuple[ConfigFile, ConfigTable]], environ: Mapping[st
             if getattr(table, name):
                 values[name] = (*values.get(name, ()), *getattr(table, name))
                 note((name,), getattr(table, name), file)
-        if table.sandbox is not None:
-            values["sandbox"] = table.sandbox
-            for key, entry in cast("Mapping[str, JSON]", file.table["sandbox"]).items():
-                note(("sandbox", key), entry, file)
+        for name in ("sandbox", "web"):
+            if getattr(table, name) is not None:
+                values[name] = getattr(table, name)
+                for key, entry in cast("Mapping[str, JSON]", file.table[name]).items():
+                    note((name, key), entry, file)
         for event, entries in table.hooks.items():
             hooks.setdefault(event, []).extend(cast("list[JSON]", entries) if isinstance(entries, list) else [entries])
             note(("hooks", event), entries, file)

@@ -17,7 +17,7 @@ from toolspeak.data.values import changed, quick
 from toolspeak.dialects import Section, get_dialect
 from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import ConfigurationError, suggest
-from toolspeak.execute import ScheduleName
+from toolspeak.execute import AfterWeb, ScheduleName
 from toolspeak.project.configuration.config_file import ConfigFile, KeyPath, inner_path, read_bounded, user_path
 from toolspeak.project.configuration.sandbox_settings import host_rules
 from toolspeak.project.hook_settings import hooks_of_claude, read_hooks
@@ -53,6 +53,17 @@ class SandboxTable:
 
 
 @quick()
+class WebTable:
+    """The table `[web]`: fields of `Setup`, under shorter names."""
+
+    fetch: bool = False
+    search: str = ""
+    allow: tuple[str, ...] = ()
+    robots: bool = False
+    after: AfterWeb | None = None
+
+
+@quick()
 class ConfigTable:
     """What one file says; None and empty where it says nothing. `toolspeak.project.configuration.config.Config`
     describes the fields."""
@@ -78,6 +89,7 @@ class ConfigTable:
     theme: Mapping[str, str] = field(default_factory=no_extra)
     hooks: Mapping[str, JSON] = field(default_factory=no_extra)
     sandbox: SandboxTable | None = None
+    web: WebTable | None = None
 
 
 LIMITS = ("steps", "calls", "seconds", "tokens", "cost")
@@ -88,6 +100,7 @@ _COUNTS = ("steps", "calls", "tokens")
 _OF_THE_USER = {
     "rules": "they would approve calls without a question",
     "sandbox": "a project's could open it",
+    "web": "a project's could reach your network",
     "theme": "it could hide what a question is about",
 }
 """Keys that a project's file may not set, and why."""
@@ -103,8 +116,9 @@ def table_of(file: ConfigFile) -> ConfigTable:
         if file.of_project and name in file.table:
             raise file.error((name,), f"only your own file may set it: {reason}")
     raw = dict(file.table)
-    if isinstance(raw.get("sandbox"), dict):
-        _check_keys(file, raw["sandbox"], ("sandbox",), [each.name for each in fields(SandboxTable)])
+    for name, kind in (("sandbox", SandboxTable), ("web", WebTable)):
+        if isinstance(raw.get(name), dict):
+            _check_keys(file, raw[name], (name,), [each.name for each in fields(kind)])
     for name, entry in _tables(file, "providers"):
         _check_keys(file, entry, ("providers", name), _PROVIDER_KEYS)
         if "api" not in entry:
@@ -258,9 +272,11 @@ def check_servers(file: ConfigFile, servers: Mapping[str, JSON]) -> None:
 def _with_paths(file: ConfigFile, table: ConfigTable) -> ConfigTable:
     """The table with absolute paths, and with what its files hold."""
     changes: dict[str, Any] = {}
+    if table.web is not None:
+        _check_hosts(file, ("web", "allow"), table.web.allow)
+        _refuse_key(file, ("web", "search"), table.web.search)
     if table.sandbox is not None:
-        for text in table.sandbox.allow_net:
-            _check_host(file, text)
+        _check_hosts(file, ("sandbox", "allow_net"), table.sandbox.allow_net)
         places = {
             name: tuple(absolute_path(file, ("sandbox", name), path) for path in getattr(table.sandbox, name))
             for name in ("writable", "readable")
@@ -316,11 +332,11 @@ def _absolute_tools(file: ConfigFile, place: str) -> str:
     return f"{absolute_path(file, ('tools',), module)}{colon}{name}" if module.endswith(".py") else place
 
 
-def _check_host(file: ConfigFile, text: str) -> None:
+def _check_hosts(file: ConfigFile, key: KeyPath, texts: Iterable[str]) -> None:
     try:
-        host_rules([text])
+        host_rules([*texts])
     except ConfigurationError as error:
-        raise file.error(("sandbox", "allow_net"), str(error)) from None
+        raise file.error(key, str(error)) from None
 
 
 def text_of(file: ConfigFile, key: KeyPath, path: str, most_bytes: int) -> str:

@@ -39,6 +39,11 @@ class SetupChoices(TypedDict, total=False):
     sandbox_write: tuple[str, ...]
     sandbox_read: tuple[str, ...]
     unasked_reads: bool
+    web: bool
+    search: str
+    web_allow: tuple[str, ...]
+    robots: bool
+    after_web: str
 
 
 MODEL_OPTIONS = ("model", "dialect", "starts_in", "listing", "repair")
@@ -48,8 +53,9 @@ MODEL_OPTIONS = ("model", "dialect", "starts_in", "listing", "repair")
 def configured_setup(config: Config, workspace: str, **choices: Unpack[SetupChoices]) -> Setup:
     """The settings of a run in a folder. A model is resolved: an alias becomes its model string.
 
-    `mcp` takes the place of all configured MCP servers. The variables of `env`, the tools of `tools`, and the hosts and
-    paths of the sandbox come on top of the configured ones, and the prices of the file `prices` come before them.
+    `mcp` takes the place of all configured MCP servers. The variables of `env`, the tools of `tools`, the hosts and
+    paths of the sandbox and the hosts of `web_allow` come on top of the configured ones, and the prices of the file
+    `prices` come before them.
     """
     setup = Setup(
         model=resolved_model(config, choices.get("model") or config.model),
@@ -80,8 +86,14 @@ def configured_setup(config: Config, workspace: str, **choices: Unpack[SetupChoi
         sandbox_write=(*config.sandbox.writable, *map(full_path, choices.get("sandbox_write", ()))),
         sandbox_read=(*config.sandbox.readable, *map(full_path, choices.get("sandbox_read", ()))),
         unasked_reads="yes" if choices.get("unasked_reads", config.sandbox.unasked_reads) else "no",
+        web="yes" if choices.get("web", config.web.fetch) else "no",
+        search=config.web.search,
+        web_allow=(*config.web.allow, *choices.get("web_allow", ())),
+        robots="yes" if choices.get("robots", config.web.robots) else "no",
+        after_web=config.web.after or "",
     )
     merged = ("model", "repair", "env", "tools", "allow_net", "sandbox_write", "sandbox_read", "unasked_reads")
+    merged = (*merged, "web", "web_allow", "robots")
     changes: dict[str, Any] = {name: value for name, value in choices.items() if name not in merged}
     for name in ("rules", "prices", "mcp"):
         if changes.get(name):

@@ -1,0 +1,161 @@
+"""The main text of web pages as Markdown, read by processes that are killed if a page takes too long."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import functools
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from toolspeak.data.values import quick
+from toolspeak.errors import ConfigurationError, ToolError
+from toolspeak.tools.web import page_worker
+
+_MEMORY = 1024 * 1024 * 1024
+_IDLE_SECONDS = 120.0
+_START_SECONDS = 30.0
+_MOST_IDLE = 2
+
+
+@quick()
+class PageText:
+    """A page as a model reads it.
+
+    - `text`: its main text as Markdown, or the beginning of a very long one; all of its text if no main text was found.
+    - `length`: how many characters the text has as a whole.
+    - `refresh`: where it leads by itself, as it says; "" if it stays.
+    """
+
+    title: str
+    text: str
+    length: int
+    refresh: str
+
+
+class PageReader:
+    """Reads pages in processes, which stay for a while for the next page. `seconds`: the time limit of a page.
+
+    Raises ConfigurationError if `trafilatura` is not installed.
+    """
+
+    def __init__(self, seconds: float = 10.0) -> None:
+        spec = importlib.util.find_spec("trafilatura")
+        if spec is None or spec.origin is None:
+            raise ConfigurationError("reading web pages needs the extra `web`: pip install 'toolspeak[web]'")
+        if not sys.executable or getattr(sys, "frozen", False):
+            raise ConfigurationError("reading web pages needs a Python that can be started; this program is frozen")
+        self._library = [str(Path(spec.origin).parents[1])]
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._idle: list[_PageProcess] = []
+
+    async def read(self, page: str, url: str) -> PageText:
+        """The text of a page. Raises ToolError if reading it takes too long, or too much memory."""
+        processes: list[_PageProcess] = []
+        try:
+            return await asyncio.to_thread(self._read, page, url, processes)
+        except asyncio.CancelledError:
+            for process in processes:
+                process.kill()
+            raise
+
+    def _read(self, page: str, url: str, processes: list[_PageProcess]) -> PageText:
+        with self._lock:
+            process = self._idle.pop() if self._idle else None
+        answer = None
+        if process is not None:
+            processes.append(process)
+            answer = process.ask(page, url, self._seconds)
+            if answer is None and not process.is_late:  # it had ended by itself
+                process.kill()
+                process = None
+        if process is None:
+            process = _PageProcess(self._library, self._seconds)
+            processes.append(process)
+            answer = process.ask(page, url, self._seconds) if process.start() else None
+        if answer is None:
+            process.kill()
+            how = f"took more than {self._seconds:g} seconds" if process.is_late else "needed too much memory"
+            raise ToolError(f"{url}: reading the page {how}, so it was stopped: pass want='source' for its source")
+        with self._lock:
+            if len(self._idle) < _MOST_IDLE:
+                self._idle.append(process)
+                process = None
+        if process is not None:
+            process.kill()
+        if "error" in answer:
+            raise ToolError(f"{url}: the page could not be read ({answer['error']}): pass want='source' for its source")
+        return PageText(answer["title"], answer["text"], answer["whole"], answer["refresh"])
+
+
+@functools.cache
+def shared_reader() -> PageReader:
+    """The reader of all tools that have none of their own. Raises as `PageReader`."""
+    return PageReader()
+
+
+class _PageProcess:
+    """One process. `is_late`: whether it was killed at a time limit."""
+
+    def __init__(self, library: list[str], seconds: float) -> None:
+        self.is_late = False
+        settings = {"library": library, "seconds": seconds + 1, "memory": _MEMORY, "idle": _IDLE_SECONDS}
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", str(Path(page_worker.__file__)), json.dumps(settings)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "SYSTEMROOT")},
+        )
+        atexit.register(self.kill)
+
+    def start(self) -> bool:
+        """Waits until it is ready. False if it ended before."""
+        return self._within(_START_SECONDS, b"") is not None
+
+    def ask(self, page: str, url: str, seconds: float) -> Mapping[str, Any] | None:
+        """The answer about a page; None if the process has ended."""
+        data = page.encode("utf-8", "replace")
+        return self._within(seconds, json.dumps({"url": url, "bytes": len(data)}).encode() + b"\n" + data)
+
+    def kill(self) -> None:
+        """Ends the process."""
+        atexit.unregister(self.kill)
+        self._process.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except OSError:  # what was written did not leave
+                    continue
+        self._process.wait()
+
+    def _within(self, seconds: float, data: bytes) -> dict[str, Any] | None:
+        process = self._process
+        assert process.stdin is not None, "the process has pipes"
+        assert process.stdout is not None, "the process has pipes"
+        end = time.monotonic() + seconds
+        timer = threading.Timer(seconds, process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            process.stdin.write(data)
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except (OSError, ValueError):  # it has ended, or was ended while it was asked
+            line = b""
+        finally:
+            timer.cancel()
+        if line.endswith(b"\n"):
+            return cast("dict[str, Any]", json.loads(line))
+        self.is_late = time.monotonic() >= end
+        return None
