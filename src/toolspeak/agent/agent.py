@@ -28,6 +28,7 @@ from toolspeak.agent.storage.sessions import Place
 from toolspeak.agent.submission import StartOnce, prepared_start, submit_run
 from toolspeak.agent.sync import run_sync
 from toolspeak.agent.validation import (
+    all_tools_of,
     check_approval,
     check_settings,
     checked_choice,
@@ -59,7 +60,7 @@ from toolspeak.journal.base import Journal
 from toolspeak.journal.memory_journal import MemoryJournal
 from toolspeak.programs.code_mode import CodeMode
 from toolspeak.providers.base import Provider
-from toolspeak.tools import DeferredTools, Tool, ToolFilter, ToolLike, ToolList, ToolOptions, Toolset, TurnTools
+from toolspeak.tools import Tool, ToolLike, ToolList, ToolOptions, Toolset, TurnTools
 
 _USUAL_APPROVAL = Approval()
 Decisions: TypeAlias = Mapping[str, bool | Decision]
@@ -180,10 +181,7 @@ class Agent(RunStarter[DepsT, OutputT]):
             self.rules = StandingRules(self.rules)  # a copy: rules that a replay adds were kept when it was recorded
         self.description = description
         self._deps_type = deps_type
-        self._all_tools = self.toolset  # of any turn; None if only the function knows
-        if tools_of is not None:
-            source = cast("object", tools_of)
-            self._all_tools = self.toolset + source.tools if isinstance(source, ToolFilter | DeferredTools) else None
+        self._all_tools = all_tools_of(self.toolset, tools_of)
         self._journal = journal
         runs, policy = executor_of(
             execution,

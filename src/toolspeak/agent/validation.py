@@ -49,6 +49,14 @@ def turn_tools_of(tools: object) -> TurnTools[Any] | None:
     return computed if isinstance(tools, ToolFilter | DeferredTools) or takes_context(computed, "tools") else None
 
 
+def all_tools_of(tools: Toolset, computed: object) -> Toolset | None:
+    """The tools of any turn: `tools`, and those among which the function `computed` selects. None if only the function
+    knows them."""
+    if computed is None:
+        return tools
+    return tools + computed.tools if isinstance(computed, ToolFilter | DeferredTools) else None
+
+
 def secrets_of(secrets: Secrets | Mapping[str, str] | None) -> Secrets:
     """The secrets of an agent. Raises ConfigurationError for a value that is not a mapping."""
     if isinstance(secrets, Secrets) or not secrets:

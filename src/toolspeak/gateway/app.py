@@ -45,6 +45,7 @@ from toolspeak.gateway.responses.relayed_answer import relay
 from toolspeak.gateway.responses.translated_answer import answer, warning_header
 from toolspeak.gateway.server_tools.hosted_tools import OPTIONAL_TOOLS, HostedTools, able_routes
 from toolspeak.gateway.server_tools.tool_loop import with_tools
+from toolspeak.gateway.server_tools.tool_search import defers, most_tools_of
 from toolspeak.gateway.server_tools.tool_servers import ServerTools
 from toolspeak.gateway.settings.gateway_settings import LOOPBACK, Settings
 from toolspeak.gateway.stored.response_memory import PATH, ResponseMemory
@@ -324,7 +325,8 @@ class Gateway:
         async with self._fields_and_routes(request) as (fields, routes):
             current, keeping, memory = request.current, request.keeping, self.memory
             notes: Sequence[Note] = ()
-            is_own = current.tools is not None or (keeping is not None and (keeping.store or keeping.previous))
+            keeps = keeping is not None and (keeping.store or keeping.previous)
+            is_own = current.tools is not None or keeps or defers(routes, fields)
             relayed = not is_own and all(is_relayed(fields, request.wire, route) for route in routes.routes)
             if relayed:
                 wire_request = checked_fields(fields, request.wire, current.settings.bounds)
@@ -347,9 +349,7 @@ class Gateway:
                 elif keeping.background:
                     await begin_background(memory, request, wire_request, self._ask, self._finish)
                     return
-            if current.tools is not None:
-                running = current.tools.begin(request.id, log_content=current.settings.log_content)
-                answering.tools = (current.tools, running)
+            answering.tools = current.begin_tools(request.id)
             headers = passing_headers(request.scope["headers"])
             answering.native_request = None if is_own else (fields, headers)
             if relayed:
@@ -370,9 +370,8 @@ class Gateway:
         async with self._fields_and_routes(request) as (fields, routes):
             current = request.current
             wire_request, repairs = await self._read(request, fields)
-            if current.tools is not None:
-                running = current.tools.begin(request.id, log_content=current.settings.log_content)
-                wire_request, _ = await with_tools(current.tools, wire_request, running)
+            running = current.begin_tools(request.id)
+            wire_request, _ = await with_tools(running, wire_request, most_tools=most_tools_of(routes))
             count = await counted(wire_request, routes, request.wire.name)
             name, dialect = count.route.provider.name, count.route.dialect
             request.facts.update(upstream=name, dialect=dialect, input_tokens=count.tokens)

@@ -27,6 +27,7 @@ from toolspeak.gateway.http.asgi import (
 from toolspeak.gateway.http.error_responses import Failure, failure_of, stopped
 from toolspeak.gateway.observability import Metrics, RequestTrace
 from toolspeak.gateway.server_tools.hosted_tools import HostedTools
+from toolspeak.gateway.server_tools.tool_search import ClientSearch
 from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
 from toolspeak.gateway.settings.api_keys import Key
 from toolspeak.gateway.settings.gateway_settings import ANY_ORIGIN
@@ -161,6 +162,7 @@ class Answering:
     """Whether a cancellation comes from the gateway's own stop."""
     tools: tuple[ServerTools, Running] | None = None
     hosted: HostedTools | None = None
+    search: ClientSearch | None = None
     first_byte: float | None = None
     """Seconds until the answer began."""
     chunks: int = 0
@@ -210,6 +212,7 @@ class Answering:
             "error": self.failure and self.failure.cause,
             "code": self.failure and self.failure.code,
             "answer": self._content(),
+            "searches": (self.search and self.search.rounds) or None,
             **(self.tools[1].facts() if self.tools is not None else {}),
         }
 

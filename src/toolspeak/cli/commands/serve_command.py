@@ -62,6 +62,13 @@ _MISSING = "the gateway needs an extra: pip install 'toolspeak[gateway]' ({missi
 @click.option("--repair", type=click.IntRange(0, 3), help="How often the model may rewrite a malformed call (0).")
 @click.option("--hold-calls", is_flag=True, help="Send each call in one piece, once it is certain that it counts.")
 @click.option(
+    "--defer-tools",
+    type=click.IntRange(0),
+    metavar="COUNT",
+    help="Of more tools than COUNT in a request, show the model the names, and find_tools to find the definitions (all "
+    "definitions).",
+)
+@click.option(
     "--config", metavar="FILE", type=click.Path(dir_okay=False), help="A TOML file with several upstreams, by model."
 )
 @click.option(
@@ -131,6 +138,7 @@ def serve_command(
     key_env: str | None,
     repair: int | None,
     hold_calls: bool,
+    defer_tools: int | None,
     api_keys: str | None,
     checks: bool,
     tools: str | None,
@@ -153,6 +161,7 @@ def serve_command(
         "key_variable": key_env,
         "repair": repair,
         "hold_calls": hold_calls or None,
+        "defer_tools": defer_tools,
     }
     options = {name: value for name, value in options.items() if value is not None}
     server = {name: value for name, value in server.items() if value is not None and value is not False and value != ()}

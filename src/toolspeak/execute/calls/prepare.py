@@ -19,7 +19,7 @@ from toolspeak.tools.tool import ArgumentProblem, Tool
 from toolspeak.tools.tool_catalogue import FIND_TOOLS
 from toolspeak.tools.toolset import Toolset
 
-_NOW_LISTED = "It is among your tools from now on: read it, and make the call again if it is what you want."
+NOW_LISTED = "It is among your tools from now on: read it, and make the call again if it is what you want."
 
 _ArgumentReading: TypeAlias = Mapping[str, Any] | tuple[ArgumentProblem, ...]
 
@@ -122,11 +122,11 @@ def _prepare_unlisted(call: ToolCall, tool: Tool, secrets: Secrets, run_id: str)
     """
     arguments = read_arguments(tool, call, secrets)
     if type(arguments) is ToolResult:
-        problem = f"{arguments.text}\nYou had not read the definition of {tool.name}. {_NOW_LISTED}"
+        problem = f"{arguments.text}\nYou had not read the definition of {tool.name}. {NOW_LISTED}"
         return replace(arguments, content=(TextPart(problem),), extra={FOUND_TOOLS: [tool.name]})
     effects = tool.effects_of(arguments)
     if effects.needs_approval:
-        reason = f"{tool.name} did not run: it may change something, and you had not read its definition. {_NOW_LISTED}"
+        reason = f"{tool.name} did not run: it may change something, and you had not read its definition. {NOW_LISTED}"
         return replace(failure(call, "unknown_tool", reason), extra={FOUND_TOOLS: [tool.name]})
     return PreparedCall(call, tool, arguments, effects, key_of(run_id, call.id), is_unread=True)
 

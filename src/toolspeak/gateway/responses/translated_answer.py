@@ -19,7 +19,7 @@ from toolspeak.gateway.http.error_responses import Failure, with_code
 from toolspeak.gateway.requests.request_mapping import turn_of
 from toolspeak.gateway.responses.native_relay import NativeRelay, native_relay
 from toolspeak.gateway.server_tools.tool_loop import with_tools
-from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
+from toolspeak.gateway.server_tools.tool_search import most_tools_of
 from toolspeak.gateway.turns.turn_attempts import Put, TurnReport, prompt_size, run_turn
 from toolspeak.gateway.turns.turn_gate import Note
 from toolspeak.gateway.upstreams.routing import Route
@@ -68,14 +68,17 @@ def _run_turns(
     """
     wire_request = answering.wire_request
     size = partial(prompt_size, wire_request)
-    if answering.tools is None:
+    most_tools = most_tools_of(answering.routes)
+    if answering.tools is None and (most_tools is None or len(wire_request.request.tools) <= most_tools):
         return _turn(answering, wire_request, put, answering.report, size, on_attempt=on_attempt, has_left=has_left)
 
-    async def with_server_tools(tools: ServerTools, running: Running) -> None:
-        offering, loop = await with_tools(tools, wire_request, running, answering.hosted)
-        await loop.run_turns(partial(_turn, answering), offering, put, answering.report, size)
+    async def with_server_tools() -> None:
+        offering, loop = await with_tools(answering.tools, wire_request, answering.hosted, most_tools)
+        answering.search = loop.search
+        offered_size = partial(prompt_size, offering)
+        await loop.run_turns(partial(_turn, answering), offering, put, answering.report, offered_size)
 
-    return with_server_tools(*answering.tools)
+    return with_server_tools()
 
 
 async def _turn(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,10 +18,12 @@ from toolspeak.data.deltas import (
     TextDelta,
     TurnEnded,
 )
-from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice, ToolResult, Usage
+from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice, ToolResult, Usage, failure
+from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import TurnCollector
 from toolspeak.gateway.server_tools.continuation_token import carrying, restored
 from toolspeak.gateway.server_tools.hosted_tools import HostedTool, HostedTools
+from toolspeak.gateway.server_tools.tool_search import MOST_ROUNDS, ClientSearch
 from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
 from toolspeak.gateway.turns.turn_attempts import Put, TurnReport, message_size
 from toolspeak.gateway.turns.turn_gate import Note
@@ -33,15 +36,24 @@ _NO_CALLS = ToolChoice("none")
 
 
 async def with_tools(
-    tools: ServerTools, wire_request: WireRequest, running: Running, hosted: HostedTools | None = None
+    server: tuple[ServerTools, Running] | None,
+    wire_request: WireRequest,
+    hosted: HostedTools | None = None,
+    most_tools: int | None = None,
 ) -> tuple[WireRequest, ToolLoop]:
     """The request with the server's tools besides the client's, and with the messages that its ids carry. A request
-    with hosted tools gets only those. Raises FormatError for a hosted tool that does not exist."""
+    with hosted tools gets only those. Raises FormatError for a hosted tool that does not exist.
+
+    `most_tools`: of more tools the model reads the names, and finds the definitions."""
     request = wire_request.request
-    messages = [message for message in request.messages if isinstance(message, Message)]
-    offered, running.shadowed = await tools.offered(request.tools)
+    messages = restored([message for message in request.messages if isinstance(message, Message)])
+    offered: Sequence[ToolSpec] = ()
+    if server is not None:
+        tools, running = server
+        offered, running.shadowed = await tools.offered(request.tools)
     hosted_by_name: Mapping[str, HostedTool] = {}
-    if hosted is not None:
+    if hosted is not None and server is not None:
+        tools, running = server
         hosted_by_name = hosted.among(offered, tools)
         offered = tuple(tool for tool in offered if tool.name in hosted_by_name)
         most = request.options.get("max_tool_calls")  # of the API's own tools
@@ -51,9 +63,13 @@ async def with_tools(
         request = replace(request, choice=hosted.chosen(hosted_by_name))
     elif request.choice.mode in ("none", "specific"):
         offered = ()  # the client allows no call, or only calls of its own tool
-    names = frozenset(tool.name for tool in offered)
-    request = replace(request, messages=restored(messages), tools=(*request.tools, *offered))
-    return replace(wire_request, request=request), ToolLoop(tools, running, names, hosted_by_name)
+    names, all_tools = frozenset(tool.name for tool in offered), (*request.tools, *offered)
+    search = None
+    if most_tools is not None and len(all_tools) > most_tools:
+        search = ClientSearch.of(all_tools, messages, request.choice)
+        all_tools = search.specs
+    request = replace(request, messages=messages, tools=all_tools)
+    return replace(wire_request, request=request), ToolLoop(server, names, hosted_by_name, search)
 
 
 class AskTurn(Protocol):
@@ -74,12 +90,14 @@ class AskTurn(Protocol):
 @dataclass(slots=True)
 class ToolLoop:
     """One request's turns. `names` are the server-side tools that the model is offered, `hosted` those whose calls are
-    items of the answer."""
+    items of the answer. `search`: the search among tools that the model does not read all."""
 
-    tools: ServerTools
-    running: Running
+    server: tuple[ServerTools, Running] | None
     names: frozenset[str]
     hosted: Mapping[str, HostedTool]
+    search: ClientSearch | None = None
+    _steps: int = 0
+    _token: str = field(default_factory=lambda: secrets.token_hex(8))
     _ran: list[Message] = field(default_factory=list[Message])
     _items: int = 0
 
@@ -97,7 +115,7 @@ class ToolLoop:
         tools end the answer: they leave whole, after the server's calls of the same turn have run, and the id of the
         first one carries what ran. Past a limit the model gets no more tools. The usage is that of all turns.
         """
-        if not self.names:
+        if not self.names and self.search is None:
             await ask(wire_request, put, report, prompt_size)
             return
         output = _Output(put)
@@ -111,16 +129,17 @@ class ToolLoop:
                 _add(report, turn_report, turn_report.notes)
                 raise
             usage = usage.plus(turn.end.usage)
-            mine = turn.calls_of(self.names)
+            names = self.names if self.search is None else self.names | self.search.names
+            mine = turn.calls_of(names)
             if not mine:
                 _add(report, turn_report, turn_report.notes)
-                await self._leave(turn, usage, output, report)
+                await self._leave(turn, usage, output, report, names)
                 return
             # The model reads what was wrong with a call, and writes it again; the client need not know.
             _add(report, turn_report, [note for note in turn_report.notes if note.code != "malformed_call"])
             hosted = self._hosted_calls(mine)
             await put([start for start, _ in hosted])
-            results = await self.tools.run(mine, self.running)
+            results = await self._run(mine)
             by_call = {result.call_id: result for result in results}
             await put([_hosted_call_end(start, by_call[call.id]) for start, call in hosted])
             # A client cannot send back what it did not see: the id of its call carries that. (The item of a search has
@@ -130,13 +149,33 @@ class ToolLoop:
                 Message("assistant", tuple(call for call in mine if call.id in sent_ids)),
                 Message("tool", tuple(result for result in results if result.call_id in sent_ids)),
             ]
-            if turn.has_others(self.names):
-                await self._leave(turn, usage, output, report)
+            if turn.has_others(names):
+                await self._leave(turn, usage, output, report, names)
                 return
             more = [turn.message, Message("tool", results)]
             prompt_size = partial(_grown, prompt_size, more)
-            wire_request = self._next(wire_request, more, report)
+            searches = self.search is not None and all(call.name not in self.names for call in mine)
+            wire_request = self._next(wire_request, more, report, searches=searches)
             output.turn_over(apart=bool(hosted))
+
+    async def _run(self, calls: Sequence[ToolCall | MalformedCall]) -> tuple[ToolResult, ...]:
+        """The results of a turn's calls, in their order."""
+        self._steps += 1
+        search, by_call = self.search, dict[str, ToolResult]()
+        if search is not None:
+            own = search.names - self.names
+            searches = [call for call in calls if isinstance(call, ToolCall) and call.name in own]
+            by_call = {result.call_id: result for result in search.run(searches)}
+        others = [call for call in calls if call.id not in by_call]
+        if self.server is not None and others:
+            tools, running = self.server
+            by_call |= {result.call_id: result for result in await tools.run(others, running)}
+        return tuple(
+            [
+                by_call.get(call.id) or failure(call, "malformed", getattr(call, "reason", "it cannot be read"))
+                for call in calls
+            ]
+        )
 
     def _is_item(self, call: ToolCall) -> bool:
         """Whether the call and its result are an item of the answer."""
@@ -153,18 +192,27 @@ class ToolLoop:
                 self._items += 1
         return hosted
 
-    def _next(self, wire_request: WireRequest, more: Sequence[Message], report: TurnReport) -> WireRequest:
-        """The request after the results."""
-        request = wire_request.request
-        limit = self.tools.exhausted(self.running)
-        choice = _NO_CALLS if limit else ToolChoice()  # what was required has been called
+    def _next(
+        self, wire_request: WireRequest, more: Sequence[Message], report: TurnReport, *, searches: bool
+    ) -> WireRequest:
+        """The request after the results. `searches`: the calls were searches alone, so what was required was not called
+        yet."""
+        request, search = wire_request.request, self.search
+        limit = "" if self.server is None else self.server[0].exhausted(self.server[1])
+        if not limit and search is not None and search.rounds >= MOST_ROUNDS:
+            limit = f"{MOST_ROUNDS} searches"
+        choice = _NO_CALLS if limit else request.choice if searches else ToolChoice()
         if limit:
             report.notes.append(Note("tool_limit", f"the gateway stopped its tools after {limit}"))
-        return replace(wire_request, request=replace(request, messages=[*request.messages, *more], choice=choice))
+        tools = request.tools if search is None else search.specs
+        messages = [*request.messages, *more]
+        return replace(wire_request, request=replace(request, messages=messages, tools=tools, choice=choice))
 
-    async def _leave(self, turn: _Turn, usage: Usage, output: _Output, report: TurnReport) -> None:
-        """The client's calls and the end of the answer."""
-        leaving = [call for call in turn.calls if call.name not in self.names]
+    async def _leave(
+        self, turn: _Turn, usage: Usage, output: _Output, report: TurnReport, names: frozenset[str]
+    ) -> None:
+        """The client's calls and the end of the answer. `names`: the tools whose calls do not leave."""
+        leaving = [call for call in turn.calls if call.name not in names]
         call_places = [index for index, call in enumerate(leaving) if isinstance(call, CallCompleted)]
         if call_places and self._ran:
             first = leaving[call_places[0]]
@@ -184,7 +232,7 @@ class ToolLoop:
         await output.end([*leaving, report.end])
 
     def _call_id(self, index: int) -> str:
-        return f"call_{self.running.token}_{self.running.steps}_{index}"
+        return f"call_{self._token}_{self._steps}_{index}"
 
 
 class _Output:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from toolspeak import mcp
@@ -46,7 +45,6 @@ class Running:
     changed: bool = False
     most_calls: int = 0
     shadowed: tuple[str, ...] = ()
-    token: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def facts(self) -> dict[str, JSON]:
         """For the log."""

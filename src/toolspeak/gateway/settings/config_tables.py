@@ -14,6 +14,7 @@ _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "BalancingPolicy": ((str,), "text"),
     "PromptListing | None": ((str,), "text"),
     "int": ((int,), "a number"),
+    "int | None": ((int,), "a number"),
     "float": ((int, float), "a number of seconds"),
     "bool": ((bool,), "true or false"),
 }

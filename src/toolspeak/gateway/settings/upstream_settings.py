@@ -44,6 +44,8 @@ class Upstream:
     - `repair`: how many times the model is asked to rewrite a malformed call.
     - `hold_calls`: whether calls leave in one piece.
     - `listing`: who writes the prompt if calls are text, and how.
+    - `defer_tools`: the most tools of a request of which the model reads the definitions. Of more it reads the names,
+      and finds the definitions with `find_tools`, which the gateway runs. None: it reads all definitions.
     """
 
     names: tuple[str, ...] = ("*",)
@@ -61,6 +63,7 @@ class Upstream:
     hold_calls: bool = False
     listing: PromptListing | None = None
     policy: BalancingPolicy = "round_robin"
+    defer_tools: int | None = None
 
     @property
     def exact(self) -> tuple[str, ...]:
@@ -132,7 +135,7 @@ def upstreams_of_table(row: Any, place: str) -> tuple[Upstream, ...]:
         own: Any = {"upstream": each} if isinstance(each, str) else each
         if not isinstance(own, dict):
             raise ConfigurationError(f"{at}: expected an address, or a table with upstream and what else is its own")
-        check_fields(cast("dict[str, Any]", own), _UPSTREAM_FIELDS - {"name", "policy"}, at)
+        check_fields(cast("dict[str, Any]", own), _UPSTREAM_FIELDS - {"name", "policy", "defer_tools"}, at)
         upstreams.append(_upstream_of_table(cast("dict[str, Any]", own), at, shared, place))
     return tuple(upstreams)
 
