@@ -159,8 +159,8 @@ async def go_on(journal, folder: Path, task: str, info) -> None:
     assert result.answer == ANSWER, (result.reason, result)
 
 
-def perform(job) -> int:
-    """Does a job in a process of its own; its exit code, or minus the signal that ended it."""
+def perform(job, work) -> int:
+    """Does a job (`work`) in a process of its own; its exit code, or minus the signal that ended it."""
     child = os.fork()
     if not child:
         try:
@@ -176,12 +176,12 @@ def perform(job) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def main() -> None:
+def main(work) -> None:
     for line in sys.stdin:
         start = time.monotonic()
-        code = perform(json.loads(line))
+        code = perform(json.loads(line), work)
         print(json.dumps([code, time.monotonic() - start]), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(work)

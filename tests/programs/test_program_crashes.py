@@ -1,0 +1,165 @@
+"""Programs whose process is killed (SIGKILL) go on in another one: nothing is lost, and nothing runs twice."""
+
+import asyncio
+import itertools
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from toolspeak.data.events import ModelAnswered, RunFinished, ToolFinished, ToolStarted
+from toolspeak.journal import SqliteJournal
+
+CHILD = Path(__file__).with_name("program_child.py")
+ANSWER = """\
+began {number}
+['paid 7', None, 'something to read', 'wrote a.txt']
+paid 10
+wrote 10.txt
+paid 11
+wrote 11.txt
+pay: ValueError: nothing to pay
+wrote 0.txt
+17"""
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes as Unix has them")
+
+
+class Desk:
+    """Starts the child's jobs, on one folder after the other."""
+
+    def __init__(self, path):
+        self._path = path
+        self._numbers = itertools.count()
+        self._process = subprocess.Popen([sys.executable, CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def close(self):
+        self._process.communicate()
+
+    def folder(self):
+        folder = self._path / str(next(self._numbers))
+        (folder / "0").mkdir(parents=True)
+        (folder / "0" / "in.txt").write_text("something to read")
+        return folder
+
+    def perform(self, folder, **job):
+        """How the process ended (minus the signal, or 0), and the seconds it took."""
+        self._process.stdin.write(json.dumps({"folder": str(folder), **job}).encode() + b"\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def end(self, folder):
+        """Lets processes go on, and answer its questions, until the run has ended. Returns how many it took."""
+        for count in range(1, 20):
+            assert self.perform(folder)[0] == 0
+            if (folder / "ended").exists():
+                return count
+        raise AssertionError("the run does not end")
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    desk = Desk(tmp_path_factory.mktemp("programs"))
+    yield desk
+    desk.close()
+
+
+def records_of(folder):
+    """The records of the run, and those of its program."""
+
+    async def read():
+        journal = SqliteJournal(folder / "toolspeak.db")
+        try:
+            infos = await journal.runs()
+            assert len(infos) == 2
+            return [
+                await journal.read(info.run_id) for info in sorted(infos, key=lambda info: info.parent_run_id or "")
+            ]
+        finally:
+            journal.close()
+
+    return asyncio.run(read())
+
+
+def check(folder):
+    """All that was promised, wherever the processes were killed."""
+    files = folder / "0"
+    assert [line.split()[0] for line in (files / "receipts").read_text().splitlines()] == ["7", "10", "11"]
+    assert (files / "log.txt").read_text() == "first\nrefused\n"
+    assert [(files / f"{name}.txt").read_text() for name in ("a", "10", "11", "0")] == [
+        *("something to read", "10", "11", "0")
+    ]
+    run, program = records_of(folder)
+    for records in (run, program):
+        assert [record.seq for record in records] == list(range(len(records)))
+        ends = Counter()
+        for record in records:
+            match record.event:
+                case ToolStarted(call_id):
+                    assert not ends[call_id], "a call with a recorded result was started again"
+                case ToolFinished(result):
+                    ends[result.call_id] += 1
+        assert set(ends.values()) == {1}
+    assert all(count == 1 for count in Counter((files / "ran").read_text().split()).values())
+    end = run[-1].event
+    assert isinstance(end, RunFinished)
+    number = end.answer.split()[1]
+    assert end.answer == ANSWER.format(number=number)
+
+
+def test_a_program_goes_on_in_the_process_that_answers_its_question(desk):
+    folder = desk.folder()
+    assert desk.end(folder) > 3
+    check(folder)
+    _, program = records_of(folder)
+    snapshots = [
+        part.opaque.data["snapshot"]
+        for record in program
+        if isinstance(record.event, ModelAnswered)
+        for part in record.event.message.parts
+        if getattr(part, "opaque", None) is not None
+    ]
+    assert all(snapshots)
+    assert len(snapshots) > 5
+
+
+def killed_at(desk, number, when, process):
+    folder = desk.folder()
+    for _ in range(process):
+        assert desk.perform(folder)[0] == 0
+    if desk.perform(folder, die_at=number, when=when)[0] == 0:
+        return False  # this process writes fewer records
+    if not (folder / "ended").exists():
+        desk.end(folder)
+    check(folder)
+    return True
+
+
+@pytest.mark.parametrize(("number", "when", "process"), [(5, "after", 0), (6, "before", 1), (9, "after", 2)])
+def test_a_program_that_is_killed_at_a_record_goes_on(desk, number, when, process):
+    assert killed_at(desk, number, when, process)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("process", range(4))
+def test_at_every_record(desk, when, process):
+    kills = len([*itertools.takewhile(lambda number: killed_at(desk, number, when, process), itertools.count())])
+    assert kills > 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_at_random_moments(desk, seed):
+    chance, kills = random.Random(seed), 0
+    _, seconds = desk.perform(desk.folder())
+    while kills < 10:
+        folder = desk.folder()
+        while not (folder / "ended").exists():
+            kills += desk.perform(folder, die_after=chance.uniform(0, seconds))[0] == -9
+        check(folder)
