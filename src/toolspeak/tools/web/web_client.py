@@ -83,7 +83,7 @@ class WebAnswer:
     - `url`: of the answer, after redirects.
     - `headers`: with names in lower case.
     - `body`: decompressed, and cut if the server sent more than was asked for.
-    - `redirect`: where it redirects to, if that is another host; None otherwise.
+    - `redirect`: where it redirects to, if that was not followed; None otherwise.
     """
 
     url: WebUrl
@@ -111,14 +111,14 @@ class WebClient:
 
     async def get(self, url: WebUrl, *, headers: Mapping[str, str] | None = None, redirects: bool = True) -> WebAnswer:
         """The answer to a request for the URL. `headers` are sent besides the usual ones. Without `redirects` none is
-        followed.
+        followed, on the same host neither.
 
         Raises ToolError, with what can be done, if the host is not to be reached, does not answer, or answers with
         something that is not HTTP.
         """
         try:
             async with asyncio.timeout(self.access.seconds):
-                return await self._follow(url, headers or {}, self.access.most_redirects if redirects else 0)
+                return await self._follow(url, headers or {}, self.access.most_redirects if redirects else None)
         except TimeoutError:
             raise ToolError(
                 f"{url} took more than {self.access.seconds:g} seconds, so reading it was stopped"
@@ -126,7 +126,7 @@ class WebClient:
         except httpx2.HTTPError as error:
             raise ToolError(f"{url} could not be fetched: {_reason(error)}") from None
 
-    async def _follow(self, url: WebUrl, headers: Mapping[str, str], redirects: int) -> WebAnswer:
+    async def _follow(self, url: WebUrl, headers: Mapping[str, str], redirects: int | None) -> WebAnswer:
         first = url
         while True:
             async with self._response(url, headers) as response:
@@ -139,8 +139,10 @@ class WebClient:
                 target = parse_url(place, url)
             except ToolError as error:
                 raise ToolError(f"{url} redirects to where nothing can be fetched: {error}") from None
-            if target.key != url.key or (url.scheme, target.scheme) == ("https", "http"):
+            is_elsewhere = target.key != url.key or (url.scheme, target.scheme) == ("https", "http")
+            if is_elsewhere and redirects is not None:
                 await self.addresses_of(target)  # a redirect inwards is refused here, not suggested
+            if is_elsewhere or redirects is None:
                 return WebAnswer(url, response.status_code, answer_headers, redirect=target)
             if redirects <= 0:
                 most = self.access.most_redirects

@@ -1,0 +1,144 @@
+"""The tools for the web by `toolspeak run`, and what the run may change after that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+
+import pytest
+from loopback_server import Server, serve, whole
+from scripted_project import ScriptedProject, calls
+from terminal_harness import TerminalProcess
+
+from toolspeak import Rule
+from toolspeak.execute import StandingRule, StandingRules
+
+PAGE = (
+    b"<html><head><title>News</title></head><body><article><p>"
+    + b"The harbour opens today. " * 20
+    + b"</p></article></body>"
+)
+WRITE = ("write", {"path": "a.txt", "content": "x"})
+
+
+@contextmanager
+def serving(*answers) -> Iterator[Server]:
+    """The server, in a thread of its own: the command is another process."""
+    ready, over, servers = Event(), Event(), list[Server]()
+
+    async def run() -> None:
+        async with serve(*answers) as server:
+            servers.append(server)
+            ready.set()
+            await asyncio.to_thread(over.wait)
+
+    thread = Thread(target=asyncio.run, args=(run(),))
+    thread.start()
+    ready.wait()
+    try:
+        yield servers[0]
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving(whole("200 OK", PAGE, "text/html", "connection: close")) as server:
+        yield server
+
+
+def fetch(server: Server, path: str = "") -> tuple[str, dict[str, str]]:
+    return ("fetch", {"url": f"http://127.0.0.1:{server.port}/{path}"})
+
+
+def test_the_tools_are_there_if_they_are_asked_for(project: ScriptedProject, server: Server):
+    assert not {"fetch", "search"} & set(project.run("Done.").tools)
+    allowed = f"127.0.0.1:{server.port}"
+    run = project.run(
+        calls(fetch(server)),
+        "Done.",
+        options=("--web", "--web-allow", allowed, "--approve", "all", "--search", f"searxng:http://{allowed}"),
+    )
+    assert {"fetch", "search"} <= set(run.tools)
+    assert "Title: News" in run.results[0]
+    assert "The harbour opens today." in run.results[0]
+    assert run.code == 0
+
+
+def test_this_machine_is_not_reached_without_leave(project: ScriptedProject, server: Server):
+    run = project.run(calls(fetch(server)), "Done.", options=("--web", "--approve", "all"))
+    assert f"`--web-allow 127.0.0.1:{server.port}`" in run.results[0]
+    assert server.connections == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "is_written"), [((), False), (("--after-web", "refuse"), False), (("--after-web", "allow"), True)]
+)
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_what_changes_after_the_web_where_nobody_can_be_asked(
+    project: ScriptedProject, server: Server, options, is_written, more
+):
+    allowed = ("--web", "--web-allow", f"127.0.0.1:{server.port}", "--approve", "all")
+    run = project.run(calls(fetch(server)), calls(WRITE), "Done.", options=(*allowed, *options, *more))
+    assert (project.folder / "a.txt").exists() == is_written
+    assert ("the run has read the web" in run.results[-1]) == (not is_written)
+
+
+def test_the_run_waits_for_a_person_and_the_answer_is_about_the_call(project: ScriptedProject, server: Server):
+    """Without --approve the question says what the run has read."""
+    rules = project.write_home("rules.jsonl", StandingRules([StandingRule("1", Rule("approve"))]).dumps())
+    model = project.model(calls(fetch(server)), calls(WRITE), "Done.", follow=True)
+    arguments = (
+        "run",
+        "x",
+        "--web",
+        "--web-allow",
+        f"127.0.0.1:{server.port}",
+        "--rules",
+        str(rules),
+        "--model",
+        model,
+    )
+    waiting = project.command(*arguments)
+    assert waiting.returncode == 3, waiting.stderr
+    assert "waiting for approval: write" in waiting.stderr
+    refused = project.command("resume", "--approve", "all")
+    assert refused.returncode == 0
+    assert not (project.folder / "a.txt").exists()
+
+
+def test_at_a_terminal_nothing_special_happens(project: ScriptedProject, server: Server):
+    model = project.model(calls(fetch(server)), calls(WRITE), "Done.")
+    allowed = ("--web", "--web-allow", f"127.0.0.1:{server.port}", "--approve", "all", "--model", model)
+    with TerminalProcess("run", "x", *allowed, cwd=project.folder, env=project.environment) as terminal:
+        terminal.finish()
+    assert (project.folder / "a.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--web", "--web-allow", "http://a/"), "is no host with a port"),
+        (("--web-allow", "a:80"), "add it"),
+        (("--search", "bing"), "there is no provider of searches"),
+        (("--search", "brave"), "set BRAVE_API_KEY"),
+    ],
+)
+def test_options_that_cannot_be(project: ScriptedProject, options, problem):
+    run = project.run("Done.", options=options)
+    assert run.code == 2
+    assert problem in run.errors
+
+
+def test_the_configuration_of_the_user_counts_and_that_of_a_project_does_not(project: ScriptedProject, server: Server):
+    allowed = f'[web]\nfetch = true\nallow = ["127.0.0.1:{server.port}"]\n'
+    project.write_home(".config/toolspeak/config.toml", f'{allowed}after = "allow"\n')
+    run = project.run(calls(fetch(server)), calls(WRITE), "Done.", options=("--approve", "all"))
+    assert (project.folder / "a.txt").exists()
+    assert "Title: News" in run.results[0]
+    project.write(".toolspeak/config.toml", allowed)
+    trust = project.command("config", "trust")
+    assert "only your own file may set it" in trust.stdout + trust.stderr
