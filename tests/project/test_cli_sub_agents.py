@@ -85,10 +85,10 @@ def test_it_goes_on_after_its_process_was_killed(project, reviewer):
 
 
 def test_tools_that_do_not_exist_are_named(project):
-    place = project.write(".claude/agents/x.md", agent(more="tools: Read, WebFetch, reed\n"))
+    place = project.write(".claude/agents/x.md", agent(more="tools: Read, NotebookEdit, reed\n"))
     run = project.run("Done.")
     assert run.code == 0
-    assert f"{place}: tools: the agent goes without 'WebFetch'" in run.errors
+    assert f"{place}: tools: the agent goes without 'NotebookEdit'" in run.errors
     assert "the agent goes without 'reed': there is no tool 'reed'. Did you mean 'read'?" in run.errors
     assert project.command("agents").returncode == 1
 

@@ -20,6 +20,8 @@ OTHER_NAMES: Mapping[str, str] = MappingProxyType(
         "Skill": "skill",
         "Task": "task",
         "TodoWrite": "todo",
+        "WebFetch": "fetch",
+        "WebSearch": "search",
         "Write": "write",
     }
 )
