@@ -17,6 +17,7 @@ ENGINE_VENV ?= .venv-engine
 CLIENTS_VENV ?= .venv-clients
 ENGINES_VENV ?= .venv-engines
 DIST_VENV ?= .venv-dist
+UI_VENV ?= .venv-ui
 LITELLM_VENV ?= .venv-litellm
 # Outside of the clone, as pip's cache is: the server is built once for all of them.
 ENGINE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/toolspeak/engine
@@ -27,7 +28,7 @@ WORKERS ?= 3
 # Without bytecode every process compiles this package again (0.5 s of CPU), and every worker of pytest all tests (10 s).
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test test-slow test-grammar test-sdk test-adapters test-clients test-editors test-engine test-engines test-vllm test-templates test-terminal test-container dist lint types docs bench bench-parsers bench-mutations bench-loop beside fuzz requirements clean help
+.PHONY: demo check test test-slow test-grammar test-sdk test-adapters test-clients test-editors test-ui test-engine test-engines test-vllm test-templates test-terminal test-container dist lint types docs bench bench-parsers bench-mutations bench-loop beside fuzz requirements clean help
 
 help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
@@ -39,6 +40,7 @@ help:
 	@echo "make test-adapters  the adapters against pydantic-ai, LangChain and the OpenAI Agents SDK themselves, and their types"
 	@echo "make test-clients  the gateway with clients nobody here wrote, of Python and npm, Codex and Claude Code among them (1.4 GB)"
 	@echo "make test-editors  the agent of editors with a client of npm that nobody here wrote"
+	@echo "make test-ui       the web view in Debian's Chromium, with axe-core (installs Chromium as root, if it is missing: 350 MB)"
 	@echo "make test-vllm VLLM=/path/to/vllm   the same against a real vLLM (0.32, on a CPU) that you installed"
 	@echo "make test-engine   the openai provider against llama.cpp's server with a made-up model"
 	@echo "make test-engines  runs on every engine, whose workers and servers are killed at random (KILLS=200 for the long one)"
@@ -157,6 +159,21 @@ tests/acp/npm/node_modules/.ready: tests/acp/npm/package.json tests/acp/npm/npm-
 
 test-editors: $(VENV)/.dev tests/acp/npm/node_modules/.ready
 	EDITORS_NODE="$(NODE_HOME)/bin/node" $(BIN)/python -m pytest tests/acp/editor_*.py
+
+$(UI_VENV)/.ready: requirements/ui.txt $(VENV)/.dev
+	$(BESIDE)
+	$(UI_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/ui.txt
+	@touch $@
+
+tests/web_ui/npm/node_modules/.ready: tests/web_ui/npm/package.json tests/web_ui/npm/npm-shrinkwrap.json $(VENV)/.dev
+	$(NPM) tests/web_ui/npm ci --loglevel=error
+	@touch $@
+
+# Playwright drives the browser of the system: it would fetch one of its own from elsewhere.
+test-ui: $(UI_VENV)/.ready tests/web_ui/npm/node_modules/.ready
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -qq -y chromium fonts-dejavu-core >/dev/null; } \
+		|| { echo "chromium is missing: apt-get install chromium (as root), then make again"; exit 1; }
+	CHROMIUM="$$(command -v chromium)" $(UI_VENV)/bin/python -m pytest tests/web_ui/ui_*.py
 
 $(ENGINE_VENV)/.ready: requirements/engine.txt $(VENV)/.dev
 	$(BESIDE)
@@ -302,9 +319,11 @@ requirements: $(VENV)/.dev
 	uv pip compile requirements/clients-litellm.in --universal --generate-hashes --no-header --quiet -o requirements/clients-litellm.txt
 	uv pip compile requirements/engine.in --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/engine.txt
 	uv pip compile requirements/engines.in --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/engines.txt
+	printf 'playwright>=1.50,<2\n' | uv pip compile - --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/ui.txt
 	@# What package.json says, with hashes and without addresses.
 	$(NPM) tests/clients/npm install --package-lock-only --omit-lockfile-registry-resolved
 	$(NPM) tests/acp/npm install --package-lock-only --omit-lockfile-registry-resolved
+	$(NPM) tests/web_ui/npm install --package-lock-only --omit-lockfile-registry-resolved
 	$(NPM) tests/real_engines/npm install --package-lock-only --omit-lockfile-registry-resolved
 	@# llama.cpp's source, and of its Python package nothing else: what that one needs is not installed.
 	printf 'llama-cpp-python>=0.3.36,<0.4\n' | uv pip compile - --no-deps --universal --generate-hashes --no-header --quiet -o requirements/engine-source.txt
@@ -312,4 +331,4 @@ requirements: $(VENV)/.dev
 	printf 'uv-build>=0.13,<0.14\n' | uv pip compile - --universal --generate-hashes --no-header --quiet -c requirements/dev.txt -o requirements/build.txt
 
 clean:
-	rm -rf $(VENV) .venv-* tests/clients/npm/node_modules tests/acp/npm/node_modules tests/real_engines/npm/node_modules .pytest_cache .ruff_cache .hypothesis .fuzz dist build
+	rm -rf $(VENV) .venv-* tests/clients/npm/node_modules tests/acp/npm/node_modules tests/web_ui/npm/node_modules tests/real_engines/npm/node_modules .pytest_cache .ruff_cache .hypothesis .fuzz dist build

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, cast
@@ -123,6 +124,11 @@ class RunResult(Generic[AnswerT]):
             if of_sub_run:
                 waiting += fold(of_sub_run).pending.sub_runs
         return _dump_run(records, self.memory)
+
+    def _repr_html_(self) -> str:
+        """The run's timeline, for notebooks."""
+        pictures = importlib.import_module("toolspeak.agent.pictures.chart_svg")  # of no use to other programs
+        return pictures.run_svg(self.run_records.records, str(self) or self.run_id)
 
     def __str__(self) -> str:
         return self.answer or (f"({self.status}: {self.error})" if self.error else "")

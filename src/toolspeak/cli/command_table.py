@@ -39,6 +39,7 @@ COMMANDS: dict[str, str] = {
     "tools": "List the built-in tools, or those of a file.",
     "trace": "Export a recorded run as OpenTelemetry spans.",
     "translate": "Translate a conversation into another dialect.",
+    "ui": "Show runs in a browser, and decide there.",
     "undo": "Undo what a run changed in files.",
     "usage": "Show the usage of each key of the gateway.",
     "worker": "Drive the submitted runs of your agents.",

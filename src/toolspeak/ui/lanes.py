@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
+from toolspeak.agent.pictures.chart_svg import NOT_XML, seconds_text, ticks
 from toolspeak.data.events import ModelAnswered, Record, ToolFinished, ToolStarted
 from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.data.values import quick
@@ -15,7 +14,6 @@ from toolspeak.ui.format import one_line, value_text
 
 MAX_LANES = 200  # the most lanes of a batch: a picture of thousands is useless
 _LABEL = 46  # characters
-_NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, section 2.2
 
 
 @quick()
@@ -103,7 +101,7 @@ def _lane(times: _BatchTimes, call_id: str, began: float, ended: float) -> Lane:
 def _label(call: object) -> str:
     if isinstance(call, ToolCall):
         values = ", ".join(_short(value) for value in call.arguments.values())
-        label = _NOT_XML.sub("�", one_line(f"{call.name}({values})"))
+        label = NOT_XML.sub("�", one_line(f"{call.name}({values})"))
         return label if len(label) <= _LABEL else label[: _LABEL - 1] + "…"
     return "malformed call"
 
@@ -163,7 +161,7 @@ def as_svg(lanes: Sequence[BatchLanes], title: str = "toolspeak") -> str:
         f"<style>{_STYLE}</style>\n"
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto">'
         '<path class="tip" d="M0 0 8 4 0 8z"/></marker></defs>\n'
-        f'<text class="title" x="12" y="20">{escape(_NOT_XML.sub("�", one_line(title)))}</text>'
+        f'<text class="title" x="12" y="20">{escape(NOT_XML.sub("�", one_line(title)))}</text>'
     )
     return "\n".join([head, *parts, "</svg>\n"])
 
@@ -172,12 +170,12 @@ def _draw(batch: BatchLanes, top: int, scale: float, longest: float) -> Iterator
     count = len(batch.lanes) + batch.left_out
     calls = "1 call" if count == 1 else f"{count} calls"
     name = escape(batch.name) or f"step {batch.step}"
-    yield f'<text class="title" x="12" y="{top + 14}">{name}: {calls}, {_seconds(batch.seconds)}</text>'
+    yield f'<text class="title" x="12" y="{top + 14}">{name}: {calls}, {seconds_text(batch.seconds)}</text>'
     bottom = top + _HEAD + _ROW * len(batch.lanes)
-    for tick in _ticks(longest):
+    for tick in ticks(longest):
         x = _LABEL_WIDTH + tick * scale
         yield f'<line class="grid" x1="{x:.1f}" y1="{top + 26}" x2="{x:.1f}" y2="{bottom}"/>'
-        yield f'<text class="faint" x="{x + 3:.1f}" y="{top + 34}">{_seconds(tick)}</text>'
+        yield f'<text class="faint" x="{x + 3:.1f}" y="{top + 34}">{seconds_text(tick)}</text>'
     rows = {lane.call_id: (top + _HEAD + _ROW * row + _ROW / 2, lane) for row, lane in enumerate(batch.lanes)}
     for y, lane in rows.values():
         yield from _draw_lane(lane, y, scale)
@@ -201,7 +199,7 @@ def _draw_lane(lane: Lane, y: float, scale: float) -> Iterator[str]:
         yield f'<line class="waits" x1="{_LABEL_WIDTH}" y1="{y:.1f}" x2="{start:.1f}" y2="{y:.1f}"/>'
     kind = "failed" if lane.failed else "reads" if lane.read_only else "writes"
     span = lane.finished_at - lane.started_at
-    description = escape(f"{lane.label}: {_seconds(span)}")
+    description = escape(f"{lane.label}: {seconds_text(span)}")
     yield (
         f'<rect class="{kind}{" early" if lane.early else ""}" x="{start:.1f}" y="{y - _BAR / 2:.1f}" '
         f'width="{max(2.0, span * scale):.1f}" height="{_BAR}" rx="3" aria-label="{description}"/>'
@@ -212,7 +210,7 @@ def _draw_seconds(lane: Lane, y: float, scale: float) -> Iterator[str]:
     if lane.started_at is not None:
         span = lane.finished_at - lane.started_at
         x = _LABEL_WIDTH + lane.started_at * scale + max(2.0, span * scale) + 5
-        yield f'<text class="faint took" x="{x:.1f}" y="{y + 4:.1f}">{_seconds(span)}</text>'
+        yield f'<text class="faint took" x="{x:.1f}" y="{y + 4:.1f}">{seconds_text(span)}</text>'
 
 
 def _edge(earlier: tuple[float, Lane], later: tuple[float, Lane], scale: float) -> str:
@@ -224,16 +222,3 @@ def _edge(earlier: tuple[float, Lane], later: tuple[float, Lane], scale: float) 
         f'<path class="edge" marker-end="url(#tip)" '
         f'd="M{x1:.1f} {y1:.1f}C{x1:.1f} {y2:.1f} {min(x1, x2 - 14):.1f} {y2:.1f} {x2:.1f} {y2:.1f}"/>'
     )
-
-
-def _ticks(longest: float) -> Iterator[float]:
-    """A few round times, starting at 0."""
-    unit = 10.0 ** math.floor(math.log10(longest / 5))
-    step = next(unit * times for times in (1, 2, 5, 10) if unit * times >= longest / 5)
-    return (step * i for i in range(int(longest / step) + 1))
-
-
-def _seconds(seconds: float) -> str:
-    if seconds >= 1 or not seconds:
-        return f"{seconds:.3g} s"
-    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"

@@ -24,8 +24,15 @@ def keys_command() -> None:
 @click.option("--requests-per-minute", type=click.IntRange(1), help="The most requests in any 60 seconds (no limit).")
 @click.option("--streams", type=click.IntRange(1), help="The most answers at the same time (no limit).")
 @click.option("--tokens-per-day", type=click.IntRange(1), help="The most tokens in a day, in UTC (no limit).")
+@click.option(
+    "--role",
+    "roles",
+    multiple=True,
+    type=click.Choice(["approve", "run"]),
+    help="Of a key for `toolspeak ui`: what it may do besides reading; repeatable.",
+)
 @click.option("--digest-only", is_flag=True, help="Print only the digest, to add it to the `sha256` of an old key.")
-def new(name: str, models: tuple[str, ...], digest_only: bool, **limits: int | None) -> None:
+def new(name: str, models: tuple[str, ...], roles: tuple[str, ...], digest_only: bool, **limits: int | None) -> None:
     """Make a key for the client NAME.
 
     Prints a table for the gateway's configuration, with the key's digest, to standard output. Prints the key itself,
@@ -48,6 +55,8 @@ def new(name: str, models: tuple[str, ...], digest_only: bool, **limits: int | N
         rows = [f'name = "{name}"', f'sha256 = "{digest(key)}"']
         if models:
             rows.append(f"models = {json.dumps(models, ensure_ascii=False)}")
+        if roles:
+            rows.append(f"roles = {json.dumps(roles)}")
         rows += [f"{limit} = {count}" for limit, count in limits.items() if count is not None]
         write_text("\n".join(["", "[[key]]", *rows, ""]))
     click.echo(f"The key of {name}, shown only now: {key}", err=True)

@@ -9,10 +9,13 @@ from typing import Any
 import click
 
 from toolspeak.agent import RunState
+from toolspeak.agent.pictures.chart_svg import as_chart_svg
+from toolspeak.agent.pictures.run_chart import ChartBuilder
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.cli.command_options import write_json_line, write_text
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.signals import run_to_end
+from toolspeak.cli.timeline_file import write_picture
 from toolspeak.data.codec import dumps
 from toolspeak.data.events import RunFinished
 from toolspeak.errors import ConfigurationError
@@ -31,19 +34,21 @@ _POLL_SECONDS = 0.2
     "--json", "as_json", is_flag=True, help="Print the records, one JSON object per line, and then a summary."
 )
 @click.option("--follow", is_flag=True, help="Follow the run until it has ended.")
+@click.option("--svg", metavar="FILE", type=click.Path(dir_okay=False), help="Write the timeline as a picture to FILE.")
 @journal_option
-def show_command(run: str, as_json: bool, follow: bool, journal: str | None) -> None:
+def show_command(run: str, as_json: bool, follow: bool, svg: str | None, journal: str | None) -> None:
     """Show what happened in RUN (the beginning of its id is enough): steps, calls, times, tokens, approvals."""
-    run_to_end(_show(run, as_json, follow, journal_of(journal)))
+    run_to_end(_show(run, as_json, follow, svg, journal_of(journal)))
 
 
-async def _show(run: str, as_json: bool, follow: bool, journal: Journal) -> None:
+async def _show(run: str, as_json: bool, follow: bool, svg: str | None, journal: Journal) -> None:
     try:
         run_id = (await find_run(journal, run)).run_id
-        lines, position = Timeline(), 0
+        lines, position, chart = Timeline(), 0, ChartBuilder()
         while True:
             records = await journal.read(run_id, position)
             for record in records:
+                chart.add(record)
                 for line in [dumps(record)] if as_json else lines.lines(record):
                     write_text(line + "\n")
             position += len(records)
@@ -58,6 +63,9 @@ async def _show(run: str, as_json: bool, follow: bool, journal: Journal) -> None
             write_json_line({"summary": {**_totals(run_id, state), "status": status}})
         else:
             write_text(f"{run_id}: {summary(state, status)}\n")
+        if svg is not None:
+            title = "" if info is None else info.title
+            write_picture(svg, as_chart_svg(chart.chart(), title or run_id), "--svg")
     finally:
         await journal.aclose()
 

@@ -1,0 +1,1 @@
+"""A run as a picture: its turns and calls over time. Pure."""

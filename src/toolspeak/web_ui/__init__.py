@@ -1,0 +1,1 @@
+"""`toolspeak ui`: runs in a browser, and the JSON API below it (docs/guides/web-view.md)."""

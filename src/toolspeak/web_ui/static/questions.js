@@ -1,0 +1,124 @@
+// Questions about calls: everything that a decision is about is shown, before it can be made.
+
+import { ApiError, get, may, post, runPath } from "./api.js";
+import { Place, argumentList, isDiff, text } from "./content.js";
+import { h, notice, visible } from "./dom.js";
+
+/** The panel of the open questions of a run. `decided` is called after each answer of the server. */
+export class Questions {
+  constructor(runId, decided) {
+    this.runId = runId;
+    this.decided = decided;
+    this.element = h("section", { class: "questions", "aria-label": "Questions", hidden: true });
+    this.boxes = new Map();
+  }
+
+  /** Shows the questions of a run as it stands. A question that stays is not drawn anew: somebody may be typing. */
+  async set(detail) {
+    const open = new Map(detail.questions.map((each) => [each.digest + each.call_id, each]));
+    for (const [key, box] of this.boxes) {
+      if (!open.has(key)) {
+        box.element.remove();
+        this.boxes.delete(key);
+      }
+    }
+    for (const [key, question] of open) {
+      let box = this.boxes.get(key);
+      if (!box) {
+        box = { element: h("div", { class: "ask" }), isReady: false };
+        this.boxes.set(key, box);
+        this.element.append(box.element);
+        const page = await get(runPath(this.runId, "/records"), { start: question.seq, limit: 1 });
+        if (!page.records.length) continue;
+        this.fill(box, question, page.records[0]);
+      }
+      box.update?.(question, detail.asks_elsewhere);
+    }
+    this.element.hidden = !this.boxes.size;
+  }
+
+  fill(box, question, record) {
+    const { event } = record;
+    const place = new Place(this.runId, record, [], true);
+    const call = event.call;
+    let missing = 1 + (event.preview ? 1 : 0);
+    const whole = () => {
+      missing -= 1;
+      if (missing === 0 && box.allow) box.allow();
+    };
+    const approve = h("button", { type: "button", class: "main", onclick: () => this.decide(box, question, { action: "approve" }) }, "Approve");
+    const reason = h("input", { "aria-label": "Reason of a refusal", placeholder: "reason, for the model", maxlength: 20000 });
+    const ends = h("input", { type: "checkbox", id: `ends-${record.seq}` });
+    const refuse = h("button", { type: "button", class: "danger", onclick: () => this.decide(box, question, { action: "refuse", reason: reason.value, ends_run: ends.checked }) }, "Refuse");
+    const scope = h("select", { "aria-label": "Always approve" }, h("option", { value: "call" }, "exactly this call"), h("option", { value: "tool" }, `every call of this tool`));
+    const always = h("button", { type: "button", onclick: () => this.decide(box, question, { action: "always", scope: scope.value }) }, "Always approve");
+    const isCut = record.cut.some((each) => each.place[0] === "call");
+    const editor = h("textarea", { "aria-label": "Arguments as JSON", rows: 8, spellcheck: "false" });
+    const save = h("button", { type: "button", class: "main", onclick: () => {
+      let values;
+      try {
+        values = JSON.parse(editor.value);
+        if (values === null || typeof values !== "object" || Array.isArray(values)) throw new Error("the arguments are a JSON object");
+      } catch (error) {
+        problem.textContent = `These are no arguments: ${error.message}`;
+        return;
+      }
+      void this.decide(box, question, { action: "edit", arguments: values });
+    } }, "Approve with these arguments");
+    const edit = h("details", { class: "edit", hidden: isCut, ontoggle: () => {
+      if (!editor.value) editor.value = JSON.stringify(call.arguments ?? {}, null, 2);
+    } }, h("summary", {}, "Edit the arguments"), editor, save);
+    const hint = h("p", { class: "notes" }, "Show everything before you approve.");
+    const problem = h("p", { class: "problem", role: "alert" });
+    const controls = h("div", { class: "controls" }, h("div", { class: "buttons" }, approve, always, scope),
+      h("div", { class: "buttons" }, refuse, reason, h("label", { for: ends.id, class: "inline" }, ends, " and end the run")), edit);
+    const outcome = h("p", { class: "outcome" });
+    const approving = [approve, always, save];
+    box.allow = () => {
+      for (const each of approving) each.disabled = false;
+      hint.hidden = true;
+    };
+    for (const each of approving) each.disabled = true;
+    const effects = describeEffects(event.effects ?? {});
+    box.element.replaceChildren(
+      h("h2", {}, h("span", { class: "chip asks" }, "asks"), " ", h("span", { class: "name" }, visible(call.name ?? "", true))),
+      h("p", {}, visible(event.reason ?? "", true), effects ? [" · ", h("span", { class: "faint" }, visible(effects, true))] : null),
+      argumentList(call.arguments, place.at("call", "arguments"), { open: true, onwhole: whole }),
+      event.preview ? h("div", { class: "preview" }, h("h3", {}, "What it would change"),
+        text(event.preview, place.at("preview"), { kind: isDiff(event.preview) ? "diff" : "mono", onwhole: whole })) : "",
+      hint, problem, controls, outcome);
+    box.problem = problem;
+    box.controls = controls;
+    if (missing === 0) box.allow();
+    box.update = (now, asksElsewhere) => {
+      const isOver = Boolean(now.decided_by);
+      controls.hidden = isOver || asksElsewhere || !may("approve");
+      outcome.replaceChildren(isOver ? visible(`${now.decision} by ${now.decided_by}. The run goes on once a worker or \`toolspeak resume\` drives it.`)
+        : asksElsewhere ? "The process that drives the run asks its own person."
+          : may("approve") ? "" : "You may look; a decision needs the role “approve”.");
+      if (isOver) hint.hidden = true;
+    };
+  }
+
+  async decide(box, question, answer) {
+    box.controls.inert = true;
+    box.problem.textContent = "";
+    try {
+      const made = await post(runPath(this.runId, "/decisions"), { call_id: question.call_id, digest: question.digest, ...answer });
+      notice(made.approved ? "Approved." : "Refused.", "good");
+    } catch (error) {
+      if (error instanceof ApiError && error.code === "decided") notice(`Too late: ${error.by} has decided about this call. ${error.message}`, "bad");
+      else box.problem.textContent = error.message;
+    }
+    box.controls.inert = false;
+    this.decided();
+  }
+}
+
+function describeEffects(effects) {
+  const parts = [];
+  if (effects.reads?.length) parts.push(`reads ${effects.reads.join(", ")}`);
+  if (effects.writes?.length) parts.push(`writes ${effects.writes.join(", ")}`);
+  if (effects.external) parts.push("leaves this machine");
+  return parts.join("; ");
+}

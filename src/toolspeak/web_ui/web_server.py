@@ -1,0 +1,146 @@
+"""Serves the web view until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from toolspeak.engines import Engine, RunClient
+from toolspeak.errors import ConfigurationError
+from toolspeak.gateway.settings.gateway_settings import LOOPBACK
+from toolspeak.journal.base import Journal
+from toolspeak.web_ui.access import Access, read_ui_keys
+from toolspeak.web_ui.web_app import web_app
+
+_SECRET_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class UiSettings:
+    """Where the web view listens, and who may use it.
+
+    - `keys`: a file of keys. None: a one-time token, on this machine alone.
+    - `hosts`: the names by which it is called, besides those of this machine; empty with keys: any.
+    - `secret_file`: what signs cookies, so that browsers stay logged in when the server starts again. None: nothing is
+      stored.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8666
+    keys: str | None = None
+    hosts: Sequence[str] = ()
+    secret_file: Path | None = None
+
+
+class _UiServer(uvicorn.Server):
+    """Says when it accepts requests, and ends the streams before it waits for open requests."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if not self.should_exit:
+            self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.config.app.state.live.aclose()  # type: ignore[union-attr]
+        await super().shutdown(sockets)
+
+
+async def serve_ui(
+    journal: Journal, settings: UiSettings, say: Callable[[str], None], *, engine: Engine | None = None
+) -> None:
+    """Serves until the task is cancelled. Calls `say` with each address that people may open.
+
+    Raises ConfigurationError for a port that is in use, for keys that cannot be read, and for an address of other
+    machines without keys.
+    """
+    if settings.keys is None and settings.host not in LOOPBACK:
+        raise ConfigurationError(
+            f"--host {settings.host} is open to other machines: give people keys (`toolspeak keys new NAME --role"
+            " approve >> keys.toml`, then --keys keys.toml)"
+        )
+    keys = None if settings.keys is None else read_ui_keys(settings.keys)
+    with _listening(settings) as sock:
+        port = sock.getsockname()[1]
+        host_text = f"[{settings.host}]" if ":" in settings.host else settings.host
+
+        def announce(token: str) -> None:
+            say(f"http://{host_text}:{port}/#token={token}")
+
+        access = Access(
+            keys=keys,
+            user="_".join(getpass.getuser().split()) or "user",
+            secret=_secret(settings.secret_file),
+            hosts=(*settings.hosts, *LOOPBACK, settings.host) if keys is None or settings.hosts else (),
+            cookie_name=f"toolspeak-ui-{port}",
+            on_token=announce,
+        )
+        client = RunClient(journal, engine)
+        app = web_app(journal, access, client=client)
+        config = uvicorn.Config(
+            app,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=3,
+            h11_max_incomplete_event_size=32 * 1024,
+        )
+
+        def ready() -> None:
+            if keys is None:
+                announce(access.token)
+            else:
+                say(f"http://{host_text}:{port}/")
+
+        server = _UiServer(config, ready)
+        # uvicorn takes SIGINT and SIGTERM while it serves, and gives them back at its end.
+        serving = asyncio.ensure_future(server.serve([sock]))
+        try:
+            await asyncio.shield(serving)
+        except asyncio.CancelledError:
+            server.should_exit = True
+            await serving
+            raise
+
+
+def _listening(settings: UiSettings) -> socket.socket:
+    sock = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((settings.host, settings.port))
+        sock.listen(256)
+    except OSError as error:
+        sock.close()
+        raise ConfigurationError(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; choose another --port"
+        ) from error
+    return sock
+
+
+def _secret(file: Path | None) -> bytes:
+    """The secret that signs cookies, from its file. The first server makes the file, for its user alone."""
+    if file is None:
+        return secrets.token_bytes(_SECRET_BYTES)
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with suppress(FileExistsError):
+        descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(secrets.token_bytes(_SECRET_BYTES))
+    content = file.read_bytes()
+    if len(content) < _SECRET_BYTES:
+        raise ConfigurationError(f"{file} is no secret of the web view: remove it, and start again")
+    return content

@@ -1,0 +1,100 @@
+"""Runs for the pages: one that was slow, one that failed, one that asks, a hostile one, and a long one."""
+
+from __future__ import annotations
+
+import asyncio
+
+from toolspeak import Agent, ToolError, tool
+from toolspeak.data.deltas import TextDelta, TurnEnded
+from toolspeak.providers import Capabilities
+from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+
+NASTY = (
+    "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'> \u202egnp.exe\u202c"
+    " \x1b[31mred\x1b[0m \u200bzero &amp; javascript:alert(1)"
+)
+"""What must be seen as it is, wherever it stands."""
+
+LINE = "x" * 1_000_000
+WORDS = 200
+
+
+@tool(read_only=True)
+async def look_up(city: str, seconds: float = 0.0) -> dict:
+    "Looks up the weather of a city."
+    await asyncio.sleep(seconds)
+    return {
+        "city": city,
+        "temperature": 17.5,
+        "wind": {"speed": 12, "from": "north-west"},
+        "days": ["sun", "rain", "sun"],
+    }
+
+
+@tool(read_only=True)
+def read_notes(name: str) -> str:
+    "Reads notes."
+    raise ToolError(f"there are no notes named {name!r}: list_notes names all")
+
+
+def refund_diff(order: str, amount: float) -> str:
+    return (
+        f"--- orders/{order}\n+++ orders/{order}\n@@ -1,2 +1,2 @@\n order: {order}\n-refunded: 0\n+refunded: {amount}"
+    )
+
+
+@tool(preview=refund_diff)
+def refund(order: str, amount: float, note: str = "") -> str:
+    "Refunds an order."
+    return f"refunded {amount} for {order}"
+
+
+SLOW = [
+    ScriptedTurn(
+        "I look up three cities at once, and the last one after them.",
+        reasoning="Berlin, Oslo and Rome can run side by side.",
+        calls=(
+            ScriptedCall("look_up", {"city": "Berlin", "seconds": 0.3}),
+            ScriptedCall("look_up", {"city": "Oslo", "seconds": 1.2}),
+            ScriptedCall("look_up", {"city": "Rome", "seconds": 0.1}),
+        ),
+    ),
+    ScriptedTurn("Now the notes.", calls=(ScriptedCall("read_notes", {"name": "trips"}),)),
+    "It is 17.5 °C in all three cities. The notes could not be read.",
+]
+ASKS = [
+    ScriptedTurn(
+        "The order is damaged, so I refund it.",
+        calls=(ScriptedCall("refund", {"order": "4711", "amount": 20.0, "note": "damaged in transit"}),),
+    ),
+    "Done: the order is refunded.",
+]
+HOSTILE = [
+    ScriptedTurn(
+        NASTY, reasoning=NASTY, calls=(ScriptedCall("refund", {"order": NASTY, "amount": 1.0, "note": LINE}),)
+    ),
+    "ok",
+]
+
+
+HOSTILE_AGENT = "<b>agent</b>"
+
+
+class SlowProvider:
+    """Writes words, one after the other."""
+
+    name, capabilities = "slow", Capabilities(tools=False)
+
+    async def stream(self, request):
+        for number in range(WORDS):
+            await asyncio.sleep(0.03)
+            yield TextDelta(f"word{number} ")
+        yield TurnEnded("stop")
+
+    async def aclose(self):
+        pass
+
+
+def page_agent(journal, script, name="shop") -> Agent:
+    tools = [look_up, read_notes, refund]
+    return Agent(ScriptedProvider(script), tools, dialect="native", name=name, journal=journal)

@@ -1,0 +1,418 @@
+"""The pages in a browser: what people do there, with a real server, a worker and hostile content."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from page_runs import LINE, WORDS
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from postgres_server import postgres
+from ui_server import UiServer, fill, start_worker
+
+from toolspeak.data.events import ModelAnswered, UserMessageQueued
+from toolspeak.gateway.settings.api_keys import digest
+from toolspeak.journal import open_journal
+from toolspeak.testing.journal import a_run
+
+ROOT = Path(__file__).parents[2]
+SCREENSHOTS = ROOT / "build" / "ui"
+AXE = Path(__file__).parent / "npm" / "node_modules" / "axe-core" / "axe.min.js"
+PATIENCE = 60_000
+expect.set_options(timeout=PATIENCE)
+ANN, BOB = "a" * 24, "b" * 24
+KEYS = f"""
+[[key]]
+name = "ann"
+sha256 = "{digest(ANN)}"
+roles = ["approve", "run"]
+
+[[key]]
+name = "bob"
+sha256 = "{digest(BOB)}"
+roles = ["approve"]
+"""
+
+
+def awaited(work):
+    """The outcome of a coroutine. Playwright's own event loop runs in this thread."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
+
+
+@pytest.fixture(scope="session")
+def browser():
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=os.environ["CHROMIUM"], args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_url():
+    with postgres() as url:
+        yield url
+
+
+@pytest.fixture
+def journal(tmp_path):
+    """A journal with the runs of the pages."""
+    place = str(tmp_path / "runs.db")
+    awaited(fill(place))
+    return place
+
+
+@contextmanager
+def served(journal: str, home: Path, *options: str, worker: bool = False):
+    server = UiServer(journal, home, *options)
+    server.start()
+    process = start_worker(journal) if worker else None
+    try:
+        yield server
+    finally:
+        if process is not None:
+            process.send_signal(signal.SIGTERM)
+            process.wait(30)
+        assert server.stop() in (0, -signal.SIGKILL)
+
+
+def open_page(browser: Browser, server: UiServer, *, key: str | None = None, **options) -> Page:
+    """A page of a browser of its own that is logged in. An error on it fails the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
+    context.set_default_timeout(PATIENCE)
+    page = context.new_page()
+    page.on("pageerror", lambda error: pytest.fail(f"the page failed: {error}"))
+    if key is None:
+        page.goto(server.address)
+        server.address = server.next_address()
+    else:
+        page.goto(server.base)
+        page.get_by_label("Key or token").fill(key)
+        page.get_by_role("button", name="Log in").click()
+    page.locator(".row").first.wait_for()
+    return page
+
+
+def records_of(journal: str, run_id: str):
+    async def read():
+        store = open_journal(journal)
+        records = await store.read(run_id)
+        await store.aclose()
+        return records
+
+    return awaited(read())
+
+
+def show(page: Page, server: UiServer, run_id: str) -> None:
+    page.goto(f"{server.base}/runs/{run_id}")
+    page.locator(".part").first.wait_for()
+    page.locator(".facts-list dd").first.wait_for()
+
+
+def chip(page: Page):
+    return page.locator(".status .chip")
+
+
+# --- what people do -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_a_question_is_answered_and_the_run_goes_on_before_ones_eyes(browser, store, tmp_path, request):
+    place = str(tmp_path / "runs.db") if store == "sqlite" else request.getfixturevalue("postgres_url")
+    awaited(fill(place))
+    with served(place, tmp_path, worker=True) as server:
+        page = open_page(browser, server)
+        page.get_by_label("Status").select_option("awaiting_approval")
+        page.get_by_role("link", name="Refund the damaged order 4711").click()
+        question = page.locator(".ask")
+        expect(question).to_contain_text("damaged in transit")
+        expect(question.locator(".diff .added", has_text="+refunded: 20.0")).to_be_visible()
+        question.get_by_role("button", name="Approve", exact=True).click()
+        expect(chip(page)).to_have_text("answered")
+        expect(page.locator(".conversation")).to_contain_text("Done: the order is refunded.")
+        expect(page.locator(".call")).to_contain_text("refunded 20.0 for 4711")
+        expect(page.locator(".questions")).to_be_hidden()
+        page.context.close()
+    (decision,) = [
+        record.event for record in records_of(place, "asks") if type(record.event).__name__ == "ApprovalDecided"
+    ]
+    assert decision.approved
+    assert decision.by
+
+
+def test_a_refusal_an_edit_and_a_rule_reach_the_run(browser, journal, tmp_path):
+    with served(journal, tmp_path) as server:
+        page = open_page(browser, server)
+        show(page, server, "asks")
+        question = page.locator(".ask")
+        question.get_by_text("Edit the arguments").click()
+        editor = question.get_by_label("Arguments as JSON")
+        editor.fill("[1]")
+        question.get_by_role("button", name="Approve with these arguments").click()
+        expect(question.get_by_role("alert")).to_contain_text("These are no arguments")
+        editor.fill(json.dumps({"order": "4711", "amount": 5}))
+        question.get_by_role("button", name="Approve with these arguments").click()
+        expect(question).to_contain_text("approved by")
+        expect(question.get_by_role("button", name="Approve", exact=True)).to_be_hidden()
+        page.context.close()
+
+
+def test_two_browsers_race_and_one_is_told_who_was_faster(browser, journal, tmp_path):
+    (tmp_path / "keys.toml").write_text(KEYS)
+    with served(journal, tmp_path, "--keys", str(tmp_path / "keys.toml")) as server:
+        pages = [open_page(browser, server, key=ANN), open_page(browser, server, key=BOB)]
+        for page in pages:
+            show(page, server, "asks")
+            expect(page.locator(".ask").get_by_role("button", name="Approve", exact=True)).to_be_enabled()
+        # The second click leaves before the first browser's answer can have reached the second page.
+        for page in pages:
+            page.evaluate("() => void setTimeout(() => document.querySelector('.ask .main').click(), 50)")
+        notices = [page.locator(".notice") for page in pages]
+        for each in notices:
+            expect(each).to_have_count(1)
+        texts = [each.inner_text() for each in notices]
+        assert sum("Approved." in text for text in texts) == 1, texts
+        assert sum(bool(re.search("Too late: (ann|bob) has decided", text)) for text in texts) == 1, texts
+        winner = "ann" if "Approved." in texts[0] else "bob"
+        for page in pages:
+            expect(page.locator(".ask")).to_contain_text(f"approved by {winner}")
+        expect(pages[1].get_by_role("button", name="Suspend")).to_have_count(0)
+        for page in pages:
+            page.context.close()
+
+
+def test_a_run_is_talked_to_suspended_resumed_and_forked(browser, journal, tmp_path):
+    with served(journal, tmp_path, worker=True) as server:
+        page = open_page(browser, server)
+        page.get_by_role("button", name="New run").click()
+        page.get_by_label("Agent", exact=True).last.fill("ear")
+        page.get_by_label("Task").fill("Hello, ear")
+        page.get_by_role("button", name="Start").click()
+        expect(page.locator(".conversation")).to_contain_text("heard: Hello, ear")
+        expect(chip(page)).to_have_text("answered")
+        page.get_by_role("button", name="Fork").click()
+        page.get_by_label("Task").fill("And again")
+        page.get_by_role("button", name="Fork").last.click()
+        expect(page.locator(".conversation")).to_contain_text("heard: And again")
+        expect(page.locator(".conversation")).to_contain_text("The run goes on from 2 earlier messages.")
+        show(page, server, "asks")
+        page.get_by_placeholder("Say something to the run").fill("It is urgent.")
+        page.get_by_role("button", name="Say").click()
+        expect(page.locator(".message.user", has_text="It is urgent.")).to_be_visible()
+        page.context.close()
+    assert any(isinstance(record.event, UserMessageQueued) for record in records_of(journal, "asks"))
+    with served(journal, tmp_path) as server:  # no worker takes it from here
+        page = open_page(browser, server)
+        page.get_by_role("button", name="New run").click()
+        page.get_by_label("Agent", exact=True).last.fill("nobody")
+        page.get_by_label("Task").fill("Wait")
+        page.get_by_role("button", name="Start").click()
+        expect(chip(page)).to_have_text("queued")
+        page.get_by_role("button", name="Suspend").click()
+        expect(chip(page)).to_have_text("suspended")
+        page.get_by_role("button", name="Resume").click()
+        expect(page.locator(".notice").last).to_contain_text("A worker will go on")
+        page.context.close()
+
+
+def test_the_keyboard_and_the_timeline_lead_to_records(browser, journal, tmp_path):
+    with served(journal, tmp_path) as server:
+        page = open_page(browser, server)
+        page.keyboard.press("/")
+        expect(page.get_by_role("searchbox")).to_be_focused()
+        page.keyboard.type("degrees nobody writes")
+        page.keyboard.press("Enter")
+        expect(page.locator(".matches")).to_contain_text("No text has these words")
+        page.get_by_role("searchbox").fill("side Oslo temperature")
+        page.get_by_role("searchbox").fill("notes could not")
+        page.keyboard.press("Enter")
+        page.locator(".match").first.click()
+        expect(page.locator(".part.flash")).to_contain_text("The notes could not be read")
+        page.keyboard.press("t")
+        timeline = page.locator(".lanes")
+        expect(timeline).to_be_focused()
+        for key in ("ArrowDown", "ArrowDown", "+", "-", "0"):
+            page.keyboard.press(key)
+        expect(page.locator(".timeline .info")).to_contain_text("call")
+        page.keyboard.press("Enter")
+        expect(page.locator(".part:focus")).to_have_count(1)
+        failed = timeline.locator("rect.failed").first
+        failed.dispatch_event("pointerdown", {"button": 0})
+        failed.dispatch_event("pointerup", {"button": 0})
+        expect(page.locator(".part.call.flash")).to_contain_text("there are no notes named")
+        page.get_by_role("button", name="What the model read").first.click()
+        expect(page.get_by_role("dialog")).to_contain_text("What the model read: 1 messages")
+        page.keyboard.press("Escape")
+        page.keyboard.press("k")
+        page.keyboard.press("u")
+        expect(page.get_by_role("heading", name="Runs")).to_be_visible()
+        page.context.close()
+
+
+# --- live -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_server_comes_back_and_nothing_is_lost_or_doubled(browser, journal, tmp_path):
+    with served(journal, tmp_path) as server:
+        page = open_page(browser, server)
+        show(page, server, "writer")
+        worker = start_worker(journal)
+        try:
+            words = page.locator(".writing .text")
+            expect(words).to_contain_text("word20 ")
+            server.kill()
+            expect(page.locator(".connection")).to_contain_text("trying again")
+            server.start()
+            expect(page.locator(".connection")).to_have_text("live")
+            words_now = words.inner_text().split()
+            assert words_now == [f"word{number}" for number in range(len(words_now))], (
+                "the checkpoints have what was missed"
+            )
+            expect(chip(page)).to_have_text("answered", timeout=PATIENCE)
+        finally:
+            worker.terminate()
+            worker.wait(30)
+        expect(page.locator(".message.assistant")).to_have_count(1)
+        text = page.locator(".message.assistant .text").first.inner_text()
+        assert text.split() == [f"word{number}" for number in range(WORDS)]
+        numbers = [
+            int(each) for each in page.locator(".part").evaluate_all("parts => parts.map(each => each.dataset.seq)")
+        ]
+        assert len(numbers) == len(set(numbers))
+        page.context.close()
+    answers = [record.event for record in records_of(journal, "writer") if isinstance(record.event, ModelAnswered)]
+    assert len(answers) == 1
+
+
+# --- hostile and large ----------------------------------------------------------------------------------------------
+
+
+def test_hostile_content_is_text_and_is_shown_whole_before_a_yes(browser, journal, tmp_path):
+    with served(journal, tmp_path) as server:
+        page = open_page(browser, server)
+        refusals: list[str] = []
+        page.on("console", lambda message: refusals.append(message.text) if message.type == "error" else None)
+        expect(page.locator(".row", has_text="<script>window.hacked")).to_be_visible()
+        show(page, server, "hostile")
+        body = page.locator(".conversation")
+        for text in ("<script>window.hacked = 1</script>", "<img src=x onerror=", "⟨U+202E⟩", "⟨ESC⟩[31m", "&amp;"):
+            expect(body.locator(".message.user")).to_contain_text(text)
+            expect(page.locator(".ask")).to_contain_text(text)
+        expect(page.locator(".ask")).to_contain_text("⟨U+200B⟩")
+        assert page.evaluate("window.hacked") is None
+        assert page.locator("main script, main iframe, main [onerror], main a[href^=javascript]").count() == 0
+        assert page.locator("main img").count() == 0
+        approve = page.locator(".ask").get_by_role("button", name="Approve", exact=True)
+        expect(approve).to_be_disabled()
+        more = page.locator(".ask button.more")
+        while more.count():
+            label = more.inner_text()
+            more.click()
+            page.wait_for_function(
+                "before => { const next = document.querySelector('.ask button.more');"
+                " return !next || (!next.disabled && next.textContent !== before); }",
+                arg=label,
+            )
+        expect(approve).to_be_enabled()
+        shown_line = page.locator(".ask dd", has_text="xxxx").last.inner_text()
+        assert shown_line.replace("\n", "") == LINE
+        assert refusals == []
+        page.context.close()
+
+
+def test_a_long_run_and_a_long_list_keep_the_document_small(browser, tmp_path):
+    place = str(tmp_path / "runs.db")
+
+    async def make():
+        journal = open_journal(
+            place,
+        )
+        events = []
+        for number in range(2_500):
+            events += [UserMessageQueued(a_run("x", task=f"message {number}")[0].event.messages[0])] * 2
+        await journal.add_runs([a_run("long", *events)])
+        await journal.add_runs([a_run(f"run-{number:05}", time=1000.0 + number) for number in range(3_000)])
+        await journal.aclose()
+
+    awaited(make())
+    with served(place, tmp_path) as server:
+        page = open_page(browser, server)
+        expect(page.locator("[role=status]").first).to_contain_text("200 runs so far")
+        for _ in range(40):
+            page.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)")
+            if page.locator(".row", has_text="run-00000").count():
+                break
+            page.wait_for_function(
+                "() => document.querySelector('a[href$=run-00000]')"
+                " || scrollY + innerHeight < document.documentElement.scrollHeight - 100"
+            )
+        expect(page.locator("a[href$=run-00000]")).to_be_visible()
+        assert page.locator(".row").count() < 120
+        show(page, server, "long")
+        expect(page.locator(".conversation")).to_have_attribute("aria-busy", "false")
+        assert page.locator(".part").count() < 400
+        page.goto(f"{server.base}/runs/long#4999")
+        expect(page.locator(".part[data-seq='4999']")).to_be_visible()
+        assert page.locator(".part").count() < 400
+        page.context.close()
+
+
+# --- what everybody can read ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_has_no_serious_finding(browser, journal, tmp_path, scheme):
+    with served(journal, tmp_path) as server:
+        # axe is a script that no page of ours would load.
+        page = open_page(browser, server, bypass_csp=True, color_scheme=scheme)
+
+        def check(what: str) -> None:
+            page.add_script_tag(content=AXE.read_text("utf-8"))
+            results = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+            serious = [
+                (each["id"], [node["target"] for node in each["nodes"]][:3], each["nodes"][0]["failureSummary"])
+                for each in results["violations"]
+                if each["impact"] in ("serious", "critical")
+            ]
+            assert serious == [], (what, serious)
+
+        check("the list")
+        page.get_by_role("button", name="New run").click()
+        check("a dialog")
+        for run_id in ("slow", "asks", "hostile"):
+            show(page, server, run_id)
+            check(run_id)
+        page.goto(f"{server.base}/sessions")
+        check("sessions")
+        page.get_by_role("button", name="Log out").click()
+        page.get_by_label("Key or token").wait_for()
+        check("the form")
+        page.context.close()
+
+
+@pytest.mark.parametrize("width", [390, 1280, 2560])
+def test_nothing_is_wider_than_the_screen(browser, journal, tmp_path, width):
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    with served(journal, tmp_path) as server:
+        page = open_page(browser, server)
+        page.set_viewport_size({"width": width, "height": 900})
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            for name in ("list", "slow", "asks", "hostile"):
+                if name == "list":
+                    page.goto(server.base)
+                    page.locator(".row").first.wait_for()
+                else:
+                    show(page, server, name)
+                    page.locator(".lanes rect").first.wait_for()
+                page.screenshot(path=SCREENSHOTS / f"{name}-{width}-{scheme}.png")
+                wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+                assert wide <= 0, (name, scheme)
+        page.context.close()
