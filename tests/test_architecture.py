@@ -80,13 +80,8 @@ WIRE_SHARED = {
 # What the commands share: files beside their folder. `main` and `command_table` find a command by its name.
 CLI_SHARED = {
     "agents_option", "attended_run", "changes_upkeep", "command_options", "configuration", "demo_project",
-<<<<<<< HEAD
-    "demo_schedules", "exit_codes", "journal_option", "journal_removals", "json_input", "mcp_pinning", "mcp_serving", "reply_description",
-    "run_options", "sandbox_options", "signals", "timeline_file",
-=======
-    "demo_schedules", "exit_codes", "journal_option", "journal_removals", "json_input", "mcp_serving",
+    "demo_schedules", "exit_codes", "journal_option", "journal_removals", "json_input", "mcp_pinning", "mcp_serving",
     "reply_description", "run_options", "sandbox_options", "signals", "timeline_file", "web_options",
->>>>>>> 9464925f (Read the web with fetch and search, at public addresses alone, and ask about changes after that)
 }  # fmt: skip
 
 # What every dialect is made against: files beside the folders of `dialects`.
