@@ -413,10 +413,8 @@ class Agent(RunStarter[DepsT, OutputT]):
     def _run_journal(self, parent_run_id: str | None = None) -> Journal:
         # Each run has a journal of its own, so that an agent that lives long does not grow. A sub-run is recorded in
         # its parent's journal, where it is looked up when the parent's call is entered again.
-        if self._journal is not None:
-            return self._journal
-        of_parent = None if parent_run_id is None else journal_of_parent(parent_run_id)
-        return MemoryJournal() if of_parent is None else of_parent
+        of_parent = None if parent_run_id is None or self._journal is not None else journal_of_parent(parent_run_id)
+        return self._journal or of_parent or MemoryJournal()
 
 
 __all__ = ["Agent", "ApprovalRequest", "RunResult", "result_of"]
