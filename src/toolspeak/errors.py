@@ -40,6 +40,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Literal
 
 
@@ -80,7 +81,13 @@ class ToolError(ToolspeakError):
     """Raise it in a tool to fail the call with a message the model can act on.
 
     Any other exception fails the call too, with its type in front of its message.
+
+    - `extra`: what the result holds for programs besides (`ToolResult.extra`), as JSON.
     """
+
+    def __init__(self, *arguments: object, extra: Mapping[str, Any] = MappingProxyType({})) -> None:
+        super().__init__(*arguments)
+        self.extra = extra
 
 
 class AgentStop(ToolspeakError):

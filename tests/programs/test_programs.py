@@ -11,6 +11,7 @@ import pytest
 from toolspeak import (
     Agent,
     AgentStop,
+    Approval,
     ConfigurationError,
     Decision,
     Effects,
@@ -38,7 +39,7 @@ class Desk:
     `files` is what its tools read and write, `log` the calls in the order in which their functions ended.
     """
 
-    def __init__(self, *codes, tools=(), **options):
+    def __init__(self, *codes, tools=(), model=None, **options):
         self.files = files = {"a": "1", "b": "2"}
         self.log = log = []
 
@@ -62,7 +63,7 @@ class Desk:
             "Names the files."
             return sorted(files)
 
-        self.model = ScriptedProvider([*map(program, codes), "{{last}}"])
+        self.model = model or ScriptedProvider([*map(program, codes), "{{last}}"])
         options = {"approve": "all", "journal": MemoryJournal(), "code_mode": True, **options}
         self.agent = Agent(self.model, [read, write, list_files, *tools], **options)
 
@@ -428,6 +429,42 @@ def test_a_decision_that_ends_the_run_ends_it():
     result = desk.run()
     result = desk.resume(result, Decision(False, "stop", ends_run=True))
     assert (result.status, desk.log) == ("no_answer", [])
+
+
+AFTER = [Rule("escalate", tool="write", after="fetch"), Rule("approve")]
+
+
+@tool(effects=Effects(external=True))
+def fetch() -> str:
+    "Reads a page."
+    return "a page"
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [
+        ["await fetch()\nawait write('a', '9')"],
+        ["await fetch()", "await write('a', '9')"],
+        ["await fetch()\n1 / 0", "await write('a', '9')"],
+        ["await write('b', '9')", "await fetch()", "1", "await write('a', '9')"],
+    ],
+    ids=["in one program", "in the program before", "in a program that failed", "two programs before"],
+)
+def test_a_rule_about_what_comes_after_a_tool_sees_the_calls_of_programs(codes):
+    desk = Desk(*codes, tools=[fetch], approve=Approval(policy=AFTER))
+    result = desk.run()
+    assert [request.call.arguments["path"] for request in result.requests] == ["a"]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_such_a_rule_sees_in_a_program_what_the_model_called_before(together):
+    writes, page = program("await write('a', '9')"), ScriptedCall("fetch", {})
+    turns = [ScriptedTurn("", calls=[page, *writes.calls])] if together else [ScriptedTurn("", calls=[page]), writes]
+    mode = CodeMode(direct=("fetch",))
+    desk = Desk(
+        tools=[fetch], approve=Approval(policy=AFTER), code_mode=mode, model=ScriptedProvider([*turns, "Done."])
+    )
+    assert desk.run().status == "awaiting_approval"
 
 
 def test_the_program_itself_needs_no_approval():

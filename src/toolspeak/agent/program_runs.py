@@ -6,6 +6,7 @@ its calls what they do for those of any model.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from inspect import isawaitable
@@ -19,16 +20,25 @@ from toolspeak.agent.options import Approval, Execution
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.validation import toolset_of, turn_tools_of
 from toolspeak.data.events import Limits, UserMessageQueued
+from toolspeak.data.messages import JSON, Message, TextPart
 from toolspeak.data.prices import Price
+from toolspeak.data.tools import CALLS_WITHIN
 from toolspeak.data.values import changed
 from toolspeak.errors import AgentStop, ConfigurationError, ToolError, UnknownTool, suggest
 from toolspeak.execute import BatchExecutor, StandingRules, resolve_approver
 from toolspeak.execute.approval.approvers import StandingApprover
+from toolspeak.execute.approval.policy_rules import tools_called
 from toolspeak.programs.code_mode import CodeMode
 from toolspeak.tools import RunContext, Tool, ToolList, Toolset, TurnTools, tool
+from toolspeak.tools.returned_values import Returned
+from toolspeak.tools.stored_results import READ_RESULT
+from toolspeak.tools.tool_catalogue import FIND_TOOLS
 
 RUN_CODE = "run_code"
 """The name of the tool."""
+
+_ALWAYS_DIRECT = (FIND_TOOLS, READ_RESULT)
+"""The tools that a model calls itself: what they bring is for its own next turns."""
 
 _SECONDS = 86_400.0
 """The time limit of a call that runs a program, whose computing has a limit of its own."""
@@ -110,15 +120,17 @@ def _tools_for_model(agent: Any, mode: CodeMode, driver: ProgramDriver, tools: T
             raise UnknownTool(f"CodeMode(direct=…): there is no tool {suggest(name, [each.name for each in tools])}")
     if RUN_CODE in tools:
         raise ConfigurationError(f"code mode has the tool {RUN_CODE!r} itself: give yours another name")
+    direct_names = {*mode.direct, *_ALWAYS_DIRECT}
+    functions = tools.filtered(lambda each: each.name != FIND_TOOLS)
     return_types = {each.name: programs.type_returned_by(each) for each in tools}
     driver.return_types = {**driver.return_types, **return_types}
     return Toolset(
-        [_program_tool(agent, mode, tools, return_types), *(each for each in tools if each.name in mode.direct)]
+        [_program_tool(agent, mode, functions, return_types), *(each for each in tools if each.name in direct_names)]
     )
 
 
 def _program_tool(agent: Any, mode: CodeMode, tools: Toolset, return_types: Mapping[str, str]) -> Tool:
-    async def run_code(code: str, ctx: RunContext[Any]) -> str:
+    async def run_code(code: str, ctx: RunContext[Any]) -> Returned:
         parent = cast("RunState | None", ctx.state)
         if parent is None:
             raise ToolError("a program runs in an agent's run only")
@@ -128,7 +140,10 @@ def _program_tool(agent: Any, mode: CodeMode, tools: Toolset, return_types: Mapp
         call = parent_call(parent.run_id)
         if call is not None:
             call.memory = ctx.memory
-        run = agent.start(code, deps=ctx.deps, parent_run_id=parent.run_id, principal=parent.principal, limits=limits)
+        pending = itertools.takewhile(lambda each: each.id != ctx.call.id, parent.pending.calls)
+        earlier = sorted({*tools_called(parent.messages), *(each.name or "" for each in pending)})
+        task = Message("user", (TextPart(code),), extra={CALLS_WITHIN: [*earlier]} if earlier else {})
+        run = agent.start(task, deps=ctx.deps, parent_run_id=parent.run_id, principal=parent.principal, limits=limits)
         token = _TURN_TOOLS.set(tools)
         try:
             result = await agent.finish(run)
@@ -139,9 +154,12 @@ def _program_tool(agent: Any, mode: CodeMode, tools: Toolset, return_types: Mapp
             raise AgentStop(stop.message, answer=stop.answer)
         events = (record.event for record in result.run_records.records)
         notes = [event.message.text for event in events if isinstance(event, UserMessageQueued)]  # of interceptors
+        names = sorted({*tools_called(result.messages[1:])})
+        extra: Mapping[str, JSON] = {CALLS_WITHIN: [*names]} if names else {}
         if result.reason != "answer":
-            raise ToolError("\n".join([result.answer or f"The program gave no result: {result.error}", *notes]))
-        return "\n".join([result.answer, *notes])
+            failure_text = result.answer or f"The program gave no result: {result.error}"
+            raise ToolError("\n".join([failure_text, *notes]), extra=extra)
+        return Returned((TextPart("\n".join([result.answer, *notes])),), extra=extra)
 
     stubs = programs.ToolFunctions(tools.specs, return_types).stubs_for_model()
     run_tool = tool(

@@ -112,6 +112,14 @@ def defer_option(command: CommandT) -> CommandT:
     return click.option("--defer", metavar="WHICH", help=text)(command)
 
 
+def code_mode_option(command: CommandT) -> CommandT:
+    text = (
+        "Let the model write Python programs that call the tools, instead of single calls (needs toolspeak[code]). You"
+        " are asked about each call of a program as about any other."
+    )
+    return click.option("--code-mode", is_flag=True, help=text)(command)
+
+
 def memory_option(command: CommandT) -> CommandT:
     text = (
         "Let the model remember facts about you, with the tool `memory` (see `toolspeak memory`): it reads them in"

@@ -23,6 +23,10 @@ FILES_CHANGED = "files_changed"
 """The key in a result's `extra` that says which files the call changed: their `count`, the first `paths`, and what is
 `uncovered`."""
 
+CALLS_WITHIN = "calls_within"
+"""The key in a result's `extra` that names the tools that the call has called, and in the `extra` of a program's first
+message those that ran before the program. Rules with `after` look for them."""
+
 
 def covers(upper: str, lower: str) -> bool:
     """Whether resource `lower` is `upper` or lies below it: `file:src/a.py` lies under `file:src` and `file:`."""

@@ -315,6 +315,8 @@ async def _invoke(batch: BatchState, call: Call, prepared: PreparedCall) -> tupl
             error = without_our_frames(raised)
             call.error = error
             result = failure(tool_call, "exception", settings.secrets.hide_text(describe(error)))
+            if isinstance(error, ToolError) and error.extra:
+                result = replace(result, extra=error.extra)
         case asyncio.CancelledError() as cancelled:
             result = _interrupted(batch, call, tool_call, cancelled)
         case other:

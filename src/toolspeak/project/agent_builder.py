@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from toolspeak import dialects
-from toolspeak.agent import DEFAULT_DIALECT, Agent, Approval, Cassette, DialectSettings, Execution
+from toolspeak.agent import DEFAULT_DIALECT, Agent, Approval, Cassette, CodeMode, DialectSettings, Execution
 from toolspeak.agent.interceptors import AnyInterceptor
 from toolspeak.changes.change_recorder import recorders
 from toolspeak.data.prices import Price, read_prices
@@ -44,6 +44,9 @@ _LOG = logging.getLogger("toolspeak.project")
 
 AGENT_NAME = "agent"
 """Of the agent of every run of the command line."""
+
+_DIRECT_TOOLS = ("todo",)
+"""The tools that a model calls without a program in code mode: what it does is for the person who watches."""
 
 _INSTRUCTIONS = """\
 You work in a folder of the user's machine, with the tools below. Do the task with them: look before you change
@@ -188,6 +191,7 @@ async def open_agent(
         agent = Agent(
             setup.model,
             with_deferral(toolset, setup, added_names),
+            code_mode=setup.code_mode == "yes" and CodeMode(direct=_DIRECT_TOOLS),
             dialect=speech,
             instructions="\n\n".join(filter(None, (_INSTRUCTIONS, setup.instructions, files.instructions))),
             approve=approval,

@@ -289,6 +289,7 @@ def _extras(setup: Setup) -> Diagnosis:
             packages.setdefault(extra[1], []).append(name[0] if name else requirement)
     installed_extras = [extra for extra, names in packages.items() if all(map(_is_installed, names))]
     needs = {"mcp": bool(setup.mcp or setup.mcp_servers), "repair": setup.repair == "yes", "web": setup.web == "yes"}
+    needs["code"] = setup.code_mode == "yes"
     missing = [extra for extra, is_needed in needs.items() if is_needed and extra not in installed_extras]
     if missing:
         remedy = f"pip install 'toolspeak[{','.join(missing)}]'"

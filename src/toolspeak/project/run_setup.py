@@ -33,6 +33,8 @@ class Setup:
     starts_in: Section
     listing: PromptListing | None = None
     repair: Literal["yes", "no"] = "no"
+    code_mode: Literal["yes", "no"] = "no"
+    """Whether the model calls tools from programs that it writes."""
     rules: str = ""
     window: int | None = None
     prices: str = ""

@@ -15,7 +15,14 @@ from toolspeak.acp.editor_connection import EditorConnection, EditorRequests
 from toolspeak.acp.json_rpc import Peer
 from toolspeak.acp.standard_streams import StandardStreams
 from toolspeak.cli.exit_codes import ANSWERED
-from toolspeak.cli.run_options import defer_option, own_tools_option, prices_option, rules_option, window_option
+from toolspeak.cli.run_options import (
+    code_mode_option,
+    defer_option,
+    own_tools_option,
+    prices_option,
+    rules_option,
+    window_option,
+)
 from toolspeak.cli.sandbox_options import sandbox_options
 from toolspeak.cli.signals import run_to_end
 from toolspeak.cli.web_options import web_options
@@ -63,6 +70,7 @@ At a terminal use `toolspeak run`. The guide "Work in an editor" says what to wr
 )
 @own_tools_option
 @defer_option
+@code_mode_option
 @window_option
 @prices_option
 @sandbox_options
@@ -89,6 +97,7 @@ def acp_command(
     env: tuple[str, ...],
     tools: tuple[str, ...],
     defer: str | None,
+    code_mode: bool,
     window: int | None,
     prices: str | None,
     max_steps: int | None,
@@ -103,7 +112,8 @@ def acp_command(
     (`toolspeak config`).
     """
     settings = {"dialect": dialect, "rules": rules, "mcp": mcp, "env": env}
-    settings |= {"tools": tools, "defer": defer, "window": window, "prices": prices, **sandbox_and_web}
+    settings |= {"tools": tools, "defer": defer, "code_mode": code_mode, "window": window, "prices": prices}
+    settings |= sandbox_and_web
     limits = {"steps": max_steps, "seconds": max_seconds, "cost": max_cost}
     choices = EditorChoices(
         models,

@@ -15,6 +15,7 @@ from toolspeak.chat.chat_app import has_two_way_terminal, open_chat
 from toolspeak.chat.front import Front
 from toolspeak.cli.run_options import (
     approve_option,
+    code_mode_option,
     continue_option,
     defer_option,
     dialect_choice_option,
@@ -47,6 +48,7 @@ _OWN = ("workspace", "journal", "session", "continue_last", "thoughts")
 @mcp_option
 @own_tools_option
 @defer_option
+@code_mode_option
 @prices_option
 @window_option
 @click.option(

@@ -26,6 +26,7 @@ from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.json_input import JsonInput
 from toolspeak.cli.run_options import (
     approve_option,
+    code_mode_option,
     continue_option,
     defer_option,
     dialect_choice_option,
@@ -99,6 +100,7 @@ that `toolspeak config edit` opens. Set the server's address or key too:
 @mcp_option
 @own_tools_option
 @defer_option
+@code_mode_option
 @starts_in_option
 @prompt_listing_option
 @repair_option

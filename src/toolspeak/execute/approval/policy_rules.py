@@ -11,9 +11,9 @@ from typing import cast
 from toolspeak.data.approvals import Decision, Escalate, Rule, RuleAction, StandingRule
 from toolspeak.data.codec import dumps, loads
 from toolspeak.data.events import ApprovalDecided, Event
-from toolspeak.data.messages import JSON
+from toolspeak.data.messages import JSON, Message
 from toolspeak.data.protected import protected
-from toolspeak.data.tools import EVERYTHING, Effects, ToolSpec, covers
+from toolspeak.data.tools import CALLS_WITHIN, EVERYTHING, Effects, ToolSpec, covers
 from toolspeak.data.values import same_json
 from toolspeak.errors import ConfigurationError, FormatError
 from toolspeak.execute.approval.approvers import (
@@ -164,9 +164,19 @@ def _has_arguments(rule: Rule, arguments: Mapping[str, JSON]) -> bool:
 def _ran_before(request: ApprovalRequest) -> Iterator[str]:
     """The names of the run's earlier calls that ran or are to run, and the sources on the web that it has read."""
     yield from (call.name for call in request.earlier)
-    yield from () if request.state is None else request.state.sources
-    for message in () if request.state is None else request.state.messages:
-        yield from (result.name for result in message.results if result.code not in _NEVER_RAN)
+    if request.state is not None:
+        yield from request.state.sources
+        yield from tools_called(request.state.messages)
+
+
+def tools_called(messages: Iterable[Message]) -> Iterator[str]:
+    """The names of the tools whose calls ran in a conversation, also of those that programs called."""
+    for message in messages:
+        yield from cast("Iterable[str]", message.extra.get(CALLS_WITHIN, ()))
+        for result in message.results:
+            if result.code not in _NEVER_RAN:
+                yield result.name
+                yield from cast("Iterable[str]", result.extra.get(CALLS_WITHIN, ()))
 
 
 def _on_paths(rule: Rule, effects: Effects) -> RuleAction | None:

@@ -42,7 +42,19 @@ from toolspeak.providers.configured_providers import ConfiguredProvider
 _MOST_NAMED = 256 * 1024
 """The most bytes of a file of MCP servers, prices or tools that a project names."""
 
-_SCALARS = ("model", "dialect", "listing", "starts_in", "repair", "approve", "schedule", "window", "rules", "defer")
+_SCALARS = (
+    "model",
+    "dialect",
+    "listing",
+    "starts_in",
+    "repair",
+    "approve",
+    "schedule",
+    "window",
+    "rules",
+    "defer",
+    "code_mode",
+)
 _TABLES = ("limits", "aliases", "providers", "theme")
 _LISTS = ("env", "tools")
 
@@ -77,6 +89,7 @@ class Config:
     - `rules`: the file of rules that approve calls.
     - `mcp`: a file that lists MCP servers. `mcp_servers`: those of the tables `[mcp.NAME]`, as in such a file.
     - `tools`: places of the user's own Python tools.
+    - `code_mode`: whether the model calls tools from programs (`Setup.code_mode`).
     - `defer`: the tools of which the model reads the names alone (`Setup.defer`).
     - `theme`: styles of the terminal by name.
     - `hooks`: the tables of each event.
@@ -106,6 +119,7 @@ class Config:
     mcp_servers: Mapping[str, JSON] = field(default_factory=no_extra)
     tools: tuple[str, ...] = ()
     defer: str = "auto"
+    code_mode: bool = False
     theme: Mapping[str, str] = field(default_factory=no_extra)
     hooks: Mapping[str, Sequence[JSON]] = field(default_factory=no_extra)
     sandbox: SandboxTable = SandboxTable()

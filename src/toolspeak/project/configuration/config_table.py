@@ -86,6 +86,7 @@ class ConfigTable:
     mcp: str | Mapping[str, JSON] = field(default_factory=no_extra)
     tools: tuple[str, ...] = ()
     defer: str | None = None
+    code_mode: bool | None = None
     theme: Mapping[str, str] = field(default_factory=no_extra)
     hooks: Mapping[str, JSON] = field(default_factory=no_extra)
     sandbox: SandboxTable | None = None

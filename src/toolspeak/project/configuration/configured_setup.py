@@ -34,6 +34,7 @@ class SetupChoices(TypedDict, total=False):
     env: tuple[str, ...]
     tools: tuple[str, ...]
     defer: str
+    code_mode: bool
     sandbox: str
     allow_net: tuple[str, ...]
     sandbox_write: tuple[str, ...]
@@ -81,6 +82,7 @@ def configured_setup(config: Config, workspace: str, **choices: Unpack[SetupChoi
         tools=(*config.tools, *(absolute_place(place, os.getcwd()) for place in choices.get("tools", ()))),
         tool_folders=tuple(filter(None, (os.getcwd() if choices.get("tools") else "", config.project_folder))),
         defer=config.defer,
+        code_mode="yes" if choices.get("code_mode", config.code_mode) else "no",
         sandbox=config.sandbox.mode or "",
         allow_net=(*config.sandbox.allow_net, *choices.get("allow_net", ())),
         sandbox_write=(*config.sandbox.writable, *map(full_path, choices.get("sandbox_write", ()))),
@@ -93,7 +95,7 @@ def configured_setup(config: Config, workspace: str, **choices: Unpack[SetupChoi
         after_web=config.web.after or "",
     )
     merged = ("model", "repair", "env", "tools", "allow_net", "sandbox_write", "sandbox_read", "unasked_reads")
-    merged = (*merged, "web", "web_allow", "robots")
+    merged = (*merged, "web", "web_allow", "robots", "code_mode")
     changes: dict[str, Any] = {name: value for name, value in choices.items() if name not in merged}
     for name in ("rules", "prices", "mcp"):
         if changes.get(name):
