@@ -29,7 +29,7 @@ from toolspeak.agent.submission import StartOnce, prepared_start, submit_run
 from toolspeak.agent.sync import run_sync
 from toolspeak.agent.validation import (
     all_tools_of,
-    check_approval,
+    approval_of,
     check_settings,
     checked_choice,
     secrets_of,
@@ -62,7 +62,6 @@ from toolspeak.programs.code_mode import CodeMode
 from toolspeak.providers.base import Provider
 from toolspeak.tools import Tool, ToolLike, ToolList, ToolOptions, Toolset, TurnTools
 
-_USUAL_APPROVAL = Approval()
 Decisions: TypeAlias = Mapping[str, bool | Decision]
 """Decisions by call id."""
 
@@ -147,10 +146,7 @@ class Agent(RunStarter[DepsT, OutputT]):
             cassette=cassette,
             clock=clock,
         )
-        approval = _USUAL_APPROVAL
-        if approve is not None:
-            approval = approve if isinstance(approve, Approval) else Approval(approve)
-            check_approval(approval)
+        approval = approval_of(approve)
         speech = dialect if isinstance(dialect, DialectSettings) else DialectSettings(dialect)
         executor = None if isinstance(execution, Execution) else execution
         self.secrets = secrets_of(getattr(executor, "secrets", None) if secrets is None else secrets)

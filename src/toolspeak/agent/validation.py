@@ -19,6 +19,7 @@ from toolspeak.tools.returned_values import Unserialisable, jsonable
 from toolspeak.tools.signature import takes_context
 
 _NO_SECRETS = Secrets()
+_USUAL_APPROVAL = Approval()
 _USUAL_LIMITS = Limits()
 _HISTORY = "a list of Messages, for example the `messages` of an earlier RunResult"
 _LISTS = (list, tuple)
@@ -130,9 +131,12 @@ def check_execution(execution: Execution) -> None:
             raise ConfigurationError(f"{name} must be True or False, not {_quoted(flag)}")
 
 
-def check_approval(approval: Approval) -> None:
-    """Raises ConfigurationError for a value of the wrong type in an `Approval`. The approver and the policy are checked
-    where they are resolved."""
+def approval_of(approve: Approve | Approval) -> Approval:
+    """The `Approval` of an agent's `approve`. Raises ConfigurationError for a value of the wrong type in it. The
+    approver and the policy are checked where they are resolved."""
+    if approve is None:
+        return _USUAL_APPROVAL
+    approval = approve if isinstance(approve, Approval) else Approval(approve)
     if approval.rules is not None:
         remedy = "a StandingRules; rules that decide first are policy=[Rule(…), …]"
         _is(approval.rules, StandingRules, "rules", remedy)
@@ -143,6 +147,7 @@ def check_approval(approval: Approval) -> None:
         raise ConfigurationError(
             f"in_doubt must be one of {', '.join(map(repr, _IN_DOUBT))}, not {approval.in_doubt!r}"
         )
+    return approval
 
 
 def check_settings(
