@@ -48,26 +48,27 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 from faults import Faults
+from filled_tables import archive_ms, costs, fill, takeover_ms, wait_for_approval
 from worker import AGENT, an_agent
 
 from toolspeak.engines import RunClient, open_engine
 from toolspeak.errors import EngineError
-from toolspeak.journal import Journal, open_journal
+from toolspeak.journal import open_journal
 from toolspeak.journal.memory_journal import MemoryJournal
 from toolspeak.journal.records import pack
-from toolspeak.journal.sql_schema import SPAN
 
 HERE = Path(__file__).parent
 TESTS = HERE.parents[1] / "tests"
 CONCURRENCY = 50
 AT_ONCE = 64  # submissions
-SUBMISSIONS = 100  # a second, at least
+SUBMISSIONS = 40  # a second, at least
+FLOOR_SECONDS = 5.0
 ENGINES = ("embedded-sqlite", "embedded", "queue", "restate", "dbos")
 
 
@@ -191,6 +192,11 @@ class Workers:
                 raise RuntimeError(f"worker {process.pid} has ended")
         return reports
 
+    def kill(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
     def end(self) -> None:
         for process in self.processes:
             process.send_signal(signal.SIGTERM)
@@ -226,13 +232,19 @@ async def submit(where: Servers, runs: int, at: float | None = None) -> float:
 
 def throughput(name: str, workers: int, steps: int, runs: int, seconds: float) -> dict[str, Any]:
     with servers(name) as where:
-        has_workers = name in ("restate", "dbos")
-        running = Workers(where, workers, steps) if has_workers else None
-        due = time.time() + 10 + runs / SUBMISSIONS if has_workers else None
+        running, due = None, None
+        if name == "restate":  # it calls workers that are away again later and later, so they are there from the start
+            running, due = Workers(where, workers, steps), time.time() + 10 + runs / SUBMISSIONS
+        elif name == "dbos":  # its tables are made by a worker
+            maker = Workers(where, 1, steps)
+            maker.look(0)
+            asyncio.run(submit(where, 1))
+            maker.end()
         submitted = asyncio.run(submit(where, runs, due))
         if due is not None:
             time.sleep(max(0.0, due - time.time()))
         running = running or Workers(where, workers, steps)
+        has_workers = due is not None
         try:
             first = running.look(0)
             while not all(report["calls"] > has_workers * steps for report in first):
@@ -332,82 +344,27 @@ def floor(name: str, workers: int, seconds: float) -> dict[str, Any]:
 # --- growth -----------------------------------------------------------------------------------------------------------
 
 
-async def fill(where: Servers, runs: int) -> None:
-    """Creates finished runs of five steps: executes one run, and copies its records or its rows under new ids."""
-    journal = open_journal(where.journal)
-    run = an_agent(journal, 5).start("Read all files of the project.")
-    await run.finish()
-    if not where.postgres:
-        records = await journal.read(run.run_id)
-        for start in range(0, runs, 100):
-            await journal.add_runs(
-                [
-                    [replace(record, run_id=f"old-{number}", time=record.time - number) for record in records]
-                    for number in range(start, min(start + 100, runs))
-                ]
-            )
-        await journal.aclose()
-        return
-    await journal.aclose()
-    db = await asyncpg.connect(where.journal)
-    await db.execute("SET search_path = toolspeak, public")
-    query = "SELECT column_name FROM information_schema.columns WHERE table_name = $1 ORDER BY ordinal_position"
-    own = {
-        "number": "runs.number + n",
-        "run_id": "'old-' || n",
-        "created": "created - n",
-        "pos": f"records.pos + n::bigint * {SPAN}",
-    }
-    numbers = f"generate_series(1, {runs}) AS n"
-    for table, source in (
-        ("runs", f"runs, {numbers} WHERE run_id = $1"),
-        ("records", f"records, runs, {numbers} WHERE run_id = $1 AND records.pos / {SPAN} = runs.number"),
-    ):
-        columns = [row[0] for row in await db.fetch(query, table)]
-        places = ", ".join(own.get(name, f"{table}.{name}") for name in columns)
-        await db.execute(
-            f"INSERT INTO {table} ({', '.join(columns)}) OVERRIDING SYSTEM VALUE SELECT {places} FROM {source}",
-            run.run_id,
-        )
-    await db.execute("SELECT setval(pg_get_serial_sequence('runs', 'number'), (SELECT max(number) FROM runs))")
-    await db.execute("ANALYZE")
-    await db.close()
-
-
-async def looks(where: Servers) -> tuple[float, float]:
-    """Returns the milliseconds of a query for due runs and of a list of 50 runs."""
-    journal: Journal = open_journal(where.journal)
-    times: list[tuple[float, float]] = []
-    for _ in range(11):
-        start = time.monotonic()
-        await journal.due_runs(time.time(), agents=[AGENT], without=[], limit=50)
-        middle = time.monotonic()
-        await journal.runs(limit=50)
-        times.append(((middle - start) * 1e3, (time.monotonic() - middle) * 1e3))
-    await journal.aclose()
-    return statistics.median(one for one, _ in times), statistics.median(one for _, one in times)
-
-
 def growth(engine: str, finished: int, seconds: float) -> dict[str, Any]:
     with servers(engine) as where:
-        asyncio.run(fill(where, finished))
+        start = time.monotonic()
+        early = asyncio.run(wait_for_approval(where.journal, 5, "early"))
+        asyncio.run(fill(where.journal, finished))
+        filled = time.monotonic() - start
         if where.postgres:
             size = ask_postgres(where.journal, "SELECT pg_database_size(current_database())")
         else:
             size = Path(where.journal).stat().st_size
-        due, list_ms = asyncio.run(looks(where))
-        submitted = asyncio.run(submit(where, 2000))
+        figures = asyncio.run(costs(where.engine, where.journal, early))
+        figures["submitted"] = asyncio.run(submit(where, 2000))
         running = Workers(where, 1, 5)
-        try:
+        first = running.look(0)
+        while not all(report["calls"] for report in first):
             first = running.look(0)
-            while not all(report["calls"] for report in first):
-                first = running.look(0)
-            figures = _between(first, running.look(seconds))
-        finally:
-            running.end()
-    return {
-        "finished": finished, "mib": size / 2**20, "due_ms": due, "list_ms": list_ms, "submitted": submitted, **figures
-    }  # fmt: skip
+        figures |= _between(first, running.look(seconds))
+        running.kill()
+        figures["takeover_ms"] = asyncio.run(takeover_ms(where.journal))
+        figures["archive_ms"] = asyncio.run(archive_ms(where.journal, finished))
+    return {"engine": engine, "finished": finished, "fill_s": filled, "mib": size / 2**20, **figures}
 
 
 # --- a soak -----------------------------------------------------------------------------------------------------------
@@ -501,6 +458,14 @@ def line(figures: dict[str, Any], keys: Sequence[tuple[str, str]]) -> str:
     return " ".join(f"{figures[key]:{form}}" if figures.get(key) is not None else " " * 9 for key, form in keys)
 
 
+def report(text: str, row: dict[str, Any], out: Path | None) -> None:
+    """Prints a row, and adds it to the file at once: a later row may fail."""
+    print(text, flush=True)
+    if out is not None:
+        with out.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -513,7 +478,7 @@ def main() -> None:
     one.add_argument("--out", type=Path)
     two = commands.add_parser("growth")
     two.add_argument("--finished", nargs="+", type=int, default=[10_000, 100_000, 1_000_000])
-    two.add_argument("--engine", choices=("embedded-sqlite", "embedded", "queue"), default="embedded")
+    two.add_argument("--engine", choices=("embedded-sqlite", "embedded"), default="embedded")
     two.add_argument("--seconds", type=float, default=20.0)
     two.add_argument("--out", type=Path)
     three = commands.add_parser("soak")
@@ -524,33 +489,33 @@ def main() -> None:
     three.add_argument("--faults", action="store_true")
     three.add_argument("--out", type=Path)
     options = parser.parse_args()
-    rows: list[dict[str, Any]] = []
     if options.command == "soak":
         problems = soak(options.engine, options.workers, options.rate, options.seconds, faulty=options.faults)
         if problems:
             sys.exit("; ".join(problems))
     elif options.command == "growth":
-        print("  finished       MiB   due ms  list ms  submit/s   runs/s  steps/s")
-        keys = [("finished", "10,d"), ("mib", "9,.0f"), ("due_ms", "8.2f"), ("list_ms", "8.2f"), ("submitted", "9,.0f")]
-        keys += [("runs_a_second", "8.1f"), ("calls_a_second", "8,.0f")]
+        keys = [("finished", "10,d"), ("mib", "9,.0f"), ("list_ms", "9.2f"), ("due_ms", "9.2f"), ("submit_ms", "9.2f")]
+        keys += [("submitted", "9,.0f"), ("decide_ms", "9.2f"), ("resume_ms", "9.2f"), ("resume_early_ms", "9.2f")]
+        keys += [("takeover_ms", "9.2f"), ("calls_a_second", "9,.0f"), ("cpu_ms", "9.2f"), ("archive_ms", "9.2f")]
+        print(
+            "  finished", *(f"{name.replace('resume_early', 'old').replace('_a_', '/'):>9.9}" for name, _ in keys[1:])
+        )
         for finished in options.finished:
-            rows.append(growth(options.engine, finished, options.seconds))
-            print(line(rows[-1], keys), flush=True)
+            row = growth(options.engine, finished, options.seconds)
+            report(line(row, keys), row, options.out)
     else:
-        print("engine                    workers steps submit/s    runs/s   steps/s    cpu ms db cpu ms   wal KiB conn")
+        print(f"{'engine':25}  workers steps submit/s    runs/s   steps/s    cpu ms db cpu ms   wal KiB  conn floor/")
         keys = [("workers", "8d"), ("steps", "5d"), ("submitted", "8,.0f"), ("runs_a_second", "9.1f")]
         keys += [("calls_a_second", "9,.0f"), ("cpu_ms", "9.2f"), ("db_cpu_ms", "9.2f"), ("wal_kib", "9.1f")]
-        keys += [("connections", "4d")]
+        keys += [("connections", "5d"), ("times_floor", "6.1f")]
         for name in options.engines:
             for workers in options.workers:
-                if name in ("embedded-sqlite", "embedded"):
-                    rows.append(floor(name, workers, options.seconds / 2))
-                    print(f"{rows[-1]['engine']:25}", line(rows[-1], keys), flush=True)
+                bare = floor(name, workers, FLOOR_SECONDS)
+                report(f"{bare['engine']:25} {line(bare, keys)}", bare, options.out)
                 for steps in options.steps:
-                    rows.append(throughput(name, workers, steps, options.runs, options.seconds))
-                    print(f"{rows[-1]['engine']:25}", line(rows[-1], keys), flush=True)
-    if options.out is not None:
-        options.out.write_text("".join(json.dumps(each) + "\n" for each in rows), encoding="utf-8")
+                    row = throughput(name, workers, steps, options.runs, options.seconds)
+                    row["times_floor"] = bare["calls_a_second"] / row["calls_a_second"]
+                    report(f"{name:25} {line(row, keys)}", row, options.out)
 
 
 if __name__ == "__main__":

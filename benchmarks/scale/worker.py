@@ -32,8 +32,8 @@ class Model:
     name = "fake:model"
     capabilities = Capabilities(tools=True)
 
-    def __init__(self, steps: int) -> None:
-        self._steps = steps
+    def __init__(self, steps: int, tool_name: str = "read") -> None:
+        self._steps, self._tool_name = steps, tool_name
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         step = (len(request.messages) - 1) // 2
@@ -44,9 +44,9 @@ class Model:
             return
         call_id, path = f"c{step}", f"src/part_{step}.py"
         yield TextDelta("I look at the next file, as the task says.")
-        yield CallStarted(0, "read", call_id)
+        yield CallStarted(0, self._tool_name, call_id)
         yield ArgumentsDelta(0, json.dumps({"path": path}))
-        yield CallCompleted(0, "read", {"path": path}, call_id)
+        yield CallCompleted(0, self._tool_name, {"path": path}, call_id)
         yield BatchEnded((0,), ok=True)
         yield TurnEnded("tool_calls", Usage(1000, 20))
 

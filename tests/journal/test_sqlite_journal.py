@@ -7,6 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -415,3 +416,28 @@ def test_a_journal_that_was_closed_opens_again(path):
 def test_an_unknown_run_is_said_to_be_unknown(path):
     with pytest.raises(RunError, match="no run nobody"):
         use(path, lambda journal: load_state(journal, "nobody"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="the bytes that a process reads are counted on Linux")
+def test_a_worker_that_takes_up_one_run_after_the_other_reads_the_whole_file_once(path):
+    def bytes_read():
+        return int(Path("/proc/self/io").read_text().split()[1])
+
+    async def main():
+        journal = SqliteJournal(path)
+        for number in range(400):  # the newest records are always searched, so those are small
+            await write(journal, a_run(f"old-{number}", task="x" * (50_000 if number < 100 else 10)))
+        for number in range(3):
+            lease = await journal.acquire(f"run-{number}", "gone", 0.0)
+            await journal.append(a_run(f"run-{number}")[0], lease)
+        counts = [bytes_read()]
+        for number in range(3):
+            assert (await journal.acquire(f"run-{number}", "me", 60)).took_over
+            counts.append(bytes_read())
+        journal.close()
+        return [after - before for before, after in pairwise(counts)]
+
+    first, *others = asyncio.run(main())
+    size = path.stat().st_size
+    assert first > 0.9 * size
+    assert max(others) < 0.1 * size

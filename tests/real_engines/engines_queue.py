@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import signal
+import time
 from functools import partial
 from pathlib import Path
 
@@ -12,12 +14,13 @@ import pytest
 from engine_place import open_place
 from engine_servers import engine_server
 
-from toolspeak.engines import RunClient, WorkLimits
+from toolspeak.engines import Delivery, RunClient, WorkLimits
 from toolspeak.testing.engine_worker import AGENTS, WorkerProcesses
 from toolspeak.testing.journal import new_id
 
 STANDSTILL_SECONDS = 6  # longer than the queue trusts a silent worker
 SECONDS = 60.0  # a limit for what hangs
+DRAINS = 40
 
 
 def test_a_worker_may_get_its_own_job_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
@@ -52,3 +55,33 @@ def test_a_worker_may_get_its_own_job_again(tmp_path: Path, capfd: pytest.Captur
     with engine_server("queue", tmp_path / "queue") as server:
         asyncio.run(act(server.url, server.journal))
     assert "ended with status: Error" not in capfd.readouterr().err
+
+
+def test_a_worker_ends_whenever_it_is_told_to(tmp_path: Path):
+    """Also while its event loop is busy: before Python 3.12 a cancellation may get lost on its way then."""
+    dice = random.Random(1)
+
+    async def handle(delivery: Delivery) -> None:
+        raise AssertionError(delivery)
+
+    async def keep_busy() -> None:
+        while True:
+            time.sleep(0.002)  # noqa: ASYNC251 - a tool may do so
+            await asyncio.sleep(0)
+
+    async def act(engine_url: str, journal_url: str) -> None:
+        busy = asyncio.create_task(keep_busy())
+        for _ in range(DRAINS):
+            engine, journal = open_place(f"{engine_url}?dead_after=0.06", journal_url)
+            stop = asyncio.Event()
+            working = asyncio.create_task(engine.work(handle, agents=["a"], limits=WorkLimits(3), stop=stop))
+            await asyncio.sleep(dice.uniform(0.05, 0.3))  # it begins, or looks for dead workers
+            stop.set()
+            async with asyncio.timeout(SECONDS):
+                await working
+            await engine.aclose()
+            await journal.aclose()
+        busy.cancel()
+
+    with engine_server("queue", tmp_path / "queue") as server:
+        asyncio.run(act(server.url, server.journal))

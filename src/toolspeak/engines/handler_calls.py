@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from toolspeak.engines.base import Delivery, RunHandler, WorkLimits
@@ -20,6 +20,7 @@ _T = TypeVar("_T")
 _AGAIN_SECONDS = 0.25  # between attempts to reach a database that is away
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # after a handler raised; doubled each time
 _MOST_DOUBLINGS = 6
+_CANCEL_SECONDS = 1.0
 
 
 class HandlerCalls:
@@ -85,6 +86,16 @@ async def steadily(act: Callable[[], Awaitable[_T]], is_outage: Callable[[Except
             if not is_outage(error):
                 raise
             await asyncio.sleep(_AGAIN_SECONDS)
+
+
+async def cancel_and_wait(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancels tasks, again every second until they have ended. Before Python 3.12 `asyncio.wait_for`, which psycopg
+    waits with, loses a cancellation that comes together with its result."""
+    running = {task for task in tasks if not task.done()}
+    while running:
+        for task in running:
+            task.cancel()
+        _, running = await asyncio.wait(running, timeout=_CANCEL_SECONDS)
 
 
 def refuse_principals(engine: str, limits: WorkLimits) -> None:

@@ -17,9 +17,10 @@ from procrastinate import App, JobContext, PsycopgConnector
 from procrastinate.exceptions import AlreadyEnqueued, ConnectorException, UniqueViolation
 from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager, NotificationCallback
+from procrastinate.worker import Worker as ProcrastinateWorker
 
 from toolspeak.engines.base import Delivery, RunHandler, WorkLimits
-from toolspeak.engines.handler_calls import HandlerCalls, database_of, refuse_principals, steadily
+from toolspeak.engines.handler_calls import HandlerCalls, cancel_and_wait, database_of, refuse_principals, steadily
 from toolspeak.errors import ConfigurationError, EngineError
 from toolspeak.journal.base import Journal
 
@@ -114,37 +115,36 @@ class QueueEngine:
             for each in workers:
                 each.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
-            for each in watches:
-                each.cancel()
-            await asyncio.gather(*watches, return_exceptions=True)
+            await cancel_and_wait(watches)
 
     async def _serve(self, jobs: _JobsUnderWay, queues: Sequence[str], concurrency: int, stop: asyncio.Event) -> None:
         """Runs a worker of procrastinate for these queues, and another one when it ends for a reason of its own."""
         stopped, cancelled = asyncio.create_task(stop.wait()), False
         while not stop.is_set() and not cancelled:
-            worker = asyncio.create_task(
-                self._app.run_worker_async(
-                    queues=queues,
-                    concurrency=concurrency,
-                    install_signal_handlers=False,
-                    delete_jobs="always",
-                    fetch_job_polling_interval=_POLL_SECONDS,
-                    update_heartbeat_interval=self._dead_after / 4,
-                    stalled_worker_timeout=self._dead_after,
-                    additional_context={"jobs": jobs},
-                )
+            worker = ProcrastinateWorker(
+                self._app,
+                queues=queues,
+                concurrency=concurrency,
+                install_signal_handlers=False,
+                delete_jobs="always",
+                fetch_job_polling_interval=_POLL_SECONDS,
+                update_heartbeat_interval=self._dead_after / 4,
+                stalled_worker_timeout=self._dead_after,
+                additional_context={"jobs": jobs},
             )
-            waiting: set[asyncio.Task[Any]] = {worker, stopped}
-            while not worker.done():
+            running = asyncio.create_task(worker.run())
+            waiting: set[asyncio.Task[Any]] = {running, stopped}
+            while not running.done():
                 try:
                     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 except asyncio.CancelledError:
                     cancelled = True
                     jobs.calls.cancel()
-                if worker in waiting and not worker.done():
-                    waiting = {worker}
-                    worker.cancel()  # it starts nothing more, and ends with what is under way
-            error = None if worker.cancelled() else worker.exception()
+                if not running.done():
+                    waiting = {running}
+                    worker.stop()  # it starts nothing more, and ends with what is under way
+                    running.cancel()  # it may wait for the server, before it has begun
+            error = None if running.cancelled() else running.exception()
             if error is not None:
                 _LOG.warning("a worker of the queue ended and starts again: %s", _cause(error))
                 await asyncio.wait((stopped,), timeout=_AGAIN_SECONDS)

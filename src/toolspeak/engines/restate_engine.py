@@ -12,7 +12,6 @@ from collections.abc import Collection
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import timedelta
-from itertools import chain
 from threading import Thread
 from typing import Any, cast
 from urllib.parse import parse_qsl, quote, urlsplit
@@ -20,7 +19,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 import httpx2
 from hypercorn.asyncio import serve  # pyright: ignore[reportUnknownVariableType]
 from hypercorn.config import Config
-from restate import InvocationRetryPolicy, ObjectContext, RunOptions, VirtualObject
+from restate import InvocationRetryPolicy, ObjectContext, ObjectSharedContext, RunOptions, VirtualObject
 from restate.endpoint import app as restate_app
 
 from toolspeak.engines.base import Delivery, RunHandler, WorkLimits
@@ -48,8 +47,7 @@ class RestateEngine:
     """Implements `Engine` with Restate: a virtual object for each run, whose calls the server makes one after another.
 
     The server calls the workers over HTTP/2 at one address, and calls again once the connection to a worker breaks. No
-    step of a run is in Restate's journal, so new code never meets an old replay. A second object, the bell, lets at
-    most one call of a run wait.
+    step of a run is in Restate's journal, so new code never meets an old replay. At most one more call of a run waits.
 
     - `url`: `restate://host:8080`, the server's ingress. `?admin=` is the address of its admin API (`host:9070`),
       `?listen=` where a worker serves (`127.0.0.1:9080`), `?advertise=` the URL by which the server reaches the workers
@@ -83,7 +81,7 @@ class RestateEngine:
     async def enqueue(self, run_id: str, *, agent: str, principal: str | None = None, at: float | None = None) -> None:
         """As in `Engine`. Raises EngineError if the server cannot be reached, or knows no worker of the agent yet."""
         delay = max(0, int(((at or 0) - time.time()) * 1000))
-        path = f"{_bell(agent)}/{quote(run_id, safe='')}/ring/send" + (f"?delay={delay}ms" if delay else "")
+        path = f"{_service(agent)}/{quote(run_id, safe='')}/ring/send" + (f"?delay={delay}ms" if delay else "")
         response = await self._post(f"{self._ingress}/{path}", {"agent": agent, "principal": principal, "failures": 0})
         if response.status_code == 404:
             raise EngineError(
@@ -97,9 +95,7 @@ class RestateEngine:
     ) -> None:
         """As in `Engine`. Serves in a thread of its own: a tool that blocks this event loop is no dead worker."""
         desk = _CallDesk(handler, self.name, limits, asyncio.get_running_loop())
-        server = _WorkerServer(
-            restate_app(chain.from_iterable(map(desk.objects, agents)), protocol="bidi"), self._listen
-        )
+        server = _WorkerServer(restate_app(map(desk.object, agents), protocol="bidi"), self._listen)
         ended = asyncio.create_task(server.ended())
         stopped = asyncio.create_task(stop.wait())
         try:
@@ -160,33 +156,33 @@ class _CallDesk:
         self._loop = loop
         self.under_way: dict[str, asyncio.Task[dict[str, Any]]] = {}
 
-    def objects(self, agent: str) -> list[VirtualObject]:
-        """The virtual objects that stand for each run of an agent, and for what waits to drive it."""
+    def object(self, agent: str) -> VirtualObject:
+        """The virtual object that stands for each run of an agent."""
         run = VirtualObject(
-            _service(agent), inactivity_timeout=_DAY, abort_timeout=_DAY, invocation_retry_policy=_RETRIES
+            _service(agent),
+            inactivity_timeout=_DAY,
+            abort_timeout=_DAY,
+            idempotency_retention=timedelta(0),
+            invocation_retry_policy=_RETRIES,
         )
-        bell = VirtualObject(_bell(agent), invocation_retry_policy=_RETRIES)
 
         @run.handler("drive")
         async def drive(ctx: ObjectContext, request: dict[str, Any]) -> None:
-            # From here on a ring means one more call: what it announces may come too late for this one.
-            await ctx.object_call(clear, ctx.key(), None)
+            # From here on a ring means one more call: what it announces may come too late for this one. It calls
+            # nothing for that, for the server may have no place for another call until this one ends.
+            ctx.set("begun", await _calls_begun(ctx) + 1)
+            await ctx.run_typed("begin", _confirmed)  # by the server, which has the new number then
             outcome = await ctx.run_typed("drive", self._driven, RunOptions[dict[str, Any]](), ctx.key(), request)
             if outcome["again"] is not None:
                 again = {**request, "failures": outcome["failures"]}
                 ctx.object_send(ring, ctx.key(), again, send_delay=timedelta(seconds=outcome["again"]))
 
-        @bell.handler("ring")
-        async def ring(ctx: ObjectContext, request: dict[str, Any]) -> None:
-            if not await ctx.get("rung", type_hint=bool):
-                ctx.set("rung", True)
-                ctx.object_send(drive, ctx.key(), request)
+        @run.handler("ring", kind="shared")
+        async def ring(ctx: ObjectSharedContext, request: dict[str, Any]) -> None:
+            # A call with the same key waits already, if there is one.
+            ctx.object_send(drive, ctx.key(), request, idempotency_key=str(await _calls_begun(ctx)))
 
-        @bell.handler("clear")
-        async def clear(ctx: ObjectContext, _: None) -> None:
-            ctx.clear("rung")
-
-        return [run, bell]
+        return run
 
     async def _driven(self, run_id: str, request: dict[str, Any]) -> dict[str, Any]:
         future = asyncio.run_coroutine_threadsafe(self._join(run_id, request), self._loop)
@@ -306,8 +302,13 @@ class _WorkerServer:
         await asyncio.shield(asyncio.wrap_future(self._outcome))
 
 
-def _bell(agent: str) -> str:
-    return f"{_service(agent)}.bell"
+async def _calls_begun(ctx: ObjectContext | ObjectSharedContext) -> int:
+    """How many calls of a run have begun."""
+    return await ctx.get("begun", type_hint=int) or 0
+
+
+async def _confirmed() -> bool:
+    return True
 
 
 def _service(agent: str) -> str:

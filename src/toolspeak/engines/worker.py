@@ -15,6 +15,7 @@ from toolspeak.agent.storage.runs import suspend_run
 from toolspeak.data.run_values import UNFINISHED
 from toolspeak.engines.base import Delivery, Engine, WorkLimits
 from toolspeak.engines.embedded_engine import EmbeddedEngine
+from toolspeak.engines.handler_calls import cancel_and_wait
 from toolspeak.errors import ConfigurationError, JournalError, LeaseLost, ProviderError, RunBusy, RunError, RunStuck
 from toolspeak.journal import Journal
 from toolspeak.journal.base import RunInfo
@@ -82,10 +83,7 @@ class Worker:
         try:
             await self.engine.work(self.handle, agents=tuple(self._agents), limits=self._limits, stop=self._stop)
         finally:
-            for task in (sweeping, draining):
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+            await cancel_and_wait((sweeping, draining))
 
     def stop(self) -> None:
         """Takes no further run, and lets those under way step aside before their next turn or call: another worker goes

@@ -219,9 +219,9 @@ class Journal(Protocol):
     async def due_runs(
         self, now: float, *, agents: Collection[str], without: Collection[str] = (), limit: int = 100
     ) -> Sequence[RunInfo]:
-        """Returns runs of these agents that a worker should drive: those that are due at `now` (Unix seconds), the
-        longest due first, and those whose process died. Leaves out runs that a process holds, runs that tools started,
-        and the runs of the principals `without`."""
+        """Returns runs of these agents that a worker should drive: those whose process died, and then those that are
+        due at `now` (Unix seconds), the longest due first. Leaves out runs that a process holds, runs that tools
+        started, and the runs of the principals `without`."""
         ...
 
     async def add_input(self, new: RunInput) -> RunInput:

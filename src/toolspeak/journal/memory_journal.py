@@ -167,7 +167,7 @@ class MemoryJournal:
             if info.agent in agents and info.parent_run_id is None and info.principal not in (without or ())
             if (info.due is not None and info.due <= now) or (info.status == "running" and info.owner is not None)
         ]
-        due.sort(key=lambda info: now if info.due is None else info.due)
+        due.sort(key=lambda info: (info.owner is None, now if info.due is None else info.due))
         return tuple([info for info in due if not is_held(info)][:limit])
 
     async def add_input(self, new: RunInput) -> RunInput:

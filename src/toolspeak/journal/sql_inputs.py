@@ -59,7 +59,7 @@ class SqlInputs(SqlLeases):
         held = f"{wanted} AND owner IS NOT NULL AND (status = 'running' OR due <= $1) ORDER BY held_until"
         infos: dict[str, RunInfo] = {}
         async with self._reading() as db:
-            for condition in (free, f"{held} LIMIT {int(limit)}"):
+            for condition in (f"{held} LIMIT {int(limit)}", free):
                 rows = await db.rows(f"{RUN_COLUMNS}(SELECT * FROM runs WHERE {condition}) AS runs", *arguments)
                 infos.update({row[0]: RunInfo(*row) for row in rows})
         return tuple([info for info in infos.values() if not is_held(info)][:limit])

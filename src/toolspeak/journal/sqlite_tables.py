@@ -43,6 +43,13 @@ _MOST_PIECES = 500
 _FOLLOW_PAUSE = 0.05
 """Seconds between two looks for something new."""
 
+_CHECK_SECONDS, _CHECK_SHARE = 10.0, 0.02
+"""How long runs are taken up without another check of the file's structure, and the most time that checks may take."""
+
+_MOST_SCANNED = 50_000
+"""The number of records since a run began up to which the file is searched for those of the run. It takes a tenth of a
+second."""
+
 
 class SqliteTables(MaintainedSqlJournal):
     """The places of records in the file, the search, the checks for damage, and the upkeep of the file."""
@@ -53,6 +60,8 @@ class SqliteTables(MaintainedSqlJournal):
     _unnoted: int
     _name: str
     _lock_seconds: float
+    _structure_check: asyncio.Task[None] | None = None
+    _next_structure_check = 0.0
 
     @abstractmethod
     def _error_of(self, error: BaseException) -> BaseException:
@@ -72,7 +81,7 @@ class SqliteTables(MaintainedSqlJournal):
             info = await self.run(run_id)
             # A call whose result is missing would run again. Nothing has run of a run that is only submitted.
             if info is not None and info.status in UNFINISHED and (info.status != "queued" or info.records > 1):
-                await self._check_tables(run_id)
+                await self._check_run(run_id)
         except BaseException:
             await self.release(lease)
             raise
@@ -116,14 +125,32 @@ class SqliteTables(MaintainedSqlJournal):
     async def read(self, run_id: str, start: int = 0, most: int | None = None) -> Sequence[Record]:
         records = await super().read(run_id, start, most)
         if not records and not start and most != 0:
-            await self._check_tables(None)  # before the caller learns that there is no such run
+            await self._check_all()  # before the caller learns that there is no such run
         return records
 
-    async def _check_tables(self, run_id: str | None) -> None:
-        """Raises JournalError if the tables that a run depends on are damaged; with None, if any table is."""
+    async def _check_run(self, run_id: str) -> None:
+        """Raises JournalError if what a run depends on is damaged. It takes as long as reading the file to check the
+        file's structure, so a worker that takes up one run after the other does not do it for each."""
+        if time.monotonic() >= self._next_structure_check:
+            check, loop = self._structure_check, asyncio.get_running_loop()
+            if check is None or check.done() or check.get_loop() is not loop:
+                check = self._structure_check = loop.create_task(self._check_structure())
+            await asyncio.shield(check)
+        if faults := await self._in_thread(partial(_faults_of_run, self._file, run_id)):
+            raise self._damaged(faults)
+
+    async def _check_structure(self) -> None:
+        start = time.monotonic()
+        if faults := await self._in_thread(partial(_faults_of_structure, self._file)):
+            raise self._damaged(faults)
+        now = time.monotonic()
+        self._next_structure_check = now + max(_CHECK_SECONDS, (now - start) / _CHECK_SHARE)
+
+    async def _check_all(self) -> None:
+        """Raises JournalError if any table is damaged."""
         await self._commits.idle()
         try:
-            faults = await self._commits.in_thread(partial(_faults, self._file, run_id))
+            faults = await self._commits.in_thread(partial(_faults, self._file))
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise self._error_of(error) from error
         if faults:
@@ -229,42 +256,59 @@ def _rows_apart(file: Path, sql: str, arguments: Sequence[Any]) -> Sequence[Sequ
         return at_once(SqliteConnection(db).rows(sql, *arguments))
 
 
-def _faults(file: Path, run_id: str | None) -> str:
-    """Returns the damage to the tables that a run depends on (None: to all tables); "" if there is none.
-
-    Raises sqlite3.Error if SQLite cannot continue to read.
-    """
+def _faults(file: Path) -> str:
+    """Returns the damage to the tables; "" if there is none. Raises sqlite3.Error if SQLite cannot continue to read."""
     with closing(connected(file)) as db:
         db.execute("PRAGMA busy_timeout = 1000")
-        (verdict,) = db.execute(f"PRAGMA {'quick_check' if run_id is not None else 'integrity_check'}(1)").fetchone()
+        (verdict,) = db.execute("PRAGMA integrity_check(1)").fetchone()
         if verdict != "ok":
             return str(verdict)
         db.execute("BEGIN")  # all queries see one state of the file
-        return next(_faults_of_records(db, run_id), "")
+        return next(_faults_of_records(db, 0), "")
 
 
-def _faults_of_records(db: sqlite3.Connection, run_id: str | None) -> Iterator[str]:
-    number, end = -1, None
-    since = 0
-    if run_id is not None:
+def _faults_of_structure(file: Path) -> str:
+    with closing(connected(file)) as db:
+        db.execute("PRAGMA busy_timeout = 1000")
+        (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    return "" if verdict == "ok" else str(verdict)
+
+
+def _faults_of_run(file: Path, run_id: str) -> str:
+    """Returns how the records of a run that the file holds differ from those that can be found; "" if they do not.
+
+    Searches no more than `_MOST_SCANNED` records. Raises sqlite3.Error if SQLite cannot continue to read.
+    """
+    with closing(connected(file)) as db:
+        db.execute("PRAGMA busy_timeout = 1000")
+        db.execute("BEGIN")  # all queries see one state of the file
         row = db.execute(f"SELECT number, {END} FROM runs WHERE run_id = ?", (run_id,)).fetchone()
         if row is None:
-            return
+            return ""
         number, end = row
         query = "SELECT min(id) FROM stretches WHERE pos >= ? AND pos < ?"
-        (noted,) = db.execute(query, (number * SPAN, (number + 1) * SPAN)).fetchone()
-        (since,) = (noted,) if noted is not None else db.execute("SELECT upto + 1 FROM noted").fetchone()
-    count = 0
+        (since,) = db.execute(query, (number * SPAN, (number + 1) * SPAN)).fetchone()
+        if since is None:
+            (since,) = db.execute("SELECT upto + 1 FROM noted").fetchone()
+        (newest,) = db.execute("SELECT coalesce(max(id), 0) FROM records").fetchone()
+        if newest - since >= _MOST_SCANNED:
+            return ""
+        first = number * SPAN
+        query = "SELECT count(*) FROM records WHERE id >= ? AND pos >= ? AND pos < ?"
+        (count,) = db.execute(query, (since, first, first + SPAN)).fetchone()
+        if count != (end or first) - first:
+            return f"the file holds {count} records of the run, and {(end or first) - first} can be found"
+        return next(_faults_of_records(db, since), "")
+
+
+def _faults_of_records(db: sqlite3.Connection, since: int) -> Iterator[str]:
     numbers: set[int] = set()
-    rows = db.execute("SELECT pos, data, places, sum FROM records WHERE id >= ?", (since,))
-    for pos, data, places, stored_sum in rows:
+    for pos, data, places, stored_sum in db.execute(
+        "SELECT pos, data, places, sum FROM records WHERE id >= ?", (since,)
+    ):
         if stored_sum is not None and stored_sum != sum_of(pos, data, places):
             yield f"record {pos % SPAN} of the run with the number {pos // SPAN} differs from what was written"
         numbers.add(pos // SPAN)
-        count += pos // SPAN == number
-    if run_id is not None and count != (end or number * SPAN) - number * SPAN:
-        yield f"the file holds {count} records of the run, and {(end or number * SPAN) - number * SPAN} can be found"
-
-    run_numbers = {each for (each,) in db.execute("SELECT number FROM runs")}
-    for each in numbers - run_numbers:
-        yield f"there are records of a run that is not listed (number {each})"
+    for number in numbers:
+        if db.execute("SELECT 1 FROM runs WHERE number = ?", (number,)).fetchone() is None:
+            yield f"there are records of a run that is not listed (number {number})"
