@@ -264,6 +264,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/telemetry.py
 	$(BIN)/python benchmarks/gateway.py
 	$(BIN)/python benchmarks/gateway_bodies.py
+	$(BIN)/python benchmarks/tool_search.py
 
 $(PEERS)/.ready: benchmarks/peers/requirements.txt benchmarks/peers/engines.txt | $(BIN)/python
 	$(BIN)/python -m venv $(PEERS)
