@@ -240,7 +240,7 @@ def test_the_keyboard_and_the_timeline_lead_to_records(browser, journal, tmp_pat
         expect(timeline).to_be_focused()
         for key in ("ArrowDown", "ArrowDown", "+", "-", "0"):
             page.keyboard.press(key)
-        expect(page.locator(".timeline .info")).to_contain_text("call")
+        expect(page.locator(".timeline .info")).to_contain_text("look_up")
         page.keyboard.press("Enter")
         expect(page.locator(".part:focus")).to_have_count(1)
         failed = timeline.locator("rect.failed").first

@@ -214,7 +214,7 @@ export class Conversation {
   }
 
   mark(record, words, more = null, kind = "") {
-    this.part(record, {}, () => h("div", { class: `part mark ${kind}` }, h("p", {}, visible(words.slice(0, 2000)), " ", this.at(record.time)), more ? more() : null));
+    this.part(record, {}, () => h("article", { class: `part mark ${kind}` }, h("p", {}, visible(words.slice(0, 2000)), " ", this.at(record.time)), more ? more() : null));
   }
 
   earlier(record, messages) {

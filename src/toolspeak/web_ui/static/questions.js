@@ -116,6 +116,7 @@ export class Questions {
 }
 
 function describeEffects(effects) {
+  if (effects.declared === false) return ""; // the reason says so
   const parts = [];
   if (effects.reads?.length) parts.push(`reads ${effects.reads.join(", ")}`);
   if (effects.writes?.length) parts.push(`writes ${effects.writes.join(", ")}`);

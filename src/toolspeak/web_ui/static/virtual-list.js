@@ -150,7 +150,7 @@ export class PartList {
     this.fill(chunk);
     part.element.scrollIntoView({ block: "center" });
     part.element.focus({ preventScroll: true });
-    part.element.classList.remove("flash");
+    for (const each of this.element.querySelectorAll(".flash")) each.classList.remove("flash");
     requestAnimationFrame(() => part.element.classList.add("flash"));
   }
 }
