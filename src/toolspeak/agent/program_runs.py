@@ -7,6 +7,7 @@ its calls what they do for those of any model.
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from inspect import isawaitable
@@ -28,6 +29,7 @@ from toolspeak.errors import AgentStop, ConfigurationError, ToolError, UnknownTo
 from toolspeak.execute import BatchExecutor, StandingRules, resolve_approver
 from toolspeak.execute.approval.approvers import StandingApprover
 from toolspeak.execute.approval.policy_rules import tools_called
+from toolspeak.execute.calls.observe import ToolCallStarted
 from toolspeak.programs.code_mode import CodeMode
 from toolspeak.tools import RunContext, Tool, ToolList, Toolset, TurnTools, tool
 from toolspeak.tools.returned_values import Returned
@@ -39,6 +41,9 @@ RUN_CODE = "run_code"
 
 _ALWAYS_DIRECT = (FIND_TOOLS, READ_RESULT)
 """The tools that a model calls itself: what they bring is for its own next turns."""
+
+_PROGRESS_LENGTH = 160
+"""How many characters of a call's arguments the progress shows."""
 
 _SECONDS = 86_400.0
 """The time limit of a call that runs a program, whose computing has a limit of its own."""
@@ -62,6 +67,9 @@ before anything runs. Variables do not survive to the next program."""
 
 _TURN_TOOLS: ContextVar[Toolset] = ContextVar("toolspeak_turn_tools")
 """The tools of the turn whose program runs here, of an agent that computes them for each turn."""
+
+_PROGRESS: ContextVar[Callable[[str], None] | None] = ContextVar("toolspeak_program_progress", default=None)
+"""Takes a line about each call of the program that runs here."""
 
 AgentMaker: TypeAlias = Callable[..., Any]
 """Makes an `Agent`."""
@@ -97,6 +105,7 @@ def with_programs(
         execution=changed(execution, max_result_bytes=mode.result_bytes, early_start=False),
         prices={PROGRAM: Price(0, 0)},
         name=PROGRAM,
+        observers=(_report_call,),
         **settings,
     )
     if tools_of is None:
@@ -108,6 +117,13 @@ def with_programs(
         return _tools_for_model(agent, mode, driver, toolset_of(turn_tools))
 
     return of_turn
+
+
+def _report_call(event: object) -> None:
+    """Shows a program's calls as the progress of the call of `run_code` that runs it."""
+    report = _PROGRESS.get()
+    if report is not None and isinstance(event, ToolCallStarted) and event.run.agent == PROGRAM:
+        report(f"{event.tool} {json.dumps(dict(event.args), ensure_ascii=False, default=str)[:_PROGRESS_LENGTH]}")
 
 
 def _tools_of_turn(_context: RunContext[Any]) -> Toolset:
@@ -144,11 +160,12 @@ def _program_tool(agent: Any, mode: CodeMode, tools: Toolset, return_types: Mapp
         earlier = sorted({*tools_called(parent.messages), *(each.name or "" for each in pending)})
         task = Message("user", (TextPart(code),), extra={CALLS_WITHIN: [*earlier]} if earlier else {})
         run = agent.start(task, deps=ctx.deps, parent_run_id=parent.run_id, principal=parent.principal, limits=limits)
-        token = _TURN_TOOLS.set(tools)
+        tokens = _TURN_TOOLS.set(tools), _PROGRESS.set(ctx.progress)
         try:
             result = await agent.finish(run)
         finally:
-            _TURN_TOOLS.reset(token)
+            _TURN_TOOLS.reset(tokens[0])
+            _PROGRESS.reset(tokens[1])
         stop = result.state.stop
         if stop is not None and stop.reason == "stopped":
             raise AgentStop(stop.message, answer=stop.answer)

@@ -13,7 +13,7 @@ from toolspeak.data.events import Limits
 from toolspeak.data.messages import Message, ToolChoice
 from toolspeak.data.prices import Price, price_of
 from toolspeak.errors import ConfigurationError, ProviderError, UnknownTool, suggest
-from toolspeak.execute import AfterWeb, BatchExecutor, Concurrency, InDoubtPolicy, Secrets, StandingRules
+from toolspeak.execute import AfterWeb, Approve, BatchExecutor, Concurrency, InDoubtPolicy, Secrets, StandingRules
 from toolspeak.tools import DeferredTools, Tool, ToolFilter, ToolList, Toolset, TurnTools
 from toolspeak.tools.returned_values import Unserialisable, jsonable
 from toolspeak.tools.signature import takes_context

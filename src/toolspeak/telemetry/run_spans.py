@@ -13,6 +13,7 @@ from opentelemetry import context as otel
 from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer
 
+from toolspeak.agent.drivers.program_driver import PROGRAM
 from toolspeak.agent.tracing import Drive
 from toolspeak.data import events
 from toolspeak.data.events import Record
@@ -162,6 +163,8 @@ class RunSpans:
         self._step_started_at = self._step_started_at or time.perf_counter()
         self._retries = 0
         span = trace.INVALID_SPAN
+        if event.model == PROGRAM:  # no model is asked
+            return
         if self._records:
             history = getattr(state, "history", ()) if self._content else None
             attributes = chat_attributes(
@@ -189,7 +192,8 @@ class RunSpans:
             self._instruments.malformed.add(
                 1, {**labels, names.DIALECT: self._drive.dialect, names.MALFORMED_CODE: call.code}
             )
-        self._instruments.count_usage(event.usage, event.cost, labels)
+        if self._model != PROGRAM:
+            self._instruments.count_usage(event.usage, event.cost, labels)
         if self._chat is not None and self._records:
             span = self._chat.span
             span.set_attributes(answer_attributes(event, content=self._content))

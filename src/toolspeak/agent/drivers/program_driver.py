@@ -49,8 +49,10 @@ PROGRAM = "program"
 
 _NO_TOKENS = Usage(0, 0)
 _SNAPSHOTS = 1024 * 1024
-"""How many characters of snapshots a run may record, besides four for each of its conversation. Beyond that only the
-snapshots of programs that may wait for an approval are recorded."""
+"""How many characters of snapshots a run may record, besides four for each of its results. A program whose values are
+larger is run again where it goes on."""
+_WAITING_SHARE = 8
+"""How many times as much, where a call may wait for an approval: that may be days."""
 _NOTHING = "(The program ended. It printed nothing, and its last line has no value.)"
 _LISTED_CALLS = 20
 _ARGUMENTS_LENGTH = 100
@@ -210,8 +212,10 @@ class ProgramConversation:
         snapshot = base64.b64encode(zlib.compress(self._interpreter.dump(), 1)).decode()
         names = {call.tool for call in wait.calls}
         may_wait = any(request.needs_approval(spec) for spec in request.tools if spec.name in names)
-        size = sum(len(result.text) for result in self._results.values()) if self._snapshot_size > _SNAPSHOTS else 0
-        if may_wait or self._snapshot_size + len(snapshot) <= _SNAPSHOTS + 4 * size:
+        size = self._snapshot_size + len(snapshot)
+        if size > _SNAPSHOTS:  # as much again as the results, several times
+            size -= 4 * sum(len(result.text) for result in self._results.values())
+        if size <= _SNAPSHOTS * (_WAITING_SHARE if may_wait else 1):
             code = request.messages[0].text
             position |= {"snapshot": snapshot, "version": programs.VERSION, "digest": _digest(code, numbers, snapshot)}
         return position

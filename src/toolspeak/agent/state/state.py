@@ -199,7 +199,8 @@ class PendingCalls:
     @property
     def sub_runs(self) -> tuple[str, ...]:
         """The ids of the sub-runs that the calls have started, and may wait for."""
-        return tuple(run_id for one in self.call_events if isinstance(one, CallSuspended) for run_id in one.sub_runs)
+        suspensions = [one for one in self.call_events if isinstance(one, CallSuspended)]
+        return tuple(dict.fromkeys(run_id for one in suspensions for run_id in one.sub_runs))
 
     @property
     def waits(self) -> dict[str, CallSuspended]:
