@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -418,11 +419,35 @@ def test_an_unknown_run_is_said_to_be_unknown(path):
         use(path, lambda journal: load_state(journal, "nobody"))
 
 
-@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="the bytes that a process reads are counted on Linux")
-def test_a_worker_that_takes_up_one_run_after_the_other_reads_the_whole_file_once(path):
-    def bytes_read():
-        return int(Path("/proc/self/io").read_text().split()[1])
+counts_bytes = pytest.mark.skipif(
+    not Path("/proc/self/io").exists(), reason="the bytes that a process reads are counted on Linux"
+)
 
+
+def bytes_read():
+    return int(Path("/proc/self/io").read_text().split()[1])
+
+
+@counts_bytes
+def test_a_look_for_due_runs_does_not_pass_over_the_finished_ones(path):
+    def finished(number):
+        return [replace(each, agent="a") for each in a_run(f"run-{number}", RunFinished("answered", "x", "answer"))]
+
+    async def look(journal):
+        await journal.runs(limit=1)
+        before = bytes_read()
+        assert await journal.due_runs(2_000.0, agents=["a"]) == ()
+        return bytes_read() - before
+
+    counts = []
+    for numbers in (range(300), range(300, 3_000)):
+        use(path, lambda journal, numbers=numbers: journal.add_runs([finished(number) for number in numbers]))
+        counts.append(use(path, look))
+    assert counts[1] < 2 * counts[0]
+
+
+@counts_bytes
+def test_a_worker_that_takes_up_one_run_after_the_other_reads_the_whole_file_once(path):
     async def main():
         journal = SqliteJournal(path)
         for number in range(400):  # the newest records are always searched, so those are small

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from engine_servers import EngineServer, engine_server
 from engines_runs import Caller, a_call, calling
-from hosts import NETWORK, Forwarders, Host, tcp, two_hosts
+from hosts import Forwarders, Host, tcp, two_hosts
 from worker_processes import Workers
 
 WORKER_PORT = 9080
@@ -38,7 +38,7 @@ def forwarders() -> Iterator[Forwarders]:
 
 def urls_of(server: EngineServer, forwarders: Forwarders, hosts: tuple[Host, Host]) -> tuple[str, str]:
     """The URLs of the engine and of the journal on the hosts."""
-    bridge = f"{NETWORK}.1"
+    bridge = hosts[0].servers
     journal = f"postgresql://tester@{bridge}/postgres"
     if server.name != "restate":
         return server.url, journal
@@ -100,7 +100,7 @@ def test_a_host_that_is_cut_off_is_replaced_and_does_no_harm(
                 " was cut off"
             )
 
-    with engine_server(engine, tmp_path, KEEP_ALIVE, f"{NETWORK}.1") as server:
+    with engine_server(engine, tmp_path, KEEP_ALIVE, here.servers) as server:
         engine_url, journal_url = urls_of(server, forwarders, hosts)
         workers = Workers("run_program.py", engine_url, journal_url, str(tmp_path), "pay")
         try:

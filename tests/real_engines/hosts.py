@@ -1,20 +1,23 @@
 """Two hosts with a network between them and the servers: network namespaces, each with a name of its own.
 
 PostgreSQL listens on the network's own address, and forwarders there lead to Restate's server. A host whose link is
-down says nothing more, and closes no connection.
+down says nothing more, and closes no connection. The names hold the process's id, so that a later process removes what
+one left behind that was killed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TypeAlias
 
-NETWORK = "10.213.57"
+NETWORKS = "10.213"
 CONNECT_SECONDS = 0.2
 
 Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -22,11 +25,12 @@ Connect: TypeAlias = Callable[[], Awaitable[Streams]]
 
 
 class Host:
-    """A namespace. `command` goes before a program's own; `address` is where others reach it."""
+    """A namespace. `command` goes before a program's own; `address` is where others reach it, and `servers` where it
+    reaches the servers."""
 
-    def __init__(self, number: int) -> None:
-        self._name, self._link = f"toolspeak-{os.getpid()}-{number}", f"ts{os.getpid() % 100_000}-{number}"
-        self.address = f"{NETWORK}.{number + 1}"
+    def __init__(self, network: str, number: int) -> None:
+        self._name, self._link = f"toolspeak-{os.getpid()}-{number}", f"ts{os.getpid()}-{number}"
+        self.address, self.servers = f"{network}.{number + 1}", f"{network}.1"
         name = ["unshare", "--uts", "sh", "-c", f'hostname {self._name} && exec "$@"', "sh"]
         self.command = ["ip", "netns", "exec", self._name, *name]
 
@@ -49,18 +53,35 @@ class Host:
         ip("link", "set", self._link, "up")
 
 
-def ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True)
+def ip(*arguments: str) -> str:
+    return subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def remove_those_left_behind() -> None:
+    """Removes the hosts and the bridges of processes that have ended."""
+    for kind, listed in (("netns", ip("netns", "list")), ("link", ip("-o", "link", "show", "type", "bridge"))):
+        for name, pid in re.findall(r"\b((?:toolspeak-|ts)(\d+)(?:-\d+)?)\b", listed):
+            if not Path(f"/proc/{pid}").exists():
+                with suppress(subprocess.CalledProcessError):  # another process was faster
+                    ip(kind, "del", name)
+
+
+def free_network() -> str:
+    """The first three numbers of a network that no interface of this machine has."""
+    busy = set(re.findall(rf"inet {re.escape(NETWORKS)}\.(\d+)\.", ip("-4", "-o", "addr")))
+    number = next(each for each in range(1, 255) if str(each) not in busy)
+    return f"{NETWORKS}.{number}"
 
 
 @contextmanager
 def two_hosts() -> Iterator[tuple[Host, Host]]:
     """Raises OSError or CalledProcessError where namespaces cannot be had."""
-    bridge = f"ts{os.getpid() % 100_000}"
-    hosts = Host(1), Host(2)
+    remove_those_left_behind()
+    bridge, network = f"ts{os.getpid()}", free_network()
+    hosts = Host(network, 1), Host(network, 2)
     try:
         ip("link", "add", bridge, "type", "bridge")
-        ip("addr", "add", f"{NETWORK}.1/24", "dev", bridge)
+        ip("addr", "add", f"{network}.1/24", "dev", bridge)
         ip("link", "set", bridge, "up")
         for host in hosts:
             host.make(bridge)
