@@ -21,6 +21,12 @@ PROGRAM_CALLS: dict[str, list[Calls]] = {
         [("Write", {"file_path": "more.txt", "content": WRITTEN})],
     ],
 }
+# The tools of `toolspeak mcp serve`, in native mode alone.
+_THROUGH_MCP: list[Calls] = [
+    [("mcp__toolspeak__write", {"path": "notes.txt", "content": NOTES})],
+    [("mcp__toolspeak__read", {"path": "notes.txt"}), ("mcp__toolspeak__shell", {"command": "cat notes.txt | wc -l"})],
+]
+PROGRAM_CALLS |= {"#mcp": _THROUGH_MCP}
 PROGRAM_TURNS: dict[str, dict[str, list[str]]] = {
     "hermes": {
         "#codex": [

@@ -47,6 +47,11 @@ async def hangs(ctx: RunContext) -> str:
     await ctx.sleep(10_000)
     return "never"
 
+@tool(read_only=True)
+def prints_much() -> str:
+    """Returns much."""
+    return "x" * 15_000
+
 @tool(effects=Effects(writes={"shop:"}))
 def dies(item: str) -> str:
     """Takes effect, and ends the process."""
@@ -55,7 +60,7 @@ def dies(item: str) -> str:
         os._exit(9)
     return "it lives"
 
-tools = [order, hangs, dies]
+tools = [order, hangs, dies, prints_much]
 turns = [ScriptedTurn("", calls=[ScriptedCall("order", {"item": "pear"})]), "The pear is ordered."]
 buyer = Agent(
     ScriptedProvider(turns, follow=True), [order], name="buyer", description="Buys.", journal=SqliteJournal("runs.db")
@@ -198,6 +203,17 @@ def test_a_client_that_leaves_during_a_call_leaves_no_process_behind(shop):
     assert server.end() == 0
     listing = completed_text(["sessions", "--json"], cwd=shop, env=environment(shop))
     assert "running" not in listing.stdout
+
+
+def test_a_client_that_does_not_read_holds_nothing_up_when_it_leaves(shop):
+    server = Server(shop, "--tools", "shop.py:tools")
+    for number in range(100):
+        server.send(number, "tools/call", name="prints_much", arguments={})
+    server.send(1000, "tools/call", name="hangs", arguments={})
+    while not log(shop):
+        assert server.process.poll() is None
+    server.output.close()
+    assert server.end() in (0, 1)
 
 
 @pytest.mark.parametrize(

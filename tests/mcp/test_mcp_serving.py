@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
+from contextlib import asynccontextmanager
 
+import httpx2
 import pytest
 from mcp import MCPError, types
 from mcp_clients import MODES, NO, YES, Person, address_of, client_of, client_of_app, first_answer, text_of
@@ -383,3 +386,70 @@ def test_an_agent_is_a_tool_whose_calls_ask_the_clients_user(mode, tmp_path):
 
     asyncio.run(main())
     assert shop.log == ["order 2 pear"]
+
+
+def test_requests_that_are_too_large_or_from_a_web_page_or_without_a_key_are_refused():
+    shop = Shop()
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "stock", "arguments": {"item": "a"}}}
+    head = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2026-07-28"}
+
+    def principal(_scope):
+        raise PermissionError("send a key")
+
+    async def main():
+        async with served_http(McpApp(shop.tools())) as http:
+            body = json.dumps({**call, "params": {"name": "stock", "arguments": {"item": "a" * 50_000_000}}})
+            assert (await http.post("/mcp", content=body, headers=head)).status_code == 413
+            page = {**head, "host": "evil.example"}
+            assert (await http.post("/mcp", json=call, headers=page)).status_code == 421
+            page = {**head, "origin": "https://evil.example"}
+            assert (await http.post("/mcp", json=call, headers=page)).status_code == 403
+            for odd in (b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'{"jsonrpc": "2.0", "id": {}, "method": 7}'):
+                answer = await http.post("/mcp", content=odd, headers=head)
+                assert answer.status_code == 400
+                assert "Traceback" not in answer.text
+        async with served_http(McpApp(shop.tools(), principal=principal)) as http:
+            refusal = await http.post("/mcp", json=call, headers=head)
+            assert (refusal.status_code, refusal.text) == (401, "send a key")
+            assert refusal.headers["www-authenticate"] == "Bearer"
+
+    asyncio.run(main())
+    assert shop.log == []
+
+
+def test_a_client_that_does_not_read_holds_up_nobody_else():
+    @tool(effects=Effects(writes={"chat:"}))
+    def talks(ctx: RunContext) -> str:
+        """Reports much progress."""
+        for number in range(20_000):
+            ctx.progress(f"{number} {'x' * 100}")
+        return "told all"
+
+    meta = {"progressToken": 1, "io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+    meta |= {"io.modelcontextprotocol/clientCapabilities": {}}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "talks", "_meta": meta}}
+    body = json.dumps(call).encode()
+    request = (
+        b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nmcp-method: tools/call\r\n"
+        b"mcp-name: talks\r\nmcp-protocol-version: 2026-07-28\r\naccept: application/json, text/event-stream\r\n"
+        b"content-length: %d\r\n\r\n" % len(body)
+    )
+
+    async def main():
+        async with address_of(McpApp([talks], approve="all")) as url:
+            port = int(url.rpartition(":")[2].partition("/")[0])
+            _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
+            writer.write(request + body)
+            await writer.drain()
+            async with client_of(url) as client:
+                assert text_of(await client.call_tool("talks", {})) == "told all"
+            writer.close()
+
+    asyncio.run(main())
+
+
+@asynccontextmanager
+async def served_http(app: McpApp):
+    """A plain HTTP client of the application."""
+    async with address_of(app) as url, httpx2.AsyncClient(base_url=url.removesuffix("/mcp"), timeout=60) as http:
+        yield http

@@ -36,7 +36,7 @@ from toolspeak.execute import Approver, InDoubtPolicy
 from toolspeak.journal import Journal, MemoryJournal
 from toolspeak.project.agent_builder import open_agent
 from toolspeak.project.run_setup import Setup
-from toolspeak.ui import AnnouncingApprover, InStep, Renderer, make_console, printable, summary, watch
+from toolspeak.ui import AnnouncingApprover, InStep, OneAtATime, Renderer, make_console, printable, summary, watch
 from toolspeak.ui.format import count
 from toolspeak.ui.lanes import batches
 from toolspeak.ui.terminal_approver import has_terminal, terminal_approver
@@ -89,7 +89,8 @@ async def work(
     """Drives the run that `begin` makes, and shows it. Returns the command's exit code. `cassette` records the run or
     replays it."""
     live = make_console(sys.stdout if sys.stdout.isatty() and not display.as_json else sys.stderr, setup.theme)
-    approver = _approver(setup, live, display.as_json)
+    person = OneAtATime(terminal_approver(live, setup.rules, waits=True)) if has_terminal() else None
+    approver = _approver(setup, live, display.as_json, person)
     renderer = Renderer(live, thoughts=display.thoughts)
 
     def tell(text: str) -> None:
@@ -104,6 +105,7 @@ async def work(
         in_doubt=in_doubt,
         tell=tell,
         is_attended=has_terminal(),
+        server_questions=person if setup.approve == "ask" else None,
     ) as ready_agent:
         click.echo(f"toolspeak: {printable(ready_agent.sandbox)}", err=True)
         for warning in ready_agent.warnings:
@@ -136,7 +138,9 @@ async def work(
     return _finish(result, display.as_json)
 
 
-def _approver(setup: Setup, live: Console, as_json: bool) -> Approver | Literal["all", "all+repaired", "none"] | None:
+def _approver(
+    setup: Setup, live: Console, as_json: bool, person: Approver | None
+) -> Approver | Literal["all", "all+repaired", "none"] | None:
     match approve := setup.approve:
         case "none":
             return "none"
@@ -146,7 +150,7 @@ def _approver(setup: Setup, live: Console, as_json: bool) -> Approver | Literal[
             return approve if as_json else InStep(announcing)
         case "ask":
             # Without a terminal the run pauses: it does not refuse the call, and the exit code differs.
-            return InStep(terminal_approver(live, setup.rules, waits=True)) if has_terminal() else None
+            return None if person is None else InStep(person)
 
 
 async def work_on_input(

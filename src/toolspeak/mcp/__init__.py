@@ -22,6 +22,8 @@ _PLACES = {
     "McpApp": "toolspeak.mcp.serving.mcp_app",
     "McpServers": "toolspeak.mcp.servers",
     "Server": "toolspeak.mcp.servers_file",
+    "PromptField": "toolspeak.mcp.server_resources",
+    "ServerPrompt": "toolspeak.mcp.server_resources",
     "ServerSandbox": "toolspeak.mcp.servers_file",
     "ChangedTool": "toolspeak.mcp.tool_pins",
     "StdioServer": "toolspeak.mcp.servers_file",

@@ -1,4 +1,5 @@
 from toolspeak.mcp.mcp_tools import LeftOut
+from toolspeak.mcp.server_resources import PromptField, ServerPrompt
 from toolspeak.mcp.servers import McpServers
 from toolspeak.mcp.servers_file import HttpServer, Server, ServerSandbox, StdioServer, confined, read_servers
 from toolspeak.mcp.serving.mcp_app import McpApp
@@ -10,7 +11,9 @@ __all__ = [
     "LeftOut",
     "McpApp",
     "McpServers",
+    "PromptField",
     "Server",
+    "ServerPrompt",
     "ServerSandbox",
     "StdioServer",
     "ToolPins",

@@ -22,7 +22,7 @@ def returned(result: types.CallToolResult, output: Checks | None) -> Returned:
     `output` checks the structured content against the tool's output schema. If it does not match, a note replaces it:
     the call has run, so this is not an error. Raises ToolError with the server's text if the server reports an error.
     """
-    parts = tuple(_part(block) for block in result.content)
+    parts = tuple(part_of(block) for block in result.content)
     if result.is_error:
         raise ToolError(_failure_text(parts) or "the server reports that the call failed, without a reason")
     value: JSON = result.structured_content
@@ -70,7 +70,8 @@ def _failure_text(parts: Sequence[ContentPart]) -> str:
     return f"{text}\n[{others} images or files came with it]" if others else text
 
 
-def _part(block: types.ContentBlock) -> ContentPart:
+def part_of(block: types.ContentBlock) -> ContentPart:
+    """A block of a server's content."""
     match block:
         case types.TextContent():
             return TextPart(block.text)
@@ -84,10 +85,11 @@ def _part(block: types.ContentBlock) -> ContentPart:
             about = f": {block.description}" if block.description else ""
             return TextPart(f"[{block.name}, at {block.uri}{about}]")
         case types.EmbeddedResource():
-            return _resource(block.resource)
+            return resource_part(block.resource)
 
 
-def _resource(resource: types.TextResourceContents | types.BlobResourceContents) -> ContentPart:
+def resource_part(resource: types.TextResourceContents | types.BlobResourceContents) -> ContentPart:
+    """The content of a resource."""
     if isinstance(resource, types.TextResourceContents):
         return TextPart(resource.text)
     data, kind = _decoded(resource.blob), resource.mime_type or "application/octet-stream"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from mcp import MCPError, types
+from mcp import Client, MCPError, types
 from pydantic import ValidationError
 
 from toolspeak.errors import McpError, ToolError
-from toolspeak.mcp.link import Link, about, describe
+from toolspeak.mcp.link import Link, ResultT, about, describe
+from toolspeak.mcp.server_questions import ServerQuestions
 from toolspeak.mcp.servers_file import Server
 from toolspeak.sandbox.processes import finished
 from toolspeak.tools.builtin.text_format import visible
@@ -23,14 +24,25 @@ class McpConnection:
     once more. Concurrent calls share this attempt. A call that the server may have received is never sent again.
     """
 
-    def __init__(self, server: Server, connect_timeout: float, probe_timeout: float) -> None:
+    def __init__(
+        self,
+        server: Server,
+        connect_timeout: float,
+        probe_timeout: float,
+        questions: ServerQuestions | None = None,
+        call_timeout: float | None = None,
+    ) -> None:
         self.server = server
+        self._questions = questions
+        self._call_timeout = call_timeout if questions is not None else None
         self._probe_timeout = probe_timeout
         self.listed_tools: tuple[types.Tool, ...] = ()
         self.stale = False
         """The server's tools may have changed since `listed_tools` was read."""
         self.unreadable: Mapping[str, str] = {}
         """The names of listed tools that cannot be read, and why."""
+        self.prompts: tuple[types.Prompt, ...] = ()
+        self.has_resources = False
         self._by_now: dict[str, types.Tool] = {}
         self._unread = False
         self._connect_timeout = connect_timeout
@@ -42,6 +54,7 @@ class McpConnection:
         """Connects, and lists the server's tools. Raises McpError."""
         link = await self._open()
         self.listed_tools, self.unreadable = link.listed_tools, dict(link.unreadable)
+        self.prompts, self.has_resources = link.prompts, link.has_resources
 
     def definition(self, mcp_tool: types.Tool) -> types.Tool:
         """The tool's definition in the server's latest listing."""
@@ -107,18 +120,30 @@ class McpConnection:
             result = await self._send(link, name, arguments, progress)
         except MCPError as error:
             raise await self._failed(link, error) from None
+        except TimeoutError:
+            raise ToolError(f"{about(self.server)} did not answer within {self._call_timeout:g} seconds") from None
         except ValidationError as error:
             count = f"{error.error_count()} problems"
             raise ToolError(f"{about(self.server)} sent an answer that is not an MCP result ({count})") from None
-        if isinstance(result, types.InputRequiredResult):
-            raise ToolError(f"{about(self.server)} asks for input from a person, which is not possible here")
         return result
+
+    async def ask(self, work: Callable[[Client], Awaitable[ResultT]]) -> ResultT:
+        """Does some work with the connection that changes nothing. Raises ToolError."""
+        try:
+            link = await self._usable()
+            return await link.ask(work, self._call_timeout)
+        except McpError as error:
+            raise ToolError(str(error)) from None
+        except (MCPError, ValidationError) as error:
+            raise ToolError(f"{about(self.server)} did not answer as it should: {describe(error)[:500]}") from None
+        except TimeoutError:
+            raise ToolError(f"{about(self.server)} did not answer within {self._call_timeout:g} seconds") from None
 
     async def _send(
         self, link: Link, name: str, arguments: dict[str, Any], progress: Callable[[str], None] | None
-    ) -> types.CallToolResult | types.InputRequiredResult:
+    ) -> types.CallToolResult:
         try:
-            return await link.call(name, arguments, progress)
+            return await link.call(name, arguments, progress, self._call_timeout)
         except MCPError as error:
             # In both cases the server refused the request before it read the call.
             if error.code == types.HEADER_MISMATCH:
@@ -128,7 +153,7 @@ class McpConnection:
                 link = await self._reopened()
             else:
                 raise
-        return await link.call(name, arguments, progress)
+        return await link.call(name, arguments, progress, self._call_timeout)
 
     async def _reopened(self) -> Link:
         try:
@@ -174,7 +199,7 @@ class McpConnection:
         before, self._link = self._link, None
         if before is not None:
             await before.close()
-        link = Link(self.server, self._connect_timeout, self._changed)
+        link = Link(self.server, self._connect_timeout, self._changed, self._questions)
         await link.open()
         if self.listed_tools and link.listed_tools != self.listed_tools:
             self.stale = True

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from typing import Any, TextIO, cast
+from typing import Any, TextIO, TypeVar, cast
 from urllib.parse import urlsplit
 
 import httpx2
 from mcp import Client, MCPError, StdioServerParameters, types
+from mcp.client.extension import advertise
 from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -18,10 +19,14 @@ from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
 from pydantic import TypeAdapter, ValidationError
 
-from toolspeak.errors import McpError
+from toolspeak.errors import McpError, ToolError
 from toolspeak.mcp.bounded import ENCODINGS, MAX_ANSWER, limit_body
 from toolspeak.mcp.incoming import Incoming
+from toolspeak.mcp.paused_limits import PausedLimits
 from toolspeak.mcp.program import start_program
+from toolspeak.mcp.server_questions import ServerQuestions
+from toolspeak.mcp.server_resources import list_prompts
+from toolspeak.mcp.server_tasks import EXTENSION, TaskHandle, result_of_task
 from toolspeak.mcp.servers_file import HttpServer, Server, ServerSandbox, StdioServer
 from toolspeak.mcp.stderr import Stderr
 from toolspeak.providers.trace_context import TRACE
@@ -39,8 +44,13 @@ for ever. A server's process then has 2 seconds to end by itself, and 2 more aft
 _LISTEN_AGAIN = 5.0
 """Seconds before a lost subscription is renewed: a proxy may close a connection that is silent for long."""
 
-_RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
-    types.CallToolResult | types.InputRequiredResult
+ResultT = TypeVar("ResultT")
+
+_MOST_ROUNDS = 10
+"""How often a server may ask for input in one call."""
+
+_RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult | TaskHandle] = TypeAdapter(
+    types.CallToolResult | types.InputRequiredResult | TaskHandle
 )
 
 
@@ -48,10 +58,19 @@ class Link:
     """A connection to a server. One task opens, holds and closes it, since the SDK requires the same task for both.
 
     `changed`: called when the server reports that its tools have changed.
+    `questions`: answers what the server asks the person; None if nobody can be asked.
     """
 
-    def __init__(self, server: Server, connect_timeout: float, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        server: Server,
+        connect_timeout: float,
+        changed: Callable[[], None],
+        questions: ServerQuestions | None = None,
+    ) -> None:
         self.server = server
+        self._questions = questions
+        self._limits = PausedLimits()
         self._changed = changed
         self._connect_timeout = connect_timeout
         self._stderr = Stderr() if isinstance(server, StdioServer) else None
@@ -64,6 +83,8 @@ class Link:
         self.listed_tools: tuple[types.Tool, ...] = ()
         self.unreadable: dict[str, str] = {}
         """The names of listed tools that cannot be read, and why."""
+        self.prompts: tuple[types.Prompt, ...] = ()
+        self.has_resources = False
         self.boundary = ""
         """What holds the server's processes; "" for a server that is not started here."""
         self.under_way = 0
@@ -125,6 +146,23 @@ class Link:
             cursors.append(page.next_cursor)
         return tuple(by_name.values())
 
+    async def _look_around(self, client: Client) -> None:
+        """Reads what the server offers besides tools. A server whose prompts cannot be listed has none."""
+        capabilities = client.server_capabilities
+        self.has_resources = capabilities.resources is not None
+        if capabilities.prompts is not None:
+            with suppress(MCPError, ValidationError):
+                self.prompts = tuple(await list_prompts(client))
+
+    async def ask(self, work: Callable[[Client], Awaitable[ResultT]], seconds: float | None) -> ResultT:
+        """Does some work with the connection that changes nothing. Raises MCPError, ValidationError, TimeoutError."""
+        self.under_way += 1
+        try:
+            async with self._limits.limit(seconds):
+                return await work(self._connected())
+        finally:
+            self.under_way -= 1
+
     async def answers(self, seconds: float) -> bool:
         """Whether the server still answers, within `seconds`."""
         try:
@@ -137,26 +175,63 @@ class Link:
         return True
 
     async def call(
-        self, name: str, arguments: dict[str, Any], report: Callable[[str], None] | None
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        """The server's answer to a call. Cancelling it cancels the call in the server. Raises MCPError and
-        ValidationError."""
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        report: Callable[[str], None] | None,
+        seconds: float | None = None,
+    ) -> types.CallToolResult:
+        """The server's answer to a call. Cancelling it cancels the call in the server. `seconds`: its time limit, in
+        which the person's time for answers does not count. Raises MCPError, ValidationError, TimeoutError, and
+        ToolError if the server asks for something that is not there."""
 
         # Not `Client.call_tool`: it checks results with a library that a pattern in a schema can hang.
         params = types.CallToolRequestParams(name=name, arguments=arguments)
         if trace := TRACE.get():  # the SDK replaces it by OpenTelemetry's current span, if there is one
             params.meta = cast("types.RequestParamsMeta", dict(trace))
-        request = types.CallToolRequest(params=params)
+        progress = None if report is None else _lines_to(report)
         self.under_way += 1
         try:
-            return await self._connected().session.send_request(
-                request, _RESULT, progress_callback=None if report is None else _lines_to(report)
-            )
-        except asyncio.CancelledError:
+            async with self._limits.limit(seconds):
+                for _ in range(_MOST_ROUNDS):
+                    session = self._connected().session
+                    result = await session.send_request(
+                        types.CallToolRequest(params=params), _RESULT, progress_callback=progress
+                    )
+                    if isinstance(result, types.CallToolResult):
+                        return result
+                    if isinstance(result, TaskHandle):
+                        return await result_of_task(result, session.send_request, self._answers, report)
+                    responses = await self._answers(result.input_requests or {})
+                    if responses is None:
+                        raise ToolError(
+                            f"{about(self.server)} asks for input from a person, which is not possible here"
+                        )
+                    params = params.model_copy(
+                        update={"input_responses": responses or None, "request_state": result.request_state}
+                    )
+                raise ToolError(f"{about(self.server)} asks for input again and again; the call was given up")
+        except (asyncio.CancelledError, TimeoutError):
             self.doubtful = True
             raise
         finally:
             self.under_way -= 1
+
+    async def _answers(self, requests: types.InputRequests) -> types.InputResponses | None:
+        """The person's answers; None if nobody can be asked, or not for this."""
+        responses: types.InputResponses = {}
+        for key, request in requests.items():
+            if self._questions is None or not isinstance(request, types.ElicitRequest):
+                return None
+            with self._limits.paused():
+                responses[key] = await self._questions.answer(request.params)
+        return responses
+
+    async def _on_question(self, context: object, params: types.ElicitRequestParams) -> types.ElicitResult:
+        """Answers a question of an older revision, which comes during a call."""
+        assert self._questions is not None
+        with self._limits.paused():
+            return await self._questions.answer(params)
 
     def _connected(self) -> Client:
         if self._client is None:
@@ -171,9 +246,12 @@ class Link:
                         self._transport(),
                         client_info=types.Implementation(name="toolspeak", version=__version__),
                         message_handler=self._on_notification,
+                        elicitation_callback=None if self._questions is None else self._on_question,
+                        extensions=[advertise(EXTENSION)],
                     )
                     self._client = await stack.enter_async_context(client)
                     self.listed_tools = await self.tools()
+                    await self._look_around(self._client)
                 self._open_result.set_result(None)
                 await self._listen(self._client)
         except TimeoutError:

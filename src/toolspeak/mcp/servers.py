@@ -12,10 +12,13 @@ from typing import Self
 
 from mcp import types
 
-from toolspeak.errors import ConfigurationError, McpError
+from toolspeak.data.messages import Message
+from toolspeak.errors import ConfigurationError, McpError, ToolError
 from toolspeak.execute import ApprovalRequest, Escalate
 from toolspeak.mcp.connection import McpConnection
 from toolspeak.mcp.mcp_tools import LeftOut, tool_name, tool_of
+from toolspeak.mcp.server_questions import QuestionApprover, ServerQuestions
+from toolspeak.mcp.server_resources import ServerPrompt, prompt_messages, prompts_of, resource_tools
 from toolspeak.mcp.servers_file import Server, read_servers
 from toolspeak.mcp.tool_pins import ChangedTool, Pin, ToolPins, digest_of
 from toolspeak.sandbox.processes import finished
@@ -38,6 +41,8 @@ class McpServers:
     connects to it once more.
     `pins`: the pinned definitions. Each call of a tool that was changed since needs approval, and `pin_policy` leaves
     it to a person.
+    `questions`: the approver that gets what servers ask the person (see `ServerQuestions`). Its time does not count as
+    time of a call. None: servers read that nobody can be asked.
 
     Raises ConfigurationError for two servers with the same name. Entering raises McpError, which names all servers that
     cannot be used.
@@ -51,14 +56,24 @@ class McpServers:
         call_timeout: float | None = 120.0,
         probe_timeout: float = 5.0,
         pins: ToolPins | None = None,
+        questions: QuestionApprover | None = None,
     ) -> None:
         server_list = tuple(servers)
         names = [server.name for server in server_list]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ConfigurationError(f"two MCP servers have the name {twice[0]!r}; rename one")
-        self._connections = tuple(McpConnection(server, connect_timeout, probe_timeout) for server in server_list)
-        self._call_timeout = call_timeout
+        self._connections = tuple(
+            McpConnection(
+                server,
+                connect_timeout,
+                probe_timeout,
+                None if questions is None else ServerQuestions(server.name, questions),
+                call_timeout,
+            )
+            for server in server_list
+        )
+        self._call_timeout = call_timeout if questions is None else None  # the connection's, which can stand still
         self._pins = pins
         self._changed_tools: Mapping[str, ChangedTool] = MappingProxyType({})
         self._tools = Toolset()
@@ -75,6 +90,7 @@ class McpServers:
         call_timeout: float | None = 120.0,
         probe_timeout: float = 5.0,
         pins: ToolPins | None = None,
+        questions: QuestionApprover | None = None,
     ) -> Self:
         """The servers in a file; see `read_servers`. Raises ConfigurationError."""
         return cls(
@@ -83,6 +99,7 @@ class McpServers:
             call_timeout=call_timeout,
             probe_timeout=probe_timeout,
             pins=pins,
+            questions=questions,
         )
 
     @property
@@ -104,6 +121,21 @@ class McpServers:
         """A policy for `Approval`: a person decides about calls of changed tools, whatever else approves them."""
         tool = self._changed_tools.get(request.tool.name)
         return None if tool is None else Escalate(tool.reason, person=True)
+
+    @property
+    def prompts(self) -> tuple[ServerPrompt, ...]:
+        """The prompts that the servers offer, for a person to choose."""
+        return tuple(each for one in self._connections for each in prompts_of(one.server.name, one.prompts))
+
+    async def prompt_messages(self, prompt: ServerPrompt, fields: Mapping[str, str]) -> tuple[Message, ...]:
+        """The messages of a prompt with these fields. Raises McpError."""
+        connection = next((each for each in self._connections if each.server.name == prompt.server), None)
+        if connection is None:
+            raise McpError(f"there is no MCP server {prompt.server!r}")
+        try:
+            return await connection.ask(lambda client: prompt_messages(client, prompt.name, fields))
+        except ToolError as error:
+            raise McpError(str(error)) from None
 
     def listed_tools(self, server: str) -> Sequence[types.Tool]:
         """The definitions of a server's tools, as the server lists them; empty for an unknown server."""
@@ -171,6 +203,15 @@ class McpServers:
                 origins[name] = (server, mcp_tool.name)
                 if pin is not None and not is_pinned(mcp_tool):
                     changed_tools[name] = ChangedTool(server, mcp_tool.name, pin, mcp_tool)
+            for each in resource_tools(
+                server,
+                connection.ask,
+                tools,
+                has_resources=connection.has_resources,
+                prompts=connection.prompts,
+                timeout=self._call_timeout,
+            ):
+                tools[each.name] = replace(each, sandbox=connection.boundary)
         self._tools, self._left_out, self._origins = Toolset(tools.values()), tuple(left_out), origins
         self._changed_tools = changed_tools
 

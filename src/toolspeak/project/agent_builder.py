@@ -17,7 +17,7 @@ from toolspeak.data.prices import Price, read_prices
 from toolspeak.data.protected import protect
 from toolspeak.data.values import changed, quick
 from toolspeak.dialects import get_dialect
-from toolspeak.execute import Approve, InDoubtPolicy, Observer
+from toolspeak.execute import Approve, Approver, BatchApprover, InDoubtPolicy, Observer
 from toolspeak.execute.approval.approvers import StandingApprover
 from toolspeak.journal import Journal
 from toolspeak.project.configuration.configured_servers import RunServers, open_servers
@@ -84,6 +84,7 @@ async def open_agent(
     run_command: RunCommand | None = None,
     tell: Callable[[str], object] = _LOG.warning,
     is_attended: bool = True,
+    server_questions: Approver | BatchApprover | None = None,
 ) -> AsyncGenerator[OpenedAgent]:
     """The agent of these settings: its model, the built-in tools, MCP servers, rules and prices. It closes all of them
     at the end, but for the journal.
@@ -91,6 +92,8 @@ async def open_agent(
     `approver`: decides about calls (see `Approval`). `cassette` records the run or replays it. `tools` follow the
     built-in ones; MCP servers' tools come last. `open_files`, `run_command`: see `workspace_tools`. `tell` shows the
     person a line while the agent works, such as what a hook says; its text may come from a command.
+    `server_questions`: gets what MCP servers ask the person (see `McpServers`), at any time of a call; None: they read
+    that nobody can be asked.
     `is_attended`: a person can be asked. Without one, and unless the settings say otherwise, commands need a
     sandbox, and nothing may change once the run has read the web.
 
@@ -140,7 +143,7 @@ async def open_agent(
                 *tools,
             ]
         )
-        servers = await open_servers(setup, opened_parts)
+        servers = await open_servers(setup, opened_parts, server_questions)
         warnings += servers.warnings
         toolset = toolset + Toolset(servers.tools)
         added_names = frozenset(each.name for each in (*users_tools, *servers.tools))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolspeak.ui.approval import AnnouncingApprover, InStep
+from toolspeak.ui.approval import AnnouncingApprover, InStep, OneAtATime
 from toolspeak.ui.console import make_console, write
 from toolspeak.ui.format import printable, summary
 from toolspeak.ui.question import Question, screen_rows
@@ -13,6 +13,7 @@ from toolspeak.ui.terminal_approver import TerminalApprover
 __all__ = [
     "AnnouncingApprover",
     "InStep",
+    "OneAtATime",
     "Question",
     "Renderer",
     "TerminalApprover",

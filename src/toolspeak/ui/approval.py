@@ -33,6 +33,18 @@ class AnnouncingApprover:
         return Decision(not refusal, refusal, by=self.by)
 
 
+class OneAtATime:
+    """Implements `Approver`: passes one request on after the other. A terminal has room for one question."""
+
+    def __init__(self, approver: Approver) -> None:
+        self._approver = approver
+        self._lock = asyncio.Lock()
+
+    async def __call__(self, request: ApprovalRequest, /) -> Decision | Escalate | bool:
+        async with self._lock:
+            return await self._approver(request)
+
+
 class InStep:
     """Implements `Approver`: passes a request on once the stream's reader has shown everything before it.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 
 from toolspeak import mcp
 from toolspeak.data.values import quick
 from toolspeak.errors import McpError
-from toolspeak.execute import ApprovalRequest, Decision, Escalate, Policy
+from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, Decision, Escalate, Policy
 from toolspeak.mcp.servers_file import Server, confined, read_servers, servers_of
 from toolspeak.project.run_setup import Setup
 from toolspeak.project.user_folders import NO_FOLDER, data_folder
@@ -33,6 +33,11 @@ class RunServers:
         """The tools of all servers."""
         return [tool for group in self.groups for tool in group.tools]
 
+    @property
+    def prompts(self) -> Mapping[mcp.ServerPrompt, mcp.McpServers]:
+        """The prompts of all servers, each with what it is asked of (`McpServers.prompt_messages`)."""
+        return {prompt: group for group in self.groups for prompt in group.prompts}
+
     def policy(self, *, asks: bool) -> Policy | None:
         """Leaves calls of tools that were changed since they were pinned to a person, or refuses them unless one is
         asked about calls (`asks`). None if no tool was changed."""
@@ -47,8 +52,11 @@ class RunServers:
         return of_changed_tools
 
 
-async def open_servers(setup: Setup, opened_parts: AsyncExitStack) -> RunServers:
-    """Connects to the MCP servers of a run, and starts those that are programs. `opened_parts` closes them.
+async def open_servers(
+    setup: Setup, opened_parts: AsyncExitStack, questions: Approver | BatchApprover | None = None
+) -> RunServers:
+    """Connects to the MCP servers of a run, and starts those that are programs. `opened_parts` closes them. `questions`
+    gets what they ask the person.
 
     A configured server that cannot be started is left out, so that it holds up no other work. Raises McpError for one
     of the file that the person named for this run, and ConfigurationError.
@@ -59,14 +67,16 @@ async def open_servers(setup: Setup, opened_parts: AsyncExitStack) -> RunServers
     # Results and errors hold every problem; the SDK would also write tracebacks between the lines.
     logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
     pins = user_pins()
-    groups = [mcp.McpServers([server], pins=pins) for server in configured_servers]
+    groups = [mcp.McpServers([server], pins=pins, questions=questions) for server in configured_servers]
     for group in groups:
         opened_parts.push_async_callback(group.aclose)
     outcomes = await asyncio.gather(*map(_opening_problem, groups))
     warnings = [f"{problem}; the run goes on without its tools" for problem in outcomes if problem]
     groups = [group for group, problem in zip(groups, outcomes, strict=True) if not problem]
     if named_servers:
-        groups.append(await opened_parts.enter_async_context(mcp.McpServers(named_servers, pins=pins)))
+        groups.append(
+            await opened_parts.enter_async_context(mcp.McpServers(named_servers, pins=pins, questions=questions))
+        )
     warnings += [str(each) for group in groups for each in group.left_out]
     warnings += [each.reason for group in groups for each in group.changed_tools.values()]
     return RunServers(tuple(groups), tuple(warnings))
