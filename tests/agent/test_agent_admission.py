@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from agent_helpers import TOOLS, WatchedJournal, adding, assert_pairs, calling, texts
 
-from toolspeak import Agent, AgentStop, ConfigurationError, Message, RunError, Session, tool
+from toolspeak import Agent, AgentStop, Message, RunError, Session, tool
 from toolspeak.agent import CompactionInterceptor, MessageInterceptor, fold
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.data.events import HistoryCompacted, InterceptorFailed, RunFinished, UserMessageQueued
@@ -163,5 +163,5 @@ def test_a_run_that_has_not_ended_is_not_compacted():
             await session.compact()
 
     asyncio.run(main())
-    with pytest.raises(ConfigurationError, match="has no journal"):
+    with pytest.raises(RunError, match="the journal has no run some-run"):
         asyncio.run(Agent(ScriptedProvider(["x"])).compact("some-run"))

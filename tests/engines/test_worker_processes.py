@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from shop import new_id, task
 
+from toolspeak.agent.storage.runs import load_state
 from toolspeak.data.events import ToolFinished, ToolStarted
+from toolspeak.data.run_values import Limits
 from toolspeak.engines import RunClient
 from toolspeak.journal import open_journal
 
@@ -38,7 +40,7 @@ class Shop:
             **os.environ,
             "SHOP_FOLDER": str(folder),
             "TOOLSPEAK_JOURNAL": place,
-            "PYTHONPATH": str(HERE),
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH")))),
         }
 
     def command(self, *arguments):
@@ -197,6 +199,36 @@ def test_the_command_line_submits_decides_delivers_and_lists(shop):
     assert shop.run("deliver", run_id, "payment:7", "{").returncode == 2
     assert shop.run("decide", run_id, "call_1_0", "yes").returncode == 1
     assert shop.run("decide", run_id, "call_1_0", "yes", "--reason", "x").returncode == 2
+
+
+def test_the_command_line_submits_the_next_task_of_a_session_with_limits_of_its_own(shop):
+    async def begin(client):
+        submitted = await client.submit("shop", task(), session_id="talk-1", limits=Limits(steps=3))
+        return await client.result(submitted.run_id)
+
+    shop.worker(what="worker_shop:many")
+    shop.ask(begin)
+    options = ("--session", "talk", "--max-steps", "7", "--max-cost", "0.5", "--wait")
+    process = subprocess.run(
+        shop.command("submit", "shop", "-", *options),
+        env=shop.environment,
+        cwd=shop.folder,
+        input=task(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+
+    async def runs(client):
+        return [await load_state(client.journal, info.run_id) for info in await client.journal.runs()]
+
+    states = shop.ask(runs)
+    assert [state.session_id for state in states] == ["talk-1"] * 2
+    assert {state.limits.steps for state in states} == {3, 7}
+    assert max(len(state.messages) for state in states) == 4
+    assert "there is no session" in shop.run("submit", "shop", "x", "--session", "nothing").stderr
+    assert "the task is empty" in shop.run("submit", "shop", " ").stderr
 
 
 async def _until(client, run_id, status):

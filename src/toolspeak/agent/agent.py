@@ -56,8 +56,7 @@ from toolspeak.execute import (
 from toolspeak.execute.approval.approvers import read_decisions
 from toolspeak.execute.approval.policy_rules import may_need_approval
 from toolspeak.execute.calls.prepare import new_id
-from toolspeak.journal.base import Journal
-from toolspeak.journal.memory_journal import MemoryJournal
+from toolspeak.journal import Journal, MemoryJournal
 from toolspeak.programs.code_mode import CodeMode
 from toolspeak.providers.base import Provider
 from toolspeak.tools import Tool, ToolLike, ToolList, ToolOptions, Toolset, TurnTools
@@ -337,11 +336,8 @@ class Agent(RunStarter[DepsT, OutputT]):
         return agent_tool(self.name, about, self._all_tools, self.run, name, options)
 
     async def compact(self, run_id: str) -> HistoryCompacted | None:
-        """Makes the history that a run leaves to the next one shorter, and records that; see `Session.compact`. Raises
-        ConfigurationError for an agent without a journal."""
-        if self._journal is None:
-            raise ConfigurationError("the agent has no journal, which keeps the history: Agent(journal=…)")
-        return await compact_run(changed(self._settings, journal=self._journal), run_id)
+        """Makes the history that a run leaves to the next one shorter, and records that; see `Session.compact`."""
+        return await compact_run(changed(self._settings, journal=self._journal or MemoryJournal()), run_id)
 
     async def suspend(self, run_id: str) -> bool:
         """Suspends a run of the agent's journal, in whichever process it runs. That process reads the request within 3

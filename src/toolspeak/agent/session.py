@@ -17,7 +17,7 @@ from toolspeak.agent.storage.sessions import (
     fork_session,
     known_session,
     new_session_id,
-    place_of,
+    place_for,
     session_messages,
 )
 from toolspeak.agent.streams import StreamedOutput, stream_output, stream_text
@@ -104,10 +104,7 @@ class Session(Generic[DepsT, OutputT]):
         return await self._agent.submit_after(place, task, at, own)
 
     async def _place(self, when_open: WhenOpen, run_id: str | None) -> Place:
-        run = None if run_id is None else await self._journal.run(run_id)
-        if run is not None and run.session_id == self.session_id:
-            return Place(self.session_id)  # the run has its place already
-        return await place_of(self._journal, self.session_id, self._principal, when_open)
+        return await place_for(self._journal, self.session_id, run_id, self._principal, when_open)
 
     @overload
     async def run(

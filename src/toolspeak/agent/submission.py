@@ -115,14 +115,7 @@ def prepared_start(
         extra=with_sources({}, sources_of_parent(parent)),
     )
     if place is not None:
-        run_start = changed(
-            run_start,
-            session_id=place.session_id,
-            session_version=place.version,
-            follows=place.follows,
-            follows_seq=place.follows_seq,
-            found_tools=place.found_tools,
-        )
+        run_start = placed(run_start, place)
     settings = changed(
         settings,
         deps=options.get("deps"),
@@ -133,10 +126,22 @@ def prepared_start(
     return settings, run_start
 
 
+def placed(run_start: RunStarted, place: Place) -> RunStarted:
+    """The first record of a run that goes on with a session."""
+    return changed(
+        run_start,
+        session_id=place.session_id,
+        session_version=place.version,
+        follows=place.follows,
+        follows_seq=place.follows_seq,
+        found_tools=place.found_tools,
+    )
+
+
 async def submit_by_name(
-    journal: Journal, agent: str, task: str | Message, options: RunOptions, at: float | None
+    journal: Journal, agent: str, task: str | Message, options: RunOptions, at: float | None, place: Place | None = None
 ) -> RunResult[Any]:
-    """As `submit_run`, for an agent of which only the name is known here."""
+    """As `submit_run`, for an agent of which only the name is known here. `place`: where a session goes on."""
     check_options(options, RunOptions.__annotations__)
     history = options.get("history", ())
     check_messages(task, history)
@@ -151,6 +156,8 @@ async def submit_by_name(
         setup=options.get("setup", {}),
         choice=choice,
     )
+    if place is not None:
+        run_start = placed(run_start, place)
     return await submit_run(journal, agent, run_start, options, at)
 
 

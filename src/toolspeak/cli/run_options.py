@@ -1,14 +1,18 @@
-"""Options of `run` that `chat` and `acp` have too. They import click alone: the first screen of a conversation, and the
-first answer to an editor, do not wait."""
+"""Options of `run` that `chat`, `acp` or `submit` have too. They import click alone: the first screen of a
+conversation, and the first answer to an editor, do not wait."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+
+LIMIT_OPTIONS: Mapping[str, str] = {"max_steps": "steps", "max_seconds": "seconds", "max_cost": "cost"}
+"""The options of `limit_options`, with the fields of `Limits` that they set."""
 
 
 def workspace_option(command: CommandT) -> CommandT:
@@ -134,3 +138,24 @@ def own_tools_option(command: CommandT) -> CommandT:
         "a function that returns them. May be given several times."
     )
     return click.option("--tools", "tools", multiple=True, metavar="PLACE", help=text)(command)
+
+
+def limit_options(command: CommandT) -> CommandT:
+    """The parameters of `chosen_limits`. None: the option was left out."""
+    steps = "Maximum number of model turns (default: 50)."
+    seconds = "The time after which the run must wrap up; the answer may take a minute more."
+    cost = "The cost in US dollars after which the run must wrap up."
+    for option in (
+        click.option("--max-cost", type=click.FloatRange(0, min_open=True), metavar="USD", help=cost),
+        click.option("--max-seconds", type=click.FloatRange(0, min_open=True), help=seconds),
+        click.option("--max-steps", type=click.IntRange(1), help=steps),
+    ):
+        command = option(command)
+    return command
+
+
+def chosen_limits(options: Mapping[str, Any]) -> dict[str, float]:
+    """The fields of `Limits` that these options of the command line set."""
+    return {
+        LIMIT_OPTIONS[name]: limit for name, limit in options.items() if name in LIMIT_OPTIONS and limit is not None
+    }

@@ -14,6 +14,7 @@ from toolspeak.agent.publisher import is_boundary, published_pieces
 from toolspeak.agent.run_inputs import already_decided, decision_key
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.storage.runs import load_state, load_whole, suspend_run
+from toolspeak.agent.storage.sessions import place_for
 from toolspeak.agent.submission import stored_result, submit_by_name
 from toolspeak.data.approvals import ApprovalDecided
 from toolspeak.data.codec import dump, load
@@ -60,16 +61,24 @@ class RunClient:
         task: str | Message,
         *,
         at: float | None = None,
+        session_id: str | None = None,
         **options: Unpack[CommonOptions],
     ) -> RunResult[Any]:
         """Records a run for a worker, as `Agent.submit`. An agent's name is enough: the worker's agent of this name
-        gives what the options leave open. Secrets in the task become placeholders when the run begins, not before."""
+        gives what the options leave open. Secrets in the task become placeholders when the run begins, not before.
+
+        `session_id`: the session that the run goes on with; an unknown one begins. Raises RunError if its last run must
+        be decided first, RunBusy while that goes on.
+        """
+        place = None
+        if session_id is not None:
+            place = await place_for(self.journal, session_id, options.get("run_id"), options.get("principal"))
         if isinstance(agent, str):
-            result = await submit_by_name(self.journal, agent, task, cast("RunOptions", options), at)
+            result = await submit_by_name(self.journal, agent, task, cast("RunOptions", options), at, place)
         elif agent.journal is not self.journal:
             raise ConfigurationError(f"the agent {agent.name} has another journal than this client: share one")
         else:
-            result = await agent.submit(task, at=at, **options)
+            result = await agent.submit_after(place, task, at, cast("RunOptions", options))
         await self._enqueue(result.run_id)
         return result
 

@@ -79,6 +79,16 @@ async def place_of(
     return Place(session_id, info.version, info.last_run, state.seq, closed_history(state), state.found_tools)
 
 
+async def place_for(
+    journal: Journal, session_id: str, run_id: str | None, principal: str | None = None, when_open: WhenOpen = "refuse"
+) -> Place:
+    """As `place_of`, for a run whose id may have been chosen (`run_id`): a run that is there has its place already."""
+    run = None if run_id is None else await journal.run(run_id)
+    if run is not None and run.session_id == session_id:
+        return Place(session_id)
+    return await place_of(journal, session_id, principal, when_open)
+
+
 def _decide_first(state: RunState) -> str:
     calls = ", ".join(each.call.name if each.call else each.call_id for each in state.approvals.undecided.values())
     places = {"suspended": "is suspended", "queued": "waits for a worker", "waiting": "waits for a time or an event"}

@@ -16,8 +16,11 @@ from toolspeak.acp.json_rpc import Peer
 from toolspeak.acp.standard_streams import StandardStreams
 from toolspeak.cli.exit_codes import ANSWERED
 from toolspeak.cli.run_options import (
+    LIMIT_OPTIONS,
+    chosen_limits,
     code_mode_option,
     defer_option,
+    limit_options,
     own_tools_option,
     prices_option,
     rules_option,
@@ -75,52 +78,16 @@ At a terminal use `toolspeak run`. The guide "Work in an editor" says what to wr
 @prices_option
 @sandbox_options
 @web_options
-@click.option("--max-steps", type=click.IntRange(1), help="Maximum number of model turns for one prompt (default: 50).")
-@click.option(
-    "--max-seconds",
-    type=click.FloatRange(0, min_open=True),
-    help="The time after which the agent must wrap up a prompt.",
-)
-@click.option(
-    "--max-cost",
-    type=click.FloatRange(0, min_open=True),
-    metavar="USD",
-    help="The cost in US dollars after which the agent must wrap up a prompt.",
-)
-def acp_command(
-    models: tuple[str, ...],
-    mode: str | None,
-    dialect: str | None,
-    journal: str | None,
-    rules: str | None,
-    mcp: str | None,
-    env: tuple[str, ...],
-    tools: tuple[str, ...],
-    defer: str | None,
-    code_mode: bool,
-    window: int | None,
-    prices: str | None,
-    max_steps: int | None,
-    max_seconds: float | None,
-    max_cost: float | None,
-    **sandbox_and_web: Any,
-) -> None:
+@limit_options
+def acp_command(models: tuple[str, ...], mode: str | None, journal: str | None, **options: Any) -> None:
     """Be the agent of an editor that speaks the Agent Client Protocol: Zed, JetBrains, Neovim, Emacs and others.
 
     The editor starts this command and shows its sessions. They are in the journal, so `toolspeak sessions` lists them,
     and a session that was interrupted goes on in any editor. What the options leave open is configured
     (`toolspeak config`).
     """
-    settings = {"dialect": dialect, "rules": rules, "mcp": mcp, "env": env}
-    settings |= {"tools": tools, "defer": defer, "code_mode": code_mode, "window": window, "prices": prices}
-    settings |= sandbox_and_web
-    limits = {"steps": max_steps, "seconds": max_seconds, "cost": max_cost}
-    choices = EditorChoices(
-        models,
-        mode,
-        {name: value for name, value in settings.items() if value},
-        {name: value for name, value in limits.items() if value is not None},
-    )
+    settings = {name: value for name, value in options.items() if value and name not in LIMIT_OPTIONS}
+    choices = EditorChoices(models, mode, settings, chosen_limits(options))
     if cast("object", sys.stdin) is None:  # `<&-`
         raise ConfigurationError("standard input is closed: an editor starts this command, and keeps it open")
     if sys.stdin.isatty():

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from click.core import ParameterSource
 
 from toolspeak.agent import Agent, Cassette, Run, Session
 from toolspeak.agent.storage.sessions import WhenOpen, new_session_id
@@ -26,10 +25,12 @@ from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.json_input import JsonInput
 from toolspeak.cli.run_options import (
     approve_option,
+    chosen_limits,
     code_mode_option,
     continue_option,
     defer_option,
     dialect_choice_option,
+    limit_options,
     mcp_option,
     model_option,
     own_tools_option,
@@ -77,24 +78,7 @@ that `toolspeak config edit` opens. Set the server's address or key too:
     default="serializable",
     help="How the calls of one turn run (default: serializable, concurrently unless their effects conflict).",
 )
-@click.option(
-    "--max-steps",
-    type=click.IntRange(1),
-    default=Limits().steps,
-    show_default=True,
-    help="Maximum number of model turns.",
-)
-@click.option(
-    "--max-seconds",
-    type=click.FloatRange(0, min_open=True),
-    help="The time after which the run must wrap up; the answer may take a minute more.",
-)
-@click.option(
-    "--max-cost",
-    type=click.FloatRange(0, min_open=True),
-    metavar="USD",
-    help="The cost in US dollars after which the run must wrap up.",
-)
+@limit_options
 @prices_option
 @window_option
 @mcp_option
@@ -201,7 +185,7 @@ def run_command(
     if text is not None and not text.strip():
         raise ConfigurationError("the task is empty: write what to do")
     open_streams()
-    limits = _limits(context, config.limits)
+    limits = replace(config.limits, **chosen_limits(context.params))
     setup = replace(
         setup,
         record="" if record is None else str(Path(record).resolve()),
@@ -252,14 +236,3 @@ async def _run(
         return await work(setup, journal, lambda agent: begin(agent, task), display, cassette=cassette)
     finally:
         await journal.aclose()
-
-
-def _limits(context: click.Context, configured: Limits) -> Limits:
-    """The configured limits, with those that the command line names."""
-    options = {"max_steps": "steps", "max_seconds": "seconds", "max_cost": "cost"}
-    chosen = {
-        limit: context.params[option]
-        for option, limit in options.items()
-        if context.get_parameter_source(option) is ParameterSource.COMMANDLINE
-    }
-    return replace(configured, **chosen)
