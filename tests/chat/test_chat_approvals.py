@@ -106,6 +106,57 @@ def test_the_arrows_choose_another_call(monkeypatch, folder):
     asyncio.run(main())
 
 
+def test_the_question_is_written_again_when_another_one_stands_below_it(monkeypatch, folder):
+    async def main():
+        answers = calls(*(write(name, "text") for name in "abc")), reply("Done.")
+        async with chat(monkeypatch, folder, *answers, rows=40) as person:
+            person.type("go\r")
+            await person.until("+++ a")
+            person.type("\x1b[B")
+            await person.until("+++ b")
+            person.type("n not b\r")
+            await person.until("2 of 3 calls")
+            rows = person.terminal.everything
+            assert [row.strip() for row in rows if row.strip().startswith("+++")] == ["+++ a", "+++ b", "+++ a"]
+            assert any('✗ write path: "b"' in row and "refused: not b" in row for row in rows)
+            person.type("y\r")
+            await person.until("1 of 3 calls")
+            person.type("y\r")
+            await person.until("Done.")
+            assert sorted(path.name for path in folder.iterdir()) == ["a", "c"]
+
+    asyncio.run(main())
+
+
+def test_approve_all_ends_with_approve_ask(monkeypatch, folder):
+    """What the person approves with `a` shows no question, but its change; and it can be taken back."""
+
+    async def main():
+        turns = (calls(write(name, f"text of {name}")) for name in "abc")
+        answers = [each for turn in turns for each in (turn, reply("Done."))]
+        async with chat(monkeypatch, folder, *answers, rows=60) as person:
+            person.type("go\r")
+            await person.until("Run it?")
+            person.type("a\r")
+            await person.until("approves all")
+            await person.until_idle()
+            person.type("again\r")
+            await person.until("+text of b")
+            await person.until_idle()
+            assert sum("? write" in row for row in person.terminal.everything) == 1
+            person.type("/approve\r")
+            await person.until("calls that change something: all")
+            person.type("/approve ask\r")
+            await person.until("you decide about each")
+            assert not any("approves all" in row for row in person.terminal.lines[-1:])
+            person.type("once more\r")
+            await person.until("+text of c")
+            await person.until("Run it?")
+            assert not (folder / "c").exists()
+
+    asyncio.run(main())
+
+
 def test_edited_arguments_are_shown_and_run(monkeypatch, folder):
     async def main():
         async with chat(monkeypatch, folder, calls(shell("touch wrong")), reply("Done.")) as person:
@@ -170,6 +221,38 @@ def test_a_question_is_asked_again_after_the_program_ended(monkeypatch, folder):
             person.type("y\r")
             await person.until("Done.")
             assert (folder / "ran").exists()
+
+    asyncio.run(main())
+
+
+def test_an_interrupted_command_keeps_what_it_wrote(monkeypatch, folder):
+    """The person and the model read it; and a command that fails is no success."""
+
+    async def main():
+        answers = (
+            calls(shell("echo first; echo second; sleep 1000")),
+            calls(shell("seq 1 30; exit 3")),
+            reply("Fine."),
+        )
+        async with chat(monkeypatch, folder, *answers, rows=60) as person:
+            person.type("go\r")
+            await person.until("Run it?")
+            person.type("y\r")
+            await person.until("│ second")
+            person.type("\x1b")
+            await person.until("interrupted")
+            await person.until_idle()
+            rows = person.terminal.everything
+            start = next(i for i, row in enumerate(rows) if row.startswith("✗ shell") and "ended after" in row)
+            assert [row.strip() for row in rows[start + 1 : start + 3]] == ["first", "second"]
+            person.type("again\r")
+            await person.until("Run it?")
+            assert "What it had written:\\nfirst\\nsecond" in person.request()
+            person.type("y\r")
+            await person.until("Fine.")
+            rows = person.terminal.everything
+            start = next(i for i, row in enumerate(rows) if row.startswith("✗ shell") and "exit 3" in row)
+            assert [row.strip() for row in rows[start + 1 : start + 5]] == ["1", "2", "… 22 more lines", "25"]
 
     asyncio.run(main())
 

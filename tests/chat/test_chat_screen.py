@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 
 import pytest
 from chat_screen import calls, chat, gated, reply
@@ -62,6 +63,19 @@ def test_an_answer_is_shown_as_it_streams_and_stays(monkeypatch, folder, columns
         assert all(len(row) <= columns for row in rows)
 
     asyncio.run(main())
+
+
+def test_no_color_turns_colours_off(monkeypatch, folder):
+    async def colours() -> list[str]:
+        async with chat(monkeypatch, folder, reply(ANSWER)) as person:
+            person.type("How?\r")
+            await person.until("return 1")
+            await person.until_idle()
+            return re.findall(r"\x1b\[[\d;]*?(?:[34]\d|9\d)[\d;]*m", "".join(person.terminal.writes))
+
+    assert asyncio.run(colours())
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not set(asyncio.run(colours())) - {"\x1b[39m", "\x1b[49m"}
 
 
 def test_what_is_above_is_never_written_again(monkeypatch, folder):

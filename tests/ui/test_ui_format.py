@@ -10,10 +10,12 @@ from rich.cells import cell_len
 from toolspeak.data.messages import FilePart, ImagePart, JsonPart, TextPart, ToolResult
 from toolspeak.ui.format import (
     argument_lines,
+    command_failure,
     count,
     diff_style,
     fit,
     fold,
+    fold_result,
     is_diff,
     printable,
     result_lines,
@@ -104,6 +106,29 @@ def test_the_beginning_of_a_long_value_costs_no_more_than_a_short_one():
 )
 def test_result_lines(part, lines: list[str]):
     assert result_lines(ToolResult("c", "t", "success", (part,))) == lines
+
+
+@pytest.mark.parametrize(
+    ("value", "failure", "lines"),
+    [
+        ({"exit_code": 0, "output": "a\nb\n"}, "", ["a", "b"]),
+        ({"exit_code": 0, "output": ""}, "", ["(no output)"]),
+        (
+            {"exit_code": 1, "output": "".join(f"{i}\n" for i in range(20))},
+            "exit 1",
+            ["0", "1", "… 12 more lines", "14", "15", "16", "17", "18", "19"],
+        ),
+        ({"exit_code": 7, "output": "no\n", "sandbox": "No network.\x1b"}, "exit 7", ["no", "No network.␛"]),
+        ({"exit_code": None, "output": "", "timed_out": "ended"}, "timed out", ["(no output)", "ended"]),
+        ([{"path": "a.py", "line": 3, "text": "x = 1"}], "", ["a.py:3: x = 1"]),
+        ([], "", ["(nothing)"]),
+        ("".join(f"{i}\n" for i in range(20)), "", [*(str(i) for i in range(8)), "… 12 more lines"]),
+    ],
+)
+def test_what_is_shown_of_a_result(value, failure: str, lines: list[str]):
+    result = ToolResult("c", "t", "success", (JsonPart(value),))
+    assert command_failure(result) == failure
+    assert [line for line, _ in fold_result(result)] == lines
 
 
 def test_folding():

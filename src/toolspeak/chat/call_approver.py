@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from toolspeak.agent.recorder import Watched
@@ -13,14 +13,14 @@ from toolspeak.chat.call_lanes import call_line
 from toolspeak.chat.code_colours import colour_line, lexer_of_file
 from toolspeak.chat.front import NEXT, PREVIOUS, Front
 from toolspeak.chat.styled_text import StyledLine, truncate, wrap
-from toolspeak.chat.transcript import theme_class
+from toolspeak.chat.theme import theme_class
 from toolspeak.data.approvals import Decision, Rule
 from toolspeak.data.events import ApprovalRequested, Record
 from toolspeak.errors import ConfigurationError
 from toolspeak.execute import ApprovalRequest, Escalate, StandingRules
 from toolspeak.execute.approval.evaluator import unapproved_repair
 from toolspeak.ui.argument_editor import arguments_from_json, arguments_to_json, edit, editor
-from toolspeak.ui.format import is_diff, one_line, printable
+from toolspeak.ui.format import argument_lines, is_diff, one_line, printable, shorten
 from toolspeak.ui.question import Line, Question
 from toolspeak.ui.terminal_approver import rules_offered, understand
 
@@ -65,13 +65,17 @@ class CallApprover:
 
     - `rules_path`: the file in which the agent stores rules; "" if it has none. Rules for this conversation alone stay
       here, and end with the program.
+    - `unasked`: gets the id of each call that an earlier answer approves: the person does not see its question.
     """
 
-    def __init__(self, front: Front, rules_path: str = "") -> None:
+    def __init__(self, front: Front, rules_path: str = "", unasked: Callable[[str], None] = lambda _: None) -> None:
         self.rules_path = rules_path
+        self.approves_all = False
+        """Whether every call runs without a question, except repaired ones."""
         self._front = front
+        self._unasked = unasked
         self._rules = StandingRules()
-        self._all = False
+        self._on_screen: _CallQuestion | None = None  # the question that was written last
         self._lock = asyncio.Lock()  # the calls of a sub-run may ask while another question is open
         self._announced: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._open: list[_CallQuestion] = []
@@ -87,6 +91,11 @@ class CallApprover:
         """Takes what the person has seen of the run: a question follows the text that led to it."""
         if isinstance(item, Record) and isinstance(item.event, ApprovalRequested):
             self._announced[item.event.call_id].set()
+
+    def ask_again(self) -> None:
+        """Forgets the answers that counted for later calls of this conversation: each call needs one of its own."""
+        self.approves_all = False
+        self._rules = StandingRules()
 
     async def together(self, requests: Sequence[ApprovalRequest], /) -> Sequence[Decision | Escalate]:
         """Asks about all calls of a batch, and returns the answers in their order."""
@@ -106,9 +115,11 @@ class CallApprover:
         while (current := self._next()) is not None:
             standing = self._standing(current)
             if standing is not None:
-                self._show(current, rows=None)
+                self._unasked(current.request.call.id)
                 current.decision = standing
                 continue
+            if current is not self._on_screen and not current.question.hidden:
+                current.revise(current.request)  # written again: another question stands below it
             if not current.has_begun:
                 self._show(current)
             line = await self._front.ask(_PROMPT, arrows=len(self._open) > 1)
@@ -138,8 +149,8 @@ class CallApprover:
             await self._remember(current)
         else:
             if answer.all:
-                self._all = True
-                self._note("Until this program ends, only repaired calls need your approval.")
+                self.approves_all = True
+                self._note("Until this program ends, only repaired calls need your approval. /approve ask ends that.")
             self._decide(current, Decision(True, by="user"))
 
     def _decide(self, current: _CallQuestion, decision: Decision) -> None:
@@ -150,7 +161,10 @@ class CallApprover:
         sign, style = ("✓", "done") if decision.approved else ("✗", "error")
         reason = f": {printable(decision.reason)}" if decision.reason else ""
         word = "approved" if decision.approved else "refused"
-        self._note(f"{sign} {one_line(current.request.tool.name)} {word}{reason}", style)
+        which = ""
+        if len(self._open) > 1:  # a name alone does not say which call
+            which = f" {shorten(one_line(', '.join(argument_lines(current.request.call.arguments))), 60)}"
+        self._note(f"{sign} {one_line(current.request.tool.name)}{which} {word}{reason}", style)
 
     def _refuse_rest(self, reason: str, *, ends_run: bool) -> None:
         for each in self._open:
@@ -165,7 +179,7 @@ class CallApprover:
         answer = self._rules.decide(request)
         if isinstance(answer, Decision):
             return replace(answer, by=f"{answer.by} of this conversation")
-        return Decision(True, by="user") if self._all else None
+        return Decision(True, by="user") if self.approves_all else None
 
     def _next(self) -> _CallQuestion | None:
         """The call that the person is at; the first one without an answer if that has one."""
@@ -176,20 +190,17 @@ class CallApprover:
     def _move(self, step: int) -> None:
         waiting = [i for i, each in enumerate(self._open) if each.decision is None]
         self._at = waiting[(waiting.index(self._at) + step) % len(waiting)]
-        if not self._open[self._at].question.hidden:
-            self._open[self._at].revise(self._open[self._at].request)  # shown again: it may be far above by now
 
     # --- what the person sees ------------------------------------------------------------------------------------
 
-    def _show(self, current: _CallQuestion, rows: int | None = 0) -> None:
-        """Writes the next screen of a question; all of it if `rows` is None."""
-        if rows is not None:
-            rows = max(6, self._front.rows - _PANEL_ROWS)
+    def _show(self, current: _CallQuestion) -> None:
+        """Writes the next screen of a question."""
+        rows = max(6, self._front.rows - _PANEL_ROWS)
         columns = max(20, self._front.columns)
         file = _FILE.search(current.request.preview) if is_diff(current.request.preview) else None
         if not current.has_begun:
             self._front.print([[]])
-        current.has_begun = True
+        current.has_begun, self._on_screen = True, current
         lines = list(current.question.next_lines(columns, rows))
         self._front.print([_painted(line, file[1] if file else "") for line in lines])
 

@@ -9,8 +9,11 @@ from toolspeak.chat.styled_text import StyledLine, truncate
 from toolspeak.data.messages import MalformedCall, ToolCall
 from toolspeak.ui.format import argument_lines, count, one_line
 
-OUTPUT_LINES = 4
+_OUTPUT_ROWS = 4
 """How many of the last lines of a running tool are shown."""
+
+_OUTPUT_LINES = 200
+"""How many of them a lane holds, for a call that is interrupted."""
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _SIGNS = {"asks you": "?", "is refused": "✗", "is allowed": "✓"}
@@ -26,7 +29,7 @@ class CallLane:
         self.written = 0
         """Characters of its arguments so far."""
         self.started_at: float | None = None
-        self.output: deque[str] = deque(maxlen=OUTPUT_LINES)
+        self.output: deque[str] = deque(maxlen=_OUTPUT_LINES)
 
 
 def spinner(seconds: float) -> str:
@@ -54,7 +57,7 @@ def lane_rows(lanes: Mapping[str, CallLane], columns: int, most: int, clock: Cal
             state = f"is written … {count(lane.written, 'character')}" if lane.written else "is written …"
         line = call_line(sign, "question" if lane.state == "asks you" else "call", lane.name, lane.call)
         rows.append([*truncate(line, max(10, columns - len(state) - 2)), ("class:note", f"  {state}")])
-        output = list(lane.output)[-room:] if room > 0 else []
+        output = list(lane.output)[-min(room, _OUTPUT_ROWS) :] if room > 0 else []
         room -= len(output)
         rows += [truncate([("class:note", "  │ "), ("class:output", text)], columns) for text in output]
     if len(first) < len(every):

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, aclosing, suppress
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from toolspeak.agent import Agent, Run, RunState, Session
-from toolspeak.agent.drivers.probing import ProbingDriver
-from toolspeak.agent.drivers.text import TextDriver
 from toolspeak.agent.storage.runs import close_run, load_state
 from toolspeak.agent.storage.sessions import fork_session, new_session_id, session_messages
+from toolspeak.chat.agent_keeper import AgentKeeper
 from toolspeak.chat.attachments import message_with_files
 from toolspeak.chat.call_approver import CallApprover
 from toolspeak.chat.call_lanes import spinner
@@ -27,7 +26,6 @@ from toolspeak.data.messages import ImagePart, Message
 from toolspeak.data.run_values import UNFINISHED
 from toolspeak.errors import ConfigurationError, ProviderError, RunError, ToolspeakError
 from toolspeak.journal import Journal, SessionInfo
-from toolspeak.project.agent_builder import OpenedAgent, open_agent, window_of_agent
 from toolspeak.project.run_lookup import short_id
 from toolspeak.project.run_setup import Setup
 
@@ -68,8 +66,9 @@ class Chat:
         self.journal = journal
         self.limits = limits
         self.session_id = new_session_id() if session is None else session.session_id
-        self.approver = CallApprover(front, setup.rules)
         self.transcript = Transcript(front.print, lambda: front.columns, clock)
+        self.approver = CallApprover(front, setup.rules, self.transcript.show_with_result)
+        self._keeper = AgentKeeper(journal, self.approver, self.transcript.note)
         self.transcript.thoughts = thoughts
         self.state: RunState | None = None
         """The state of the last run."""
@@ -80,10 +79,8 @@ class Chat:
         self._jobs: asyncio.Queue[Job] = asyncio.Queue()
         self._run: Run | None = None
         self._drive: asyncio.Future[Any] | None = None
-        self._agent_in_use: tuple[Setup, OpenedAgent, AsyncExitStack] | None = None
-        self._agent_notes: set[str] = set()
-        self._window: int | None = setup.window  # None: the server was not asked; 0: nobody says it
         self._cost, self._unpriced = 0.0, False  # of the turns at this terminal
+        self._tokens = 0  # at the end of the last turn
         front.live, front.status = self._live, self._status
         front.interrupt, front.show_thoughts = self.interrupt, self._show_thoughts
 
@@ -99,9 +96,12 @@ class Chat:
     @property
     def dialect(self) -> str:
         """How the model writes calls; "" before that is known."""
-        driver = None if self._agent_in_use is None else self._agent_in_use[1].agent.driver
-        driver = driver.choice if isinstance(driver, ProbingDriver) else driver
-        return "" if driver is None else driver.dialect.name if isinstance(driver, TextDriver) else "native calls"
+        return self._keeper.dialect
+
+    @property
+    def approves(self) -> str:
+        """Who decides about calls that change something: a choice of `--approve`. The person may have approved all."""
+        return "all" if self.setup.approve == "ask" and self.approver.approves_all else self.setup.approve
 
     @property
     def is_busy(self) -> bool:
@@ -123,7 +123,7 @@ class Chat:
         finally:
             ticks.cancel()
             await asyncio.wait([ticks])
-            await self._close_agent()
+            await self._keeper.close()
 
     def do(self, job: Job) -> None:
         """Does the job once the turn has ended, and at once between two turns."""
@@ -190,8 +190,7 @@ class Chat:
                 return await self._close_interrupted(run)
             task.result()
             self._tell_pause(run.state)
-            if self._window is None and self._agent_in_use is not None:
-                self._window = await window_of_agent(self._agent_in_use[1])
+            await self._keeper.ask_for_window()
             return True
         finally:
             if not task.done():  # the person leaves: the run can be continued
@@ -237,9 +236,10 @@ class Chat:
 
     async def _close_interrupted(self, run: Run) -> bool:
         partial_text = self.transcript.turn_text.strip()
+        outputs = self.transcript.end_calls()
         self.transcript.end_run()
         try:
-            await close_run(self.journal, run.run_id, partial_text=partial_text)
+            await close_run(self.journal, run.run_id, partial_text=partial_text, outputs=outputs)
         except RunError as error:
             if await self.journal.run(run.run_id) is None:
                 return False
@@ -275,6 +275,7 @@ class Chat:
             self.transcript.note(f"! the turn ended without an answer ({state.reason or 'no reason'})", "warning")
 
     def _add(self, state: RunState) -> None:
+        self._tokens = self._tokens_now()
         self.state = state
         self.add_cost(None if state.totals.unpriced else state.totals.known_cost)
 
@@ -296,7 +297,7 @@ class Chat:
 
     async def continue_session(self, session: SessionInfo) -> None:
         """Goes on with a session: shows its last messages, and drives its last run on if that has not ended."""
-        self.session_id, self.state = session.session_id, None
+        self.session_id, self.state, self._tokens = session.session_id, None, 0
         messages = await session_messages(self.journal, session.session_id)
         earlier = max(0, len(messages) - _SHOWN_MESSAGES)
         while earlier and messages[earlier].role != "user":
@@ -312,6 +313,7 @@ class Chat:
         if last.status in UNFINISHED:
             self.transcript.note("· the last turn has not ended: it goes on (Esc interrupts)")
             agent = await self.agent()
+            self.transcript.continue_calls(self.state.pending.calls, self.state.pending.results)
             try:
                 await self.drive(agent.resumed(last.run_id))
             finally:
@@ -319,7 +321,7 @@ class Chat:
 
     async def begin_anew(self) -> None:
         """Begins another session with the same settings."""
-        self.session_id, self.state = new_session_id(), None
+        self.session_id, self.state, self._tokens = new_session_id(), None, 0
         self._cost, self._unpriced = 0.0, False
 
     async def wait(self, whom: str, work: Awaitable[str]) -> None:
@@ -350,28 +352,7 @@ class Chat:
 
     async def agent(self) -> Agent:
         """The agent of the settings, opened at its first use."""
-        setup = self.setup
-        if self._agent_in_use is not None and self._agent_in_use[0] == setup:
-            return self._agent_in_use[1].agent
-        await self._close_agent()
-        approver = self.approver if setup.approve == "ask" else setup.approve
-        stack = AsyncExitStack()
-        opened_agent = await stack.enter_async_context(open_agent(setup, self.journal, approver, tell=self._tell))
-        self._agent_in_use = (setup, opened_agent, stack)
-        for text in (opened_agent.sandbox, *(f"! {warning}" for warning in opened_agent.warnings)):
-            if text and text not in self._agent_notes:
-                self._agent_notes.add(text)  # another model does not bring them anew
-                self.transcript.note(text, "warning" if text.startswith("!") else "note")
-        self._window = opened_agent.window
-        return opened_agent.agent
-
-    def _tell(self, text: str) -> None:
-        self.transcript.note(f"! {text}", "warning")
-
-    async def _close_agent(self) -> None:
-        in_use, self._agent_in_use = self._agent_in_use, None
-        if in_use is not None:
-            await in_use[2].aclose()
+        return await self._keeper.agent(self.setup)
 
     async def _guard(self, job: Job) -> None:
         """Does a job. An error is shown, and the conversation goes on."""
@@ -411,10 +392,17 @@ class Chat:
         else:
             line = [("", "your turn")]
         cost = None if self._unpriced else self._cost
-        return [*line, *settings_row(self.setup, self.dialect, self._run_state(), self._window, cost)]
+        setup = replace(self.setup, approve=self.approves)
+        window = self._keeper.window or self.setup.window
+        return [*line, *settings_row(setup, self.dialect, self._tokens_now(), window, cost)]
 
-    def _run_state(self) -> RunState | None:
+    def _tokens_now(self) -> int:
+        """The tokens of the conversation, as the model's last turn counted them; estimated before its first one."""
+        state = self.state
         if self._run is not None:
             with suppress(RunError):
-                return self._run.state
-        return self.state
+                state = self._run.state
+        if state is None:
+            return 0
+        is_estimate = not state.totals.tokens and not state.context.compacted
+        return max(state.context.tokens, self._tokens) if is_estimate else state.context.tokens

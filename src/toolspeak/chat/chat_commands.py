@@ -71,6 +71,8 @@ class ChatCommands:
             self._now[name](argument.strip())
         elif name in self._between:
             handler = self._between[name]
+            if name == "approve" and argument.strip() == "ask":
+                self._chat.approver.ask_again()  # at once: the turn may go on for long
             if self._chat.is_busy:
                 self._note(f"· /{name} follows after this turn (Esc interrupts it)")
             self._chat.do(lambda: handler(argument.strip()))
@@ -111,9 +113,10 @@ class ChatCommands:
         if choice:
             if choice not in _APPROVE:
                 raise ConfigurationError(f"/approve: there is no {suggest(choice, _APPROVE)}")
+            self._chat.approver.ask_again()
             await self._chat.use(approve=choice)
         who = {"ask": "you decide about each", "none": "none of them runs", "all": "all run, except repaired calls"}
-        now = self._chat.setup.approve
+        now = self._chat.approves
         self._note(f"· calls that change something: {now} ({who.get(now, 'all run')})")
 
     async def _tools(self, _argument: str) -> None:

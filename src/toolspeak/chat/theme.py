@@ -54,3 +54,18 @@ STYLES: Mapping[str, str] = {
     "completion-menu.meta.completion.current": "reverse",
 }
 """The style of each class, in prompt_toolkit's words."""
+
+_CLASSES: Mapping[str, str] = {
+    "green": "class:diff.added",
+    "red": "class:diff.removed",
+    "cyan": "class:diff.place",
+    "bold": "class:strong",
+    "bold yellow": "class:question",
+    "yellow": "class:warning",
+    "dim": "class:note",
+}
+
+
+def theme_class(style: str) -> str:
+    """The class for a style of `ui.format` and `ui.question`."""
+    return _CLASSES.get(style, "")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from toolspeak.agent.recorder import Watched
 from toolspeak.chat.call_lanes import CallLane, call_line, lane_rows, spinner
 from toolspeak.chat.markdown_stream import MarkdownStream
+from toolspeak.chat.result_rows import interrupted_rows, result_rows
 from toolspeak.chat.styled_text import StyledLine, indent, truncate, wrap
 from toolspeak.data.deltas import (
     DIALECT_NOTE,
@@ -47,21 +48,15 @@ from toolspeak.data.events import (
     ToolFinished,
     ToolStarted,
 )
-from toolspeak.data.messages import NORMAL_END, Message, ToolCall, ToolResult
-from toolspeak.tools.builtin.diff import shortened
-from toolspeak.tools.builtin.todo import TODO
+from toolspeak.data.messages import NORMAL_END, MalformedCall, Message, ToolCall, ToolResult
 from toolspeak.ui.format import (
     compaction_text,
-    diff_style,
     fold,
-    is_diff,
     one_line,
     printable,
-    result_lines,
     shorten,
     value_text,
 )
-from toolspeak.ui.todo_list import todo_lines
 
 _MOST_THOUGHTS = 200_000
 """Characters of a turn's reasoning that are held for Ctrl-T."""
@@ -69,7 +64,8 @@ _MOST_THOUGHTS = 200_000
 _SAID_LINES = 12
 """Lines of the person's message that are shown; a paste may have thousands."""
 
-_INDENT: StyledLine = [("", "    ")]
+_MOST_OUTPUT = 4_000
+"""Characters of an interrupted call's output that the model reads."""
 
 
 class Transcript:
@@ -90,7 +86,7 @@ class Transcript:
         """The text of the turn so far."""
         self.lanes: dict[str, CallLane] = {}
         """The calls without a result, by id."""
-        self.waiting_for = "you"
+        self.waiting_for = "the agent to start"
         """Who or what the conversation waits for."""
         self._since = clock()
         self._markdown: MarkdownStream | None = None
@@ -102,6 +98,7 @@ class Transcript:
         self._by_index: dict[int, str] = {}
         self._foreign: set[str] = set()
         self._previews: dict[str, str] = {}
+        self._unseen: set[str] = set()  # calls whose preview the person has not seen
 
     def wait_for(self, whom: str) -> None:
         """Sets what the conversation waits for, from now on."""
@@ -274,32 +271,33 @@ class Transcript:
 
     def _result(self, result: ToolResult) -> None:
         lane = self.lanes.pop(result.call_id, None)
-        failed = result.status == "failure"
-        name = (result.name or (lane.name if lane else "")) or "(no name)"
-        code = f" ({result.code})" if failed else ""
-        call = None if lane is None else lane.call
-        items = todo_lines(call.arguments) if name == TODO and not failed and isinstance(call, ToolCall) else []
-        shown_call = None if items else call
-        line = call_line("✗" if failed else "✓", "failed" if failed else "done", name + code, shown_call)
-        seconds = None if lane is None or lane.started_at is None else self._clock() - lane.started_at
-        if seconds is not None and seconds >= 1:
-            line.append(("class:note", f"  {seconds:.0f} s"))
-        self.end_text()
-        self._write(indent(wrap(line, self._columns() - 2), [], [("", "  ")]))
         preview = self._previews.pop(result.call_id, "")
-        if items:
-            self._write([truncate([*_INDENT, (theme_class(style), text)], self._columns()) for text, style in items])
-            return
-        if is_diff(preview) and result.text in (preview, shortened(preview)):
-            self._write([[*_INDENT, ("class:note", "done as shown above")]])
-            return
-        diff = is_diff(result.text)
-        visible_lines, more = fold(result_lines(result))
-        for number, text in enumerate(visible_lines):
-            style = "class:error" if failed else theme_class(diff_style(text, number)) if diff else "class:output"
-            self._write([truncate([*_INDENT, (style, text)], self._columns())])
-        if more:
-            self._write([[*_INDENT, ("class:note", f"… {more:,} more lines")]])
+        is_unseen = result.call_id in self._unseen
+        self.end_text()
+        self._write(result_rows(result, lane, self._ran(lane), self._columns(), preview, is_unseen=is_unseen))
+
+    def _ran(self, lane: CallLane | None) -> float | None:
+        """How many seconds a call has run; None if it has not started."""
+        return None if lane is None or lane.started_at is None else self._clock() - lane.started_at
+
+    def continue_calls(self, calls: Iterable[ToolCall | MalformedCall], results: Iterable[ToolResult]) -> None:
+        """Takes the calls of a turn that goes on in another process, and those of their results that there are."""
+        done_ids = {result.call_id for result in results}
+        for call in calls:
+            if call.id not in done_ids:
+                lane = self.lanes[call.id] = CallLane(call.name or "?")
+                lane.call, lane.state = call, "waits"
+
+    def end_calls(self) -> dict[str, str]:
+        """Writes the calls that the person has ended. Returns what those that ran had written until then, by id."""
+        self.end_text()
+        outputs: dict[str, str] = {}
+        for call_id, lane in self.lanes.items():
+            self._write(interrupted_rows(lane, self._ran(lane), self._columns()))
+            if lane.started_at is not None and lane.output:
+                outputs[call_id] = "\n".join(lane.output)[-_MOST_OUTPUT:]
+        self.lanes.clear()
+        return outputs
 
     # --- facts ---------------------------------------------------------------------------------------------------
 
@@ -326,6 +324,7 @@ class Transcript:
                 self._change(request.call_id, "asks you")
             case ApprovalDecided(call_id, approved, reason, by):
                 self._change(call_id, "is allowed" if approved else "is refused")
+                self.wait_for("the calls")  # from now on: the time before was the person's
                 if by != "user":
                     suffix = f": {reason}" if reason else ""
                     answer = f"  {'✓ allowed' if approved else '✗ refused'} by {by or 'someone'}{suffix}"
@@ -360,6 +359,10 @@ class Transcript:
             case _:
                 pass
 
+    def show_with_result(self, call_id: str) -> None:
+        """Takes that the person was not shown what the call would change: it stands below its result."""
+        self._unseen.add(call_id)
+
     def _change(self, call_id: str, state: str) -> None:
         lane = self.lanes.get(call_id)
         if lane is not None:
@@ -370,6 +373,7 @@ class Transcript:
         self.end_text()
         self.lanes.clear()
         self._previews.clear()
+        self._unseen.clear()
         self.wait_for("you")
 
     # --- what is under way ---------------------------------------------------------------------------------------
@@ -396,19 +400,6 @@ class Transcript:
                 ]
             )
         return rows[-most:]
-
-
-_COLOURS = {
-    "green": "class:diff.added",
-    "red": "class:diff.removed",
-    "cyan": "class:diff.place",
-    "bold": "class:strong",
-}
-
-
-def theme_class(style: str) -> str:
-    """The theme's class for a style of `ui.format` and `ui.question`."""
-    return {**_COLOURS, "bold yellow": "class:question", "yellow": "class:warning", "dim": "class:note"}.get(style, "")
 
 
 def queued_rows(texts: Sequence[str], columns: int) -> list[StyledLine]:

@@ -9,8 +9,8 @@ from dataclasses import replace
 from toolspeak.chat.chat import Chat
 from toolspeak.chat.chat_commands import ChatCommands
 from toolspeak.chat.front import Front
+from toolspeak.chat.theme import theme_class
 from toolspeak.chat.theme_looks import styles_with
-from toolspeak.chat.transcript import theme_class
 from toolspeak.cli.configuration import content_lines
 from toolspeak.cli.journal_option import continuing, journal_of
 from toolspeak.errors import ToolspeakError

@@ -23,6 +23,9 @@ VALUE = 200
 FOLD = 8
 """How many lines of a result are shown."""
 
+_COMMAND_START = 2
+"""How many of these are the first lines of a command's output: the last ones say how it ended."""
+
 # Characters that control a terminal, or change invisibly how text reads. Tab, newline and the joiners of emoji are not
 # among them.
 _UNPRINTABLE = re.compile(
@@ -119,12 +122,54 @@ def _value_lines(value: JSON) -> list[str]:
 
 
 def _compact(value: JSON) -> str:
+    if isinstance(value, Mapping) and set(place := cast("Mapping[str, Any]", value)) == {"path", "line", "text"}:
+        return one_line(f"{place['path']}:{place['line']}: {place['text']}")
     return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def fold(lines: Sequence[str], limit: int = FOLD) -> tuple[Sequence[str], int]:
     """The first lines, and the number of the others. A single other line is not folded."""
     return (lines, 0) if len(lines) <= limit + 1 else (lines[:limit], len(lines) - limit)
+
+
+def command_failure(result: ToolResult) -> str:
+    """How a command of a tool ended that did not succeed, such as `exit 1`; "" for any other result."""
+    value = _command_value(result)
+    if value is None or value["exit_code"] == 0:
+        return ""
+    if "timed_out" in value:
+        return "timed out"
+    return "no exit code" if value["exit_code"] is None else f"exit {value['exit_code']}"
+
+
+def fold_result(result: ToolResult) -> list[tuple[str, bool]]:
+    """The lines of a result that are shown, each with whether it is a note about it. Of a command's output these are
+    the beginning and the end, and all that its tool says about it."""
+    value = _command_value(result)
+    if value is None:
+        lines, more = fold(result_lines(result))
+        shown_lines = [(line, False) for line in lines]
+        if not lines:
+            return [("(nothing)", True)]
+        return [*shown_lines, (f"… {more:,} more lines", True)] if more else shown_lines
+    output = _lines(str(value["output"]))
+    shown_lines = [(line, False) for line in output]
+    if len(output) > FOLD + 1:
+        more = len(output) - FOLD
+        note = (f"… {more:,} more lines", True)
+        shown_lines = [*shown_lines[:_COMMAND_START], note, *shown_lines[_COMMAND_START + more :]]
+    notes = [(one_line(str(item)), True) for key, item in value.items() if key not in ("exit_code", "output")]
+    return [*(shown_lines or [("(no output)", True)]), *notes]
+
+
+def _command_value(result: ToolResult) -> Mapping[str, Any] | None:
+    """The value of a result that says how a command ended."""
+    if len(result.content) != 1 or not isinstance(part := result.content[0], JsonPart):
+        return None
+    value = part.value
+    if not isinstance(value, Mapping) or "exit_code" not in value or "output" not in value:
+        return None
+    return cast("Mapping[str, Any]", value)
 
 
 def is_diff(text: str) -> bool:

@@ -44,13 +44,13 @@ from toolspeak.tools.builtin.todo import TODO
 from toolspeak.ui.console import write
 from toolspeak.ui.format import (
     argument_lines,
+    command_failure,
     compaction_text,
     diff_style,
     fit,
-    fold,
+    fold_result,
     is_diff,
     one_line,
-    result_lines,
     shorten,
     value_text,
 )
@@ -219,9 +219,11 @@ class Renderer:
     def _show_result(self, result: ToolResult) -> None:
         self.end_line()
         failed = result.status == "failure"
-        code = f" ({result.code})" if failed else ""
-        heading = f"  {'✗' if failed else '✓'} {one_line(result.name) or '(no name)'}{code}"
-        write(self._console, heading, "bold red" if failed else "green")
+        exit_text = command_failure(result)
+        code = f" ({result.code})" if failed else f"  {exit_text}" if exit_text else ""
+        failed_look = failed or bool(exit_text)
+        heading = f"  {'✗' if failed_look else '✓'} {one_line(result.name) or '(no name)'}{code}"
+        write(self._console, heading, "bold red" if failed_look else "green")
         call = self._calls.get(result.call_id)
         if result.name == TODO and not failed and isinstance(call, ToolCall):
             for line, style in todo_lines(call.arguments):
@@ -231,12 +233,10 @@ class Renderer:
             write(self._console, f"{_INDENT}done as shown above", "dim")
             return
         diff = is_diff(result.text)
-        visible_lines, more = fold(result_lines(result))
-        for number, line in enumerate(visible_lines):
-            style = "red" if failed else diff_style(line, number) if diff else ""
-            write(self._console, _INDENT + fit(line, self._width), style)
-        if more:
-            write(self._console, f"{_INDENT}… {more:,} more lines", "dim")
+        for number, (line, is_note) in enumerate(fold_result(result)):
+            style = "dim" if is_note else "red" if failed else diff_style(line, number) if diff else ""
+            # A note in full, wrapped by the terminal: its end often says what to do.
+            write(self._console, _INDENT + (line if is_note else fit(line, self._width)), style)
 
     @property
     def _width(self) -> int:

@@ -67,11 +67,13 @@ def paired(messages: Sequence[Message]) -> Iterator[Message]:
         yield Message("tool", (*ordered, *(result for result in results if result.call_id not in call_ids)))
 
 
-def unstarted_result(call: ToolCall | MalformedCall, *, has_started: bool) -> ToolResult:
-    """The result of a call that has none when its run ends."""
+def unstarted_result(call: ToolCall | MalformedCall, *, has_started: bool, output: str = "") -> ToolResult:
+    """The result of a call that has none when its run ends. `output`: what a call that has started had written."""
     if isinstance(call, MalformedCall):
         return failure(call, "malformed", call.reason)
-    return failure(call, "unknown_outcome", _UNKNOWN) if has_started else failure(call, "skipped", _NOT_STARTED)
+    if not has_started:
+        return failure(call, "skipped", _NOT_STARTED)
+    return failure(call, "unknown_outcome", f"{_UNKNOWN}. What it had written:\n{output}" if output else _UNKNOWN)
 
 
 def turns_in(messages: Sequence[Message]) -> int:

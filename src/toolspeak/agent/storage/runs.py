@@ -232,13 +232,21 @@ async def suspend_run(journal: Journal, run_id: str) -> bool:
     return False
 
 
-async def close_run(journal: Journal, run_id: str, *, doubtful: bool = False, partial_text: str = "") -> None:
+async def close_run(
+    journal: Journal,
+    run_id: str,
+    *,
+    doubtful: bool = False,
+    partial_text: str = "",
+    outputs: Mapping[str, str] | None = None,
+) -> None:
     """Ends a run that waits for approval, is suspended or was interrupted, and the runs that its calls wait for. Their
     calls never run after that.
 
     Each call without a result gets one: it was not started, or its outcome is unknown. The run ends as `no_answer`, for
     the reason `closed`. `doubtful`: records may be lost, so any call may have been started. `partial_text`: the text of
-    the turn that was interrupted, as the user saw it. The conversation keeps it.
+    the turn that was interrupted, as the user saw it. The conversation keeps it. `outputs`: what calls that were under
+    way had written until then, by id. The model reads it.
 
     Raises RunError for a run that does not exist or has ended, RunBusy while a process drives it.
     """
@@ -255,7 +263,8 @@ async def close_run(journal: Journal, run_id: str, *, doubtful: bool = False, pa
                 await close_run(journal, sub_run, doubtful=doubtful)
         done_ids = {result.call_id for result in state.pending.results}
         for call in [call for call in state.pending.calls if call.id not in done_ids]:
-            result = unstarted_result(call, has_started=doubtful or call.id in state.pending.doubtful_calls)
+            has_started = doubtful or call.id in state.pending.doubtful_calls
+            result = unstarted_result(call, has_started=has_started, output=(outputs or {}).get(call.id, ""))
             state = await _append(journal, lease, state, ToolFinished(result), info.agent)
         if partial_text and not state.pending.calls:
             turn = ModelAnswered(Message.assistant(partial_text), "cancelled", usage_estimated=True)

@@ -1,0 +1,64 @@
+"""The agent of the conversation: opened at its first use, and anew when the settings change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from toolspeak.agent import Agent
+from toolspeak.agent.drivers.probing import ProbingDriver
+from toolspeak.agent.drivers.text import TextDriver
+from toolspeak.chat.call_approver import CallApprover
+from toolspeak.journal import Journal
+from toolspeak.project.agent_builder import OpenedAgent, open_agent, window_of_agent
+from toolspeak.project.run_setup import Setup
+
+
+class AgentKeeper:
+    """Holds one open agent.
+
+    - `note`: shows a line to the person, in a style.
+    """
+
+    def __init__(self, journal: Journal, approver: CallApprover, note: Callable[[str, str], None]) -> None:
+        self.window: int | None = None
+        """How many tokens the agent's model reads; None before its server was asked, 0 if nobody says it."""
+        self._journal, self._approver, self._note = journal, approver, note
+        self._in_use: tuple[Setup, OpenedAgent, AsyncExitStack] | None = None
+        self._notes: set[str] = set()
+
+    @property
+    def dialect(self) -> str:
+        """How the model writes calls; "" before that is known."""
+        driver = None if self._in_use is None else self._in_use[1].agent.driver
+        driver = driver.choice if isinstance(driver, ProbingDriver) else driver
+        return "" if driver is None else driver.dialect.name if isinstance(driver, TextDriver) else "native calls"
+
+    async def agent(self, setup: Setup) -> Agent:
+        """The agent of these settings. Closes the one of other settings."""
+        if self._in_use is not None and self._in_use[0] == setup:
+            return self._in_use[1].agent
+        await self.close()
+        approver = self._approver if setup.approve == "ask" else setup.approve
+        stack = AsyncExitStack()
+        opened_agent = await stack.enter_async_context(
+            open_agent(setup, self._journal, approver, tell=lambda text: self._note(f"! {text}", "warning"))
+        )
+        self._in_use = (setup, opened_agent, stack)
+        for text in (opened_agent.sandbox, *(f"! {warning}" for warning in opened_agent.warnings)):
+            if text and text not in self._notes:
+                self._notes.add(text)  # another model does not bring them anew
+                self._note(text, "warning" if text.startswith("!") else "note")
+        self.window = opened_agent.window
+        return opened_agent.agent
+
+    async def ask_for_window(self) -> None:
+        """Finds `window` out, if it is not known: ask when the model has answered."""
+        if self.window is None and self._in_use is not None:
+            self.window = await window_of_agent(self._in_use[1])
+
+    async def close(self) -> None:
+        """Closes the agent, if one is open."""
+        in_use, self._in_use = self._in_use, None
+        if in_use is not None:
+            await in_use[2].aclose()
