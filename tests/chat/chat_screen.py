@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pyte
-from loopback_server import STREAM_HEAD, Answer, Exchange, Server, chunked, event, says, serve
+from loopback_server import STREAM_HEAD, Answer, Exchange, Server, chunked, event, says, serve, whole
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.input.base import PipeInput
@@ -97,12 +97,32 @@ class ChatScreen:
 
     def request(self, number: int = -1) -> str:
         """What the model was sent, as text."""
-        return self.server.exchanges[number].body.decode()
+        return self.turns[number].body.decode()
+
+    @property
+    def turns(self) -> list[Exchange]:
+        """The requests for a turn of the model."""
+        return [exchange for exchange in self.server.exchanges if exchange.body]
 
 
 def reply(*pieces: str) -> Answer:
     """A model's turn of text, in these pieces."""
     return gated(None, *pieces)
+
+
+def in_turn(*answers: Answer) -> Answer:
+    """The answers to requests for a turn, the last one for ever. This server does not say which models it has."""
+    count = 0
+
+    async def answer(exchange: Exchange) -> None:
+        nonlocal count
+        if not exchange.body:
+            await whole("404 Not Found", b"{}")(exchange)
+            return
+        count += 1
+        await answers[min(count, len(answers)) - 1](exchange)
+
+    return answer
 
 
 def gated(gate: asyncio.Event | None, *pieces: str, more: tuple[str, ...] = ()) -> Answer:
@@ -157,7 +177,7 @@ async def chat(
 ) -> AsyncGenerator[ChatScreen]:
     """A conversation with a model of these answers, in a folder. `idle`: begin once it is the person's turn."""
     terminal = Terminal(columns, rows)
-    async with serve(*answers) as server:
+    async with serve(in_turn(*answers)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         with create_pipe_input() as keys:

@@ -176,7 +176,7 @@ def test_hooks_add_to_queued_messages_and_leave_them_out(monkeypatch, folder, tm
             assert "and hurry" in person.request()
             assert "it is Friday" in person.request()
             assert "a secret" not in person.request()
-            assert len(person.server.exchanges) == 2
+            assert len(person.turns) == 2
 
     hook = "grep -q secret && { echo no secrets >&2; exit 2; }; echo it is Friday"
     user_hooks(monkeypatch, tmp_path, "UserPromptSubmit", hook)
