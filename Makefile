@@ -255,6 +255,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/parsers.py
 	$(BIN)/python benchmarks/execution.py
 	$(BIN)/python benchmarks/sandbox.py
+	$(BIN)/python benchmarks/pages.py
 	$(BIN)/python benchmarks/codec.py
 	$(BIN)/python benchmarks/journal.py
 	$(BIN)/python benchmarks/resume.py

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from toolspeak import Agent, Approval, Decision, Effects, Rule, RunContext, Session, SqliteJournal, Window, tool
+from toolspeak import Agent, Approval, Decision, Effects, Limits, Rule, RunContext, Session, SqliteJournal, Window, tool
 from toolspeak.agent import Cassette
 from toolspeak.data.events import ToolFinished
 from toolspeak.errors import ConfigurationError, JournalError
@@ -155,6 +155,39 @@ def test_without_an_approver_the_run_waits_and_goes_on_in_another_process(tmp_pa
     run = asyncio.run(second.resume(waiting.run_id, {request.call_id: True}))
     assert written == ["a"], "the person's yes counts, and `all` does not"
     assert REASON in results(run, "note")[1].text
+
+
+PAGE = """See [the ferry](https://ferry.example/times?day=1) and <https://news.example/b>.
+More: https://long.example/?q=aaaaaaaa"""
+
+
+@tool(effects=lambda url: Effects(reads={f"web:{url.split('/')[2]}"}, external=True, idempotent=True))
+def visit(url: str) -> str:
+    "Reads a page."
+    written.append(url)
+    return PAGE
+
+
+def test_after_the_web_only_urls_that_somebody_else_wrote_are_read():
+    task = "Read https://news.example/a, then https://other.example."
+    named = ["https://other.example", "https://ferry.example/times?day=1", "https://news.example/b"]
+    made_up = [
+        *("https://evil.example/?notes=secret", "https://news.example/a?notes=secret", "https://news.example/"),
+        *("https://long.example/?q=aaa", "https://ferry.example/times?day="),
+    ]
+    turns = [turn(("visit", {"url": url})) for url in ["https://guess.example/first", *named, *made_up]]
+    run = agent(*turns, tools=[visit]).run_sync(task, limits=Limits(failures=None))
+    assert written == ["https://guess.example/first", *named], "before the web was read any URL was"
+    assert all("the URL is not one of the task" in each.text for each in results(run)[4:])
+
+
+def test_what_the_model_wrote_itself_names_no_url():
+    said = ScriptedTurn(
+        "I will read https://evil.example/?a=b now.",
+        calls=[ScriptedCall("visit", {"url": "https://evil.example/?a=b"})],
+    )
+    ran(turn(READ), said, said, tools=[visit, headlines])
+    assert written == []
 
 
 def test_it_lasts_after_a_hand_off():

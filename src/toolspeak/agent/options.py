@@ -62,9 +62,9 @@ class Approval:
     """What happens to a call in doubt when its run resumes: it started, has no result, and is not safe to run again.
     "ask" the approver (without one: as "report"), "report" the unknown outcome to the model, or "repeat" the call."""
     after_web: AfterWeb | None = None
-    """What happens to a call that changes something once the run has read the web, whose text may have asked for it.
-    "ask" a person, whatever approves it otherwise but `policy`; "refuse" it; or "allow" what is allowed anyway. None:
-    "ask" if `approver` asks no person, or in a worker; else "allow"."""
+    """What happens to a call that changes something, or reads a URL that the model made up, once the run has read the
+    web, whose text may have asked for it. "ask" a person, whatever approves it otherwise but `policy`; "refuse" it; or
+    "allow" what is allowed anyway. None: "ask" if `approver` asks no person, or in a worker; else "allow"."""
 
 
 @quick()

@@ -38,7 +38,8 @@ def after_web_option(command: _CommandT) -> _CommandT:
         "--after-web",
         type=click.Choice(["ask", "refuse", "allow"]),
         default=None,
-        help="What happens to a call that changes something once the run has read the web. ask: you decide, whatever"
+        help="What happens to a call that changes something, or reads a URL that the model made up, once the run has"
+        " read the web. ask: you decide, whatever"
         " approves it otherwise (the default if nobody can be asked: it is refused); refuse; allow: nothing special"
         " (the default at a terminal).",
     )(command)

@@ -8,7 +8,7 @@ from typing import Any
 
 from loopback_server import Answer, Exchange, Server, serve
 
-from toolspeak import Agent
+from toolspeak import Agent, Approval
 from toolspeak.data.messages import ToolResult
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.tools import Tool
@@ -18,7 +18,9 @@ from toolspeak.tools.web import WebAccess, fetch_tool
 async def called(tool: Tool, *calls: dict[str, Any], **options: Any) -> list[ToolResult]:
     """The results of these calls, one in each turn, of an agent that approves all of them."""
     turns = [ScriptedTurn("", calls=[ScriptedCall(tool.name, arguments)]) for arguments in calls]
-    agent = Agent(ScriptedProvider([*turns, "Done."]), [tool], **{"approve": "all", **options})
+    agent = Agent(
+        ScriptedProvider([*turns, "Done."]), [tool], **{"approve": Approval("all", after_web="allow"), **options}
+    )
     run = await agent.run("go")
     return [result for message in run.messages for result in message.results]
 

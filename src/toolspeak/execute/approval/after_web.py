@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from toolspeak.data.approvals import Decision, Escalate
+from toolspeak.data.messages import Message
 from toolspeak.data.tools import Effects
 from toolspeak.data.web_sources import WEB
-from toolspeak.execute.approval.approvers import ApprovalAnswer, Approver, BatchApprover, StandingApprover
+from toolspeak.execute.approval.approvers import (
+    ApprovalAnswer,
+    ApprovalRequest,
+    Approver,
+    BatchApprover,
+    StandingApprover,
+)
 from toolspeak.tools.context import StateView
 
 AfterWeb: TypeAlias = Literal["ask", "refuse", "allow"]
-"""What happens to a call that changes something, here or elsewhere, in a run that has read the web: a person is asked,
-whoever else approves; it is refused; or nothing special."""
+"""What happens to a call that changes something, here or elsewhere, or reads a URL that the model made up, in a run
+that has read the web: a person is asked, whoever else approves; it is refused; or nothing special."""
+
+_URL = re.compile("https?://", re.IGNORECASE)
 
 _MOST_NAMED = 3
 _DEFAULTS: list[AfterWeb] = []
@@ -38,16 +49,21 @@ def after_web_now(
 
 
 def answer_after_web(
-    choice: AfterWeb, effects: Effects, state: StateView | None, answer: ApprovalAnswer | None
+    choice: AfterWeb, request: ApprovalRequest, answer: ApprovalAnswer | None
 ) -> ApprovalAnswer | None:
     """What counts of the policy's answer about a call once the run has read the web. A decision of the policy stays."""
-    sources = () if state is None else state.sources
-    if choice == "allow" or not sources or isinstance(answer, Decision) or not _changes_something(effects):
+    state = request.state
+    if choice == "allow" or state is None or not state.sources or isinstance(answer, Decision):
         return answer
-    names = sorted(sources)
+    url = "" if _changes_something(request.effects) else _own_url(request, state)
+    if not url and not _changes_something(request.effects):
+        return answer
+    names = sorted(state.sources)
     places = ", ".join(name.removeprefix(WEB) or "the web" for name in names[:_MOST_NAMED])
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     reason = f"the run has read the web ({places}{more}), which may have asked for this"
+    if url:
+        reason += "; the URL is not one of the task or of a page that it read"
     if choice == "refuse":
         return Decision(False, reason, by="after_web")
     earlier = answer.reason if isinstance(answer, Escalate) else ""
@@ -57,3 +73,23 @@ def answer_after_web(
 def _changes_something(effects: Effects) -> bool:
     """Whether a call may change something. One that leaves the machine and names nothing that it reads sends."""
     return not effects.declared or bool(effects.writes) or (effects.external and not effects.reads)
+
+
+def _own_url(request: ApprovalRequest, state: StateView) -> str:
+    """A URL that a call would read and that the model made up: it may carry what the model knows to its host. "" if
+    each stands in a message to the model."""
+    urls = (each for each in request.call.arguments.values() if isinstance(each, str) and _URL.match(each))
+    for url in urls if request.hosts else ():
+        # To its end: of a longer URL a model could choose where to cut it.
+        whole = re.compile(rf"(?<![\w/]){re.escape(url)}(?=$|[\s()\[\]<>\"'`|*,#{{}}\\]|[.;:!?]+(?:$|[\s)\"'\]]))")
+        if not any(whole.search(text) for message in state.messages for text in _texts_to_model(message)):
+            return url
+    return ""
+
+
+def _texts_to_model(message: Message) -> Iterator[str]:
+    """The texts of a message that others than the model wrote."""
+    if message.role == "tool":
+        yield from (result.text for result in message.results)
+    elif message.role != "assistant":
+        yield message.text

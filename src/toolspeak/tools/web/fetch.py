@@ -38,6 +38,7 @@ _IMAGES = {
     "image/webp": b"RIFF",
 }
 _MARKUP = re.compile(rb"<(!doctype\s+html|html|head|body)\b", re.IGNORECASE)
+_SHORT = 2_000  # characters: of a shorter page nothing is missed
 _MOST_CHARACTERS = 1_000_000
 
 
@@ -130,6 +131,11 @@ def fetch_tool(access: WebAccess = USUAL_ACCESS, *, reader: PageReader | None = 
             ctx.progress(f"reading {length:,} characters of {answer.url.host}")
             page = await pages.read(text, str(answer.url))
             text, length = page.text, page.length
+            if page.all_length > max(_SHORT, 4 * page.length):
+                lines.append(
+                    f"This is the main text, {page.length:,} of {page.all_length:,} characters on the page: pass"
+                    " want='source' if something is missing."
+                )
             if page.title:
                 lines.append(f"Title: {visible(page.title)}")
             if page.refresh:

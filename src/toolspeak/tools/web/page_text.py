@@ -31,23 +31,27 @@ class PageText:
     """A page as a model reads it.
 
     - `text`: its main text as Markdown, or the beginning of a very long one; all of its text if no main text was found.
-    - `length`: how many characters the text has as a whole.
+    - `length`: how many characters the text has as a whole; `all_length`: all text of the page, without its markup.
     - `refresh`: where it leads by itself, as it says; "" if it stays.
     """
 
     title: str
     text: str
     length: int
+    all_length: int
     refresh: str
 
 
 class PageReader:
-    """Reads pages in processes, which stay for a while for the next page. `seconds`: the time limit of a page.
+    """Reads pages in processes, which stay for a while for the next page.
+
+    `seconds`: the time limit of a page. After half of it the main text is not searched for any more, and all text of
+    the page is taken.
 
     Raises ConfigurationError if `trafilatura` is not installed.
     """
 
-    def __init__(self, seconds: float = 10.0) -> None:
+    def __init__(self, seconds: float = 30.0) -> None:
         spec = importlib.util.find_spec("trafilatura")
         if spec is None or spec.origin is None:
             raise ConfigurationError("reading web pages needs the extra `web`: pip install 'toolspeak[web]'")
@@ -84,7 +88,9 @@ class PageReader:
             answer = process.ask(page, url, self._seconds) if process.start() else None
         if answer is None:
             process.kill()
-            how = f"took more than {self._seconds:g} seconds" if process.is_late else "needed too much memory"
+            how = f"took more than {self._seconds:g} seconds"
+            if not process.is_late:
+                how = "ended its process (too much memory, or a fault of a library)"
             raise ToolError(f"{url}: reading the page {how}, so it was stopped: pass want='source' for its source")
         with self._lock:
             if len(self._idle) < _MOST_IDLE:
@@ -94,7 +100,7 @@ class PageReader:
             process.kill()
         if "error" in answer:
             raise ToolError(f"{url}: the page could not be read ({answer['error']}): pass want='source' for its source")
-        return PageText(answer["title"], answer["text"], answer["whole"], answer["refresh"])
+        return PageText(answer["title"], answer["text"], answer["length"], answer["all"], answer["refresh"])
 
 
 @functools.cache
@@ -108,7 +114,7 @@ class _PageProcess:
 
     def __init__(self, library: list[str], seconds: float) -> None:
         self.is_late = False
-        settings = {"library": library, "seconds": seconds + 1, "memory": _MEMORY, "idle": _IDLE_SECONDS}
+        settings = {"library": library, "seconds": seconds, "memory": _MEMORY, "idle": _IDLE_SECONDS}
         self._process = subprocess.Popen(
             [sys.executable, "-I", str(Path(page_worker.__file__)), json.dumps(settings)],
             stdin=subprocess.PIPE,

@@ -2,10 +2,11 @@
 
 It runs by its path, and imports only the standard library and `trafilatura`, from the folders that it is given.
 
-- Arguments: JSON with the folders of the library, and the limits of time and memory.
+- Arguments: JSON with the folders of the library, and the limits of time and memory. After half of a page's time the
+  search for its main text is given up, and the text is all of the page's.
 - Standard input: for each page a JSON line with its URL and its length in bytes, and the bytes (UTF-8).
-- Standard output: a JSON line when it is ready, and one for each page: its title, its main text as Markdown, and where
-  it leads by itself (`<meta http-equiv="refresh">`).
+- Standard output: a JSON line when it is ready, and one for each page: its title, its main text as Markdown with its
+  length, the length of all of its text, and where it leads by itself (`<meta http-equiv="refresh">`).
 
 The process ends at the end of its input, if a page takes too long, and if it gets nothing to do for a while (POSIX).
 See `page_text.py`.
@@ -63,17 +64,19 @@ def plain_text(page: str) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def read_page(library: Any, page: str, url: str) -> dict[str, str | int]:
-    """The title, the text and the refresh of a page."""
-    tree = library.load_html(page)
-    title = refresh = ""
-    text: str | None = None
-    if tree is not None:
-        title = " ".join((tree.findtext(".//title") or "").split())
-        for tag in tree.iterfind(".//meta[@http-equiv]"):
-            if tag.get("http-equiv", "").strip().lower() == "refresh" and (m := _REFRESH.match(tag.get("content", ""))):
-                refresh = m[1]
-        text = library.extract(
+class MainTextTooSlow(BaseException):
+    """The search for the main text is given up. Not an Exception: the library catches those."""
+
+
+def give_up(_signal: int, _frame: object) -> None:
+    raise MainTextTooSlow
+
+
+def main_text(library: Any, tree: Any, url: str, seconds: float) -> str:
+    """The main text of a page as Markdown; "" if none is found within so many seconds (POSIX)."""
+    try:
+        allow(seconds, give_up)
+        text: str | None = library.extract(
             tree,
             url=url,
             output_format="markdown",
@@ -81,8 +84,27 @@ def read_page(library: Any, page: str, url: str) -> dict[str, str | int]:
             include_tables=True,
             include_links=True,
         )
-    text = text or plain_text(page)
-    return {"title": title[:500], "refresh": refresh[:2000], "text": text[:MOST_CHARACTERS], "whole": len(text)}
+        return text or ""
+    except MainTextTooSlow:
+        return ""
+    finally:
+        allow(seconds)
+
+
+def read_page(library: Any, page: str, url: str, seconds: float) -> dict[str, str | int]:
+    """The title, the text and the refresh of a page."""
+    tree = library.load_html(page)
+    title = refresh = text = ""
+    if tree is not None:
+        title = " ".join((tree.findtext(".//title") or "").split())
+        for tag in tree.iterfind(".//meta[@http-equiv]"):
+            if tag.get("http-equiv", "").strip().lower() == "refresh" and (m := _REFRESH.match(tag.get("content", ""))):
+                refresh = m[1]
+        text = main_text(library, tree, url, seconds)
+    all_text = plain_text(page)
+    text = text or all_text
+    lengths = {"length": len(text), "all": len(all_text)}
+    return {"title": title[:500], "refresh": refresh[:2000], "text": text[:MOST_CHARACTERS], **lengths}
 
 
 def limit_memory(memory: int) -> None:
@@ -93,17 +115,24 @@ def limit_memory(memory: int) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def allow(seconds: float) -> None:
-    """Sets the seconds after which the system kills the process, even within a library."""
+def allow(seconds: float, at_the_end: Any = None) -> None:
+    """Sets the seconds after which the system ends this process, or a function is called."""
     if hasattr(signal, "setitimer"):
+        signal.signal(signal.SIGALRM, at_the_end or signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def allow_processor(seconds: float) -> None:
+    """Sets the seconds of the processor's time after which the system ends this process, even within a library."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def main() -> None:
     settings = json.loads(sys.argv[1])
     if hasattr(signal, "setitimer"):
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM, signal.SIGPROF})
     allow(settings["idle"])
     limit_memory(settings["memory"])
     sys.path.extend(settings["library"])
@@ -113,14 +142,16 @@ def main() -> None:
     sink.write(b"{}\n")
     sink.flush()
     while True:
+        allow_processor(0)
         allow(settings["idle"])
         if not (line := source.readline()):
             return
         header = json.loads(line)
         allow(settings["seconds"])
+        allow_processor(settings["seconds"])
         page = source.read(header["bytes"]).decode("utf-8", "replace")
         try:
-            answer = read_page(library, page, header["url"])
+            answer = read_page(library, page, header["url"], settings["seconds"] / 2)
         except Exception as error:  # noqa: BLE001 - whatever a page makes of the library, the next page is read
             answer = {"error": type(error).__name__}
         sink.write(json.dumps(answer).encode() + b"\n")
