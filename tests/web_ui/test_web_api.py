@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from importlib.resources import files
+from typing import get_args
 
 import jsonschema_rs
 import pytest
@@ -13,7 +15,7 @@ from starlette.routing import Route
 from web_view import DESCRIPTION, SECRET, events_of, viewing
 
 from toolspeak import Agent, MemoryJournal, SqliteJournal, tool
-from toolspeak.data.events import ApprovalDecided, RunFinished, ToolFinished, UserMessageQueued
+from toolspeak.data.events import ApprovalDecided, Event, RunFinished, ToolFinished, UserMessageQueued
 from toolspeak.data.messages import ImagePart, Message, TextPart, ToolResult
 from toolspeak.engines import RunClient
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
@@ -280,6 +282,12 @@ def test_the_timeline_has_the_turns_and_the_calls():
         assert chart["records"] == len(await journal.read(run_id))
 
     in_view(main)
+
+
+def test_the_conversation_has_a_case_for_every_event():
+    program = (files("toolspeak.web_ui") / "static" / "conversation.js").read_text("utf-8")
+    names = {each.__name__ for each in get_args(Event)} - {"UnknownEvent"}
+    assert {name for name in names if f'case "{name}":' not in program} == set()
 
 
 # --- live -----------------------------------------------------------------------------------------------------------

@@ -72,13 +72,11 @@ export class Conversation {
         this.happened(record, `${event.approved ? "approved" : "refused"} by ${event.by || "someone"}${event.arguments ? ", with other arguments" : ""}${event.reason ? `: ${event.reason}` : ""}`);
         break;
       case "ToolStarted": {
-        const call = this.calls.get(event.call_id);
-        if (call) {
-          call.startedAt = time;
-          const waited = event.waited_for?.length ? `, after ${event.waited_for.join(", ")}` : "";
-          this.touch(call, record, `started${call.isStarted ? " again" : ""}${waited}${event.early ? ", before its turn was over" : ""}`);
-          call.isStarted = true;
-        }
+        const call = this.known(record, event.call_id, event.name, event.changed);
+        call.startedAt = time;
+        const waited = event.waited_for?.length ? `, after ${event.waited_for.join(", ")}` : "";
+        this.touch(call, record, `started${call.isStarted ? " again" : ""}${waited}${event.early ? ", before its turn was over" : ""}`);
+        call.isStarted = true;
         break;
       }
       case "CallSuspended":
@@ -88,11 +86,9 @@ export class Conversation {
         this.happened(record, event.expired ? "the time is over" : `${event.event || "the time"} has come${event.by ? `, from ${event.by}` : ""}`);
         break;
       case "ToolFinished": {
-        const call = this.calls.get(event.result?.call_id);
-        if (call) {
-          call.result = record;
-          this.touch(call, record, "");
-        }
+        const call = this.known(record, event.result.call_id, event.result.name);
+        call.result = record;
+        this.touch(call, record, "");
         break;
       }
       case "SubRunUsed":
@@ -273,6 +269,11 @@ export class Conversation {
     const part = this.part(record, { call, path, record, news: [], questions: [], result: null, progress: "" }, (each) => this.drawCall(each));
     this.calls.set(id, part);
     return part;
+  }
+
+  /** The part of a call; one of its own for a call that no turn has. */
+  known(record, id, name, changed) {
+    return this.calls.get(id) ?? this.call(record, { type: "ToolCall", id, name, arguments: changed?.arguments }, ["changed"]);
   }
 
   drawCall(part) {

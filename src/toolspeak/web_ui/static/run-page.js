@@ -10,7 +10,7 @@ import { openDialog, runRow } from "./run-list.js";
 import { Timeline } from "./timeline.js";
 import { PartList } from "./virtual-list.js";
 
-const PAGE = 500;
+const PAGE = 500, FIRST_PAGE = 60;
 const AGAIN = 400;
 
 export function runPage(main, runId, go) {
@@ -74,16 +74,17 @@ export function runPage(main, runId, go) {
 
   async function load() {
     try {
-      let start = 0;
-      const first = get(runPath(runId, "/records"), { start: 0, limit: PAGE });
+      let page = await get(runPath(runId, "/records"), { start: 0, limit: FIRST_PAGE });
       renew();
-      let page = await first;
-      while (isOpen) {
+      for (;;) {
+        // The next page is on its way while this one is added.
+        const next = page.is_last ? null : get(runPath(runId, "/records"), { start: page.next, limit: PAGE });
         for (const record of page.records) add(record);
-        start = page.next;
-        if (page.is_last) break;
-        page = await get(runPath(runId, "/records"), { start, limit: PAGE });
+        if (!next) break;
+        page = await next;
+        if (!isOpen) return;
       }
+      const start = page.next;
       if (!isOpen) return;
       box.setAttribute("aria-busy", "false");
       const record = location.hash.match(/^#(\d+)$/);
