@@ -266,6 +266,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/gateway.py
 	$(BIN)/python benchmarks/gateway_bodies.py
 	$(BIN)/python benchmarks/tool_search.py
+	$(BIN)/python benchmarks/code_mode.py
 
 $(PEERS)/.ready: benchmarks/peers/requirements.txt benchmarks/peers/engines.txt | $(BIN)/python
 	$(BIN)/python -m venv $(PEERS)

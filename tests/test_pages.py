@@ -19,6 +19,7 @@ TUTORIAL = ["index", "first-agent", "tools", "approvals", "resume", "dialects", 
 ONE_PROGRAM = [
     "guides/approvals.md",
     "guides/approve-over-http.md",
+    "guides/code-mode.md",
     "guides/custom-provider.md",
     "guides/dependencies.md",
     "guides/executor-alone.md",

@@ -25,6 +25,7 @@ RUNS: dict[str, tuple[str, list[str]]] = {
     "two_models": ("", ["It is 2027-02-21.", "Then it is 2027-03-23."]),
     "gateway_client": ("", ["weather({'city': 'Rome'})", "No: 21 °C, dry."]),
     "sub_agents": ("y\n", ["buyer: writes orders and leaves this machine: order(", "so: ordered 10 pears."]),
+    "code_mode": ("y\nn\n", ["remind(name='Ada', euros=120)?", "ended with -9", "Cleo: remind: the call was rejected"]),
     "mcp_tools": ("y\n", ["tools: desk__open_tickets, desk__close_ticket", "Done: closed 7"]),
     "drive_over_pipes": ("", ["? write({'path': 'hello.txt'", "It is written.", "It says: Hello!", "[answered]"]),
     "evaluate_models": ("", ["evaluate_models_good.json                  3 / 3", "It is 41."]),

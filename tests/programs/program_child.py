@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "journal"))
 
 from crash_child import MortalJournal, main, write_line
 
-from toolspeak import Agent, Approval, Effects, Happened, Limits, RunContext, tool
+from toolspeak import Agent, Approval, Effects, Happened, Limits, Rule, RunContext, tool
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
@@ -33,7 +33,7 @@ async def note(text):
 whole = await look("in.txt")
 print("began", random.randrange(1000))
 print(await asyncio.gather(pay(7), note("first"), look("in.txt"), put("a.txt", whole)))
-for amount in (10, 11, 0):
+for amount in (10, 0):
     try:
         await pay(amount)
         print("paid", amount)
@@ -102,7 +102,7 @@ async def work(job) -> None:
         model,
         tools(folder / "0"),
         code_mode=True,
-        approve=Approval(in_doubt="report"),
+        approve=Approval(policy=[Rule("approve", tool="put"), Rule("approve", tool="add_line")], in_doubt="report"),
         limits=Limits(steps=None, repeats=None, failures=None),
         journal=journal,
     )

@@ -21,8 +21,6 @@ began {number}
 ['paid 7', None, 'something to read', 'wrote a.txt']
 paid 10
 wrote 10.txt
-paid 11
-wrote 11.txt
 pay: ValueError: nothing to pay
 wrote 0.txt
 17"""
@@ -89,11 +87,9 @@ def records_of(folder):
 def check(folder):
     """All that was promised, wherever the processes were killed."""
     files = folder / "0"
-    assert [line.split()[0] for line in (files / "receipts").read_text().splitlines()] == ["7", "10", "11"]
+    assert [line.split()[0] for line in (files / "receipts").read_text().splitlines()] == ["7", "10"]
     assert (files / "log.txt").read_text() == "first\nrefused\n"
-    assert [(files / f"{name}.txt").read_text() for name in ("a", "10", "11", "0")] == [
-        *("something to read", "10", "11", "0")
-    ]
+    assert [(files / f"{name}.txt").read_text() for name in ("a", "10", "0")] == [*("something to read", "10", "0")]
     run, program = records_of(folder)
     for records in (run, program):
         assert [record.seq for record in records] == list(range(len(records)))
@@ -114,7 +110,7 @@ def check(folder):
 
 def test_a_program_goes_on_in_the_process_that_answers_its_question(desk):
     folder = desk.folder()
-    assert desk.end(folder) > 3
+    assert desk.end(folder) == 4
     check(folder)
     _, program = records_of(folder)
     snapshots = [
@@ -125,7 +121,7 @@ def test_a_program_goes_on_in_the_process_that_answers_its_question(desk):
         if getattr(part, "opaque", None) is not None
     ]
     assert all(snapshots)
-    assert len(snapshots) > 5
+    assert len(snapshots) > 4
 
 
 def killed_at(desk, number, when, process):
@@ -140,7 +136,7 @@ def killed_at(desk, number, when, process):
     return True
 
 
-@pytest.mark.parametrize(("number", "when", "process"), [(5, "after", 0), (6, "before", 1), (9, "after", 2)])
+@pytest.mark.parametrize(("number", "when", "process"), [(5, "after", 0), (9, "before", 1)])
 def test_a_program_that_is_killed_at_a_record_goes_on(desk, number, when, process):
     assert killed_at(desk, number, when, process)
 
@@ -154,7 +150,7 @@ def test_at_every_record(desk, when, process):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(8))
 def test_at_random_moments(desk, seed):
     chance, kills = random.Random(seed), 0
     _, seconds = desk.perform(desk.folder())
