@@ -138,6 +138,8 @@ def test_commands_run_in_terminals_of_the_editor(folder):
     first, second = (event.result for event in events if isinstance(event, ToolFinished))
     assert first.content[0].value == {"exit_code": 3, "output": f"{work}\n"}
     assert second.content[0].value["output"].startswith("slow\n")
+    notes = "".join(update.content.text for update in editor.of("agent_thought_chunk"))
+    assert "commands have all your rights, and the environment of your editor: they run in its terminals" in notes
     assert "ended after 0.5 seconds" in second.content[0].value["timed_out"]
     assert sorted(editor.requests) == [(kind, f"terminal-{i}") for kind in ("release", "terminal") for i in (0, 1)]
     shown_terminals = [

@@ -127,21 +127,40 @@ def without_boundaries(folder: Path) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join([str(hook), os.environ.get("PYTHONPATH", "")])}
 
 
-def test_where_nobody_can_be_asked_no_command_starts_without_one(folder: Path):
-    done = run(folder, [{"command": "echo a > a"}], env=without_boundaries(folder))
-    assert done.returncode == 0, done.stderr
-    assert "toolspeak: sandbox: required, and there is none" in done.stderr
-    (result,) = results(done)
-    assert "install bubblewrap" in result
-    assert "--sandbox off" in result
+@pytest.mark.parametrize("options", [(), ("--sandbox", "required")])
+def test_where_one_is_required_and_there_is_none_nothing_begins_and_the_remedy_is_named(folder: Path, options):
+    done = run(folder, [{"command": "echo a > a"}], *options, env=without_boundaries(folder))
+    assert done.returncode == 2
+    assert "commands need a sandbox here, and this system has none (bubblewrap: " in done.stderr
+    assert "install bubblewrap" in done.stderr
+    assert "--sandbox off, or TOOLSPEAK_SANDBOX=off" in done.stderr
     assert list(folder.iterdir()) == []
+    assert not (folder.parent / "journal.db").exists()
 
 
-def test_required_fails_at_the_start_with_the_remedy(folder: Path):
-    done = run(folder, [{"command": "echo a > a"}], "--sandbox", "required", env=without_boundaries(folder))
+def test_a_worker_that_cannot_hold_commands_does_not_start(folder: Path):
+    command = [sys.executable, "-m", "toolspeak", "worker", "nowhere:agent"]
+    environment = {**os.environ, **without_boundaries(folder)}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "install bubblewrap" in done.stderr
-    assert list(folder.iterdir()) == []
+
+
+def test_the_doctor_says_what_holds_commands_and_what_to_do(folder: Path):
+    def finding(**env: str) -> tuple[str, str]:
+        command = [sys.executable, "-m", "toolspeak", "doctor", "--json"]
+        environment = {**os.environ, **without_boundaries(folder), "HOME": str(folder), **env}
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        (row,) = [row for row in json.loads(done.stdout)["findings"] if row["subject"] == "sandbox"]
+        return row["state"], f"{row['text']} {row['remedy']}"
+
+    state, text = finding()
+    assert state == "warning"
+    assert text.startswith("none (bubblewrap: ")
+    assert "install bubblewrap" in text
+    assert finding(TOOLSPEAK_SANDBOX="required")[0] == "problem"
+    assert finding(TOOLSPEAK_SANDBOX="off")[1].startswith("off: commands have all your rights, as you set it")
+    assert finding(TOOLSPEAK_SANDBOX="nonsense")[0] == "problem"
 
 
 def test_auto_goes_on_without_one_and_says_so(folder: Path):

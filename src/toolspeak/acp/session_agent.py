@@ -81,7 +81,10 @@ class SessionAgent:
         self._opened_as = setup, ready_agent
         for warning in ready_agent.warnings:
             await self._warn(warning)
-        await self._warn(ready_agent.sandbox, "agent_thought_chunk")
+        place = ""
+        if self._run_command is not None and not ready_agent.is_confined:
+            place = ", and the environment of your editor: they run in its terminals"
+        await self._warn(f"{ready_agent.sandbox}{place}", "agent_thought_chunk")
         return ready_agent.agent
 
     async def _tools_of(self, server: Server) -> Sequence[Tool]:

@@ -107,7 +107,8 @@ async def work(
         is_attended=has_terminal(),
         server_questions=person if setup.approve == "ask" else None,
     ) as ready_agent:
-        click.echo(f"toolspeak: {printable(ready_agent.sandbox)}", err=True)
+        if ready_agent.sandbox:
+            click.echo(f"toolspeak: {printable(ready_agent.sandbox)}", err=True)
         for warning in ready_agent.warnings:
             click.echo(f"toolspeak: {printable(warning)}", err=True)
         show = printer(display) if display.as_json else renderer.show

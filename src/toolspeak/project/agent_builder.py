@@ -62,11 +62,13 @@ class OpenedAgent:
     warnings: tuple[str, ...] = ()
     """What the person should know, such as a tool that was left out. The texts may come from a server."""
     sandbox: str = ""
-    """What commands run in, as a line."""
+    """What commands run in, as a line; "" for a replay."""
     window: int | None = None
     """How many tokens the model reads, as the settings or its name say; None if neither does."""
     servers: RunServers = RunServers()
     """The MCP servers that the agent is connected to."""
+    is_confined: bool = False
+    """Whether a sandbox holds commands."""
 
 
 @asynccontextmanager
@@ -104,13 +106,14 @@ async def open_agent(
     """
     hide_environment()
     warnings: list[str] = []
+    is_replay = cassette is not None and cassette.replays
     async with AsyncExitStack() as opened_parts:
         files = read_project_files(setup.workspace)
         warnings += files.problems
         commands, sandbox_line = await open_command_sandbox(
             setup.workspace,
             is_attended=is_attended,
-            sandbox=setup.sandbox,
+            sandbox="off" if is_replay else setup.sandbox,  # a replay calls no tool
             allow_net=setup.allow_net,
             sandbox_write=setup.sandbox_write,
             sandbox_read=setup.sandbox_read,
@@ -147,7 +150,7 @@ async def open_agent(
         warnings += servers.warnings
         toolset = toolset + Toolset(servers.tools)
         added_names = frozenset(each.name for each in (*users_tools, *servers.tools))
-        if cassette is None or not cassette.replays:  # a replay calls no tool
+        if not is_replay:
             interceptors = [*interceptors, *opened_parts.enter_context(recorders(setup.workspace, journal))]
         CONFIGURED.set(setup.providers)
         toolset = Toolset(map(NearerInstructions(Path(setup.workspace)).of_tool, toolset))
@@ -210,7 +213,8 @@ async def open_agent(
         opened_parts.push_async_callback(agent.aclose)
         capabilities = getattr(getattr(agent.driver, "provider", None), "capabilities", None)
         window = setup.window or getattr(capabilities, "context", None)
-        yield OpenedAgent(agent, tuple(warnings), sandbox_line, window, servers)
+        line = "" if is_replay else sandbox_line
+        yield OpenedAgent(agent, tuple(warnings), line, window, servers, commands.is_enforced)
 
 
 async def window_of_agent(opened_agent: OpenedAgent) -> int:

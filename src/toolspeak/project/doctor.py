@@ -25,6 +25,7 @@ from toolspeak.journal.maintenance import MaintainedJournal
 from toolspeak.mcp.servers_file import Server
 from toolspeak.project.configuration.config import Config
 from toolspeak.project.configuration.configured_servers import servers_of_run
+from toolspeak.project.configuration.sandbox_settings import mode_of_environment
 from toolspeak.project.run_setup import Setup
 from toolspeak.providers import get_provider
 from toolspeak.providers.api import ApiProvider
@@ -32,6 +33,7 @@ from toolspeak.providers.base import Provider
 from toolspeak.providers.configured_providers import API_NAMES, variables_of
 from toolspeak.providers.model_strings import CONFIGURED, DEFAULT
 from toolspeak.providers.server_probe import probe, served_window
+from toolspeak.sandbox.opening import BETTER, open_sandbox
 from toolspeak.version import __version__
 
 CONNECT_SECONDS = 30.0
@@ -60,7 +62,7 @@ class Diagnosis:
 async def diagnose(setup: Setup, config: Config, journal: Journal) -> Sequence[Diagnosis]:
     """What a run with these settings would find. It asks the model's server for its list of models, starts each MCP
     server and ends it, reads the journal, and asks no model. Each part has a limit of seconds."""
-    parts = await asyncio.gather(_model(setup), _mcp_servers(setup), _journal(journal))
+    parts = await asyncio.gather(_model(setup), _sandbox(setup), _mcp_servers(setup), _journal(journal))
     return [
         Diagnosis("toolspeak", "ok", f"{__version__}, Python {platform.python_version()}, {platform.system()}"),
         *_configuration(config),
@@ -220,6 +222,28 @@ def _window(setup: Setup, provider: ApiProvider, tokens: int, source: str) -> It
     else:
         remedy = "set `window` to the tokens that the server gives the model: long conversations fail otherwise"
         yield Diagnosis("window", "warning", "unknown: the server does not report it", remedy)
+
+
+# --- the sandbox ------------------------------------------------------------------------------------------------------
+
+
+async def _sandbox(setup: Setup) -> Sequence[Diagnosis]:
+    """What holds commands at a terminal, and why nothing better does."""
+    try:
+        mode = setup.sandbox or mode_of_environment() or "auto"
+        opened = await open_sandbox(mode, near=setup.workspace)
+    except ConfigurationError as error:
+        return [Diagnosis("sandbox", "problem", str(error))]
+    await opened.sandbox.aclose()
+    text = opened.line.removeprefix("sandbox: ")
+    if mode == "off":
+        return [Diagnosis("sandbox", "warning", f"{text}, as you set it", "--sandbox auto uses what this system has")]
+    if not opened.why_no_better:
+        return [Diagnosis("sandbox", "ok", text)]
+    if opened.sandbox.level == "none":
+        remedy = f"{BETTER}; until then no run begins where nobody can be asked, unless you say --sandbox off"
+        return [Diagnosis("sandbox", "warning", text, remedy)]
+    return [Diagnosis("sandbox", "warning", f"{text}; {opened.why_no_better}", f"{BETTER}: it holds more")]
 
 
 # --- MCP servers, the journal and the installation ------------------------------------------------------------------

@@ -14,9 +14,12 @@ from toolspeak.sandbox.control_groups import ControlGroups
 from toolspeak.sandbox.landlock import Landlock
 from toolspeak.sandbox.unconfined import Unconfined
 
+BETTER = "install bubblewrap (apt-get install bubblewrap, dnf install bubblewrap) and allow user namespaces"
+"""What gives a system the best boundary."""
+
 _REMEDY = (
-    "install bubblewrap (apt-get install bubblewrap, dnf install bubblewrap), allow user namespaces or use Linux 6.2"
-    " or later for Landlock; or let commands run with all your rights (--sandbox off)"
+    f"{BETTER}, or use Linux 6.2 or later for Landlock; or let commands run with all your rights: --sandbox off, or"
+    " TOOLSPEAK_SANDBOX=off, as in a container that is the boundary itself"
 )
 
 _PYTHON = "" if getattr(sys, "frozen", False) or not sys.executable else os.path.realpath(sys.executable)
@@ -25,18 +28,22 @@ _PYTHON = "" if getattr(sys, "frozen", False) or not sys.executable else os.path
 
 @quick(eq=False)
 class OpenedSandbox:
-    """A sandbox, and what to say about it. `line`: what is active, for the person."""
+    """A sandbox, and what to say about it.
+
+    - `line`: what is active, for the person.
+    - `why_no_better`: why the boundaries are not there that hold more; "" for the best one, and if none is wanted.
+    """
 
     sandbox: Sandbox
     line: str
+    why_no_better: str = ""
 
 
-async def open_sandbox(mode: SandboxMode, *, at_start: bool = True, near: str = "") -> OpenedSandbox:
+async def open_sandbox(mode: SandboxMode, *, near: str = "") -> OpenedSandbox:
     """The best sandbox of this system: bubblewrap if a probe shows that it works, else Landlock, else none.
 
-    - `at_start`: with "required", raise ConfigurationError if there is none. Otherwise the sandbox refuses every
-      command.
-    - `near`: the workspace. A `bwrap` in it is not the system's, and is not used.
+    `near`: the workspace. A `bwrap` in it is not the system's, and is not used. Raises ConfigurationError for
+    "required" if there is none.
     """
     if mode == "off":
         return OpenedSandbox(Unconfined(), "sandbox: off: commands have all your rights")
@@ -50,20 +57,17 @@ async def open_sandbox(mode: SandboxMode, *, at_start: bool = True, near: str = 
         reasons = [f"bubblewrap: {reason}"]
         reason = await Landlock.probe()
         if not reason:
-            return _with_line(Landlock(await ControlGroups.find()))
+            return _with_line(Landlock(await ControlGroups.find()), reasons[0])
         reasons.append(f"Landlock: {reason}")
     why = "; ".join(reasons)
     if mode == "auto":
-        return OpenedSandbox(Unconfined(), f"sandbox: none ({why}): commands have all your rights")
-    problem = f"commands need a sandbox here, and this system has none ({why}): {_REMEDY}"
-    if at_start:
-        raise ConfigurationError(problem)
-    return OpenedSandbox(Unconfined(problem), f"sandbox: required, and there is none ({why}): no command starts")
+        return OpenedSandbox(Unconfined(), f"sandbox: none ({why}): commands have all your rights", why)
+    raise ConfigurationError(f"commands need a sandbox here, and this system has none ({why}): {_REMEDY}")
 
 
-def _with_line(sandbox: Sandbox) -> OpenedSandbox:
+def _with_line(sandbox: Sandbox, why_no_better: str = "") -> OpenedSandbox:
     gaps = f" (it does not stop: {'; '.join(sandbox.gaps)})" if sandbox.gaps else ""
-    return OpenedSandbox(sandbox, f"sandbox: {sandbox.level}{gaps}")
+    return OpenedSandbox(sandbox, f"sandbox: {sandbox.level}{gaps}", why_no_better)
 
 
 def _bubblewrap_program(near: str) -> str | None:

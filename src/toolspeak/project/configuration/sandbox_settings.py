@@ -28,14 +28,14 @@ async def open_command_sandbox(
     """The sandbox of commands in the workspace, and a line that says what it is. The caller closes it.
 
     `is_attended`: a person can be asked; then commands run without a sandbox where there is none. The others are those
-    of `Setup`. Raises ConfigurationError for settings that it cannot use, and if `sandbox` is "required" and there is
+    of `Setup`. Raises ConfigurationError for settings that it cannot use, and if a sandbox is required and there is
     none.
     """
-    mode: SandboxMode = sandbox or _mode_of_environment() or ("auto" if is_attended else "required")
+    mode: SandboxMode = sandbox or mode_of_environment() or ("auto" if is_attended else "required")
     hosts = host_rules(allow_net)
     writable = _existing("--sandbox-write", sandbox_write)
     readable = _existing("--sandbox-read", sandbox_read)
-    outcome = await open_sandbox(mode, at_start=sandbox == "required", near=workspace)
+    outcome = await open_sandbox(mode, near=workspace)
     commands = CommandSandbox(outcome.sandbox, hosts, writable, readable, unasked_reads=unasked_reads == "yes")
     if not commands.is_enforced:
         return commands, outcome.line
@@ -45,7 +45,8 @@ async def open_command_sandbox(
     return commands, f"{outcome.line}; network: {reachable}"
 
 
-def _mode_of_environment() -> SandboxMode | None:
+def mode_of_environment() -> SandboxMode | None:
+    """The mode that TOOLSPEAK_SANDBOX sets; None without it. Raises ConfigurationError for another value."""
     text = os.environ.get("TOOLSPEAK_SANDBOX", "")
     mode = next((each for each in get_args(SandboxMode) if each == text), None)
     if text and mode is None:
