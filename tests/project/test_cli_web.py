@@ -23,6 +23,7 @@ PAGE = (
     + b"The harbour opens today. " * 20
     + b"</p></article></body>"
 )
+ASKS = "(y)es, (n)o"
 WRITE = ("write", {"path": "a.txt", "content": "x"})
 
 
@@ -177,6 +178,22 @@ def test_a_sub_agent_that_reads_the_web_marks_the_run(project: ScriptedProject, 
     assert server.connections == 1
     assert "the run has read the web" in run.results[-1]
     assert not (project.folder / "a.txt").exists()
+
+
+def test_at_a_terminal_an_approval_may_hold_for_the_host(project: ScriptedProject, server: Server):
+    model = project.model(calls(fetch(server, "a")), calls(fetch(server, "b")), "{{last}}")
+    allowed = ("--web", "--web-allow", f"127.0.0.1:{server.port}", "--model", model)
+    with TerminalProcess("run", "x", *allowed, cwd=project.folder, env=project.environment) as terminal:
+        question = terminal.read_until(ASKS)
+        assert f"GET http://127.0.0.1:{server.port}/a" in question
+        terminal.type("r\n")
+        offer = terminal.read_until("Which one?")
+        assert f"2  every call of fetch that reads 127.0.0.1:{server.port}" in offer
+        terminal.type("2\n")
+        code, screen = terminal.finish()
+    assert code == 0
+    assert "The harbour opens today." in screen
+    assert screen.count(ASKS) == 1, "the second call of the host asked nobody"
 
 
 @pytest.mark.parametrize(

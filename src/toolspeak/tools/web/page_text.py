@@ -45,7 +45,7 @@ class PageText:
 class PageReader:
     """Reads pages in processes, which stay for a while for the next page.
 
-    `seconds`: the time limit of a page. After half of it the main text is not searched for any more, and all text of
+    `seconds`: the time limit of a page. After a fifth of it the main text is not searched for any more, and all text of
     the page is taken.
 
     Raises ConfigurationError if `trafilatura` is not installed.

@@ -2,7 +2,7 @@
 
 It runs by its path, and imports only the standard library and `trafilatura`, from the folders that it is given.
 
-- Arguments: JSON with the folders of the library, and the limits of time and memory. After half of a page's time the
+- Arguments: JSON with the folders of the library, and the limits of time and memory. After a fifth of a page's time the
   search for its main text is given up, and the text is all of the page's.
 - Standard input: for each page a JSON line with its URL and its length in bytes, and the bytes (UTF-8).
 - Standard output: a JSON line when it is ready, and one for each page: its title, its main text as Markdown with its
@@ -151,7 +151,7 @@ def main() -> None:
         allow_processor(settings["seconds"])
         page = source.read(header["bytes"]).decode("utf-8", "replace")
         try:
-            answer = read_page(library, page, header["url"], settings["seconds"] / 2)
+            answer = read_page(library, page, header["url"], settings["seconds"] / 5)
         except Exception as error:  # noqa: BLE001 - whatever a page makes of the library, the next page is read
             answer = {"error": type(error).__name__}
         sink.write(json.dumps(answer).encode() + b"\n")
