@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import os
 import zlib
+from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +15,11 @@ from loopback_server import Exchange, serve
 from web_calls import access_to, called, endless, fetched, from_server, page, redirect
 
 from toolspeak import Agent, Decision
+from toolspeak.data.deltas import ToolProgress
 from toolspeak.data.messages import ImagePart, Message, TextPart, ToolCall
 from toolspeak.dialects import get_dialect
 from toolspeak.errors import ConfigurationError
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.tools.web import PageReader, WebAccess, fetch_tool
 
 PARAGRAPH = "<p>The harbour of the town is small, and the ferry <a href='/ferry'>comes twice a day</a> in summer.</p>"
@@ -296,6 +300,37 @@ def test_a_page_that_takes_too_long_is_given_up_and_the_next_one_is_read():
             assert "# The harbour" in result.text
 
     asyncio.run(run())
+
+
+def page_processes() -> list[str]:
+    """The processes of ours that read pages."""
+    folders = [Path("/proc", each) for each in os.listdir("/proc") if each.isdigit()]
+    parent = f"\nPPid:\t{os.getpid()}\n"
+    ours = []
+    for folder in folders:
+        try:
+            if parent in (folder / "status").read_text() and b"page_worker.py" in (folder / "cmdline").read_bytes():
+                ours.append(folder.name)
+        except OSError:  # it has ended meanwhile
+            continue
+    return ours
+
+
+def test_a_run_that_is_cancelled_ends_the_process_that_reads_its_page():
+    before = set(page_processes())
+
+    async def run() -> None:
+        async with serve(page("<p>" + "word <b>word</b> " * 300_000)) as server:
+            tool = fetch_tool(access_to(server), reader=PageReader())
+            turn = ScriptedTurn("", calls=[ScriptedCall("fetch", {"url": f"http://127.0.0.1:{server.port}/"})])
+            agent = Agent(ScriptedProvider([turn, "Done."]), [tool], approve="all")
+            async with aclosing(agent.stream("go")) as stream:
+                async for item in stream:
+                    if isinstance(item, ToolProgress):  # it says that the page is read now
+                        break
+
+    asyncio.run(run())  # it waits for its threads
+    assert set(page_processes()) <= before
 
 
 @pytest.mark.slow

@@ -64,28 +64,26 @@ class PageReader:
 
     async def read(self, page: str, url: str) -> PageText:
         """The text of a page. Raises ToolError if reading it takes too long, or too much memory."""
-        processes: list[_PageProcess] = []
+        reading = _Reading()
         try:
-            return await asyncio.to_thread(self._read, page, url, processes)
+            return await asyncio.to_thread(self._read, page, url, reading)
         except asyncio.CancelledError:
-            for process in processes:
-                process.kill()
+            reading.stop()
             raise
 
-    def _read(self, page: str, url: str, processes: list[_PageProcess]) -> PageText:
+    def _read(self, page: str, url: str, reading: _Reading) -> PageText:
         with self._lock:
             process = self._idle.pop() if self._idle else None
         answer = None
-        if process is not None:
-            processes.append(process)
+        if process is not None and reading.uses(process):
             answer = process.ask(page, url, self._seconds)
             if answer is None and not process.is_late:  # it had ended by itself
                 process.kill()
                 process = None
         if process is None:
             process = _PageProcess(self._library, self._seconds)
-            processes.append(process)
-            answer = process.ask(page, url, self._seconds) if process.start() else None
+            if reading.uses(process) and process.start():
+                answer = process.ask(page, url, self._seconds)
         if answer is None:
             process.kill()
             how = f"took more than {self._seconds:g} seconds"
@@ -101,6 +99,30 @@ class PageReader:
         if "error" in answer:
             raise ToolError(f"{url}: the page could not be read ({answer['error']}): pass want='source' for its source")
         return PageText(answer["title"], answer["text"], answer["length"], answer["all"], answer["refresh"])
+
+
+class _Reading:
+    """One page that is read in a thread, which another thread may stop."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: _PageProcess | None = None
+        self._is_over = False
+
+    def uses(self, process: _PageProcess) -> bool:
+        """Notes the process that reads the page. False if the reading was stopped: then the process has ended."""
+        with self._lock:
+            self._process = process
+            if self._is_over:
+                process.kill()
+            return not self._is_over
+
+    def stop(self) -> None:
+        """Ends the process that reads the page. None is started any more."""
+        with self._lock:
+            self._is_over = True
+            if self._process is not None:
+                self._process.kill()
 
 
 @functools.cache

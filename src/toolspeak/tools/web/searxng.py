@@ -23,9 +23,11 @@ class SearxngSearch:
 
     @property
     def key(self) -> str:
+        """The resource that a search reads."""
         return self._base.key
 
     async def search(self, query: str, count: int) -> Sequence[WebHit]:
+        """At most `count` hits, the best first. Raises ToolError if the server does not answer, or refuses."""
         try:
             content = await ask_provider(
                 self.name, self._base, "/search", {"q": query, "format": "json"}, self._access, {}
