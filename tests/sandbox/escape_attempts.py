@@ -9,22 +9,19 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-import socket
 import subprocess
 import sys
-import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 from toolspeak.execute import StandingRules
+from toolspeak.testing.outside_sockets import OutsideSockets
 
 PYTHON = os.path.realpath(sys.executable)
 MARK = "it-is-out"
 SECRET = "the-canary-sings"
-END = b"the end of what came"
 
 # Numbers of system calls that Python has no function for.
 _NUMBERS = {
@@ -180,15 +177,7 @@ class EscapeStage:
         (self.workspace / "rules.json").write_text(StandingRules([]).dumps())
         self.shared = Path(f"/dev/shm/{folder.name}-{os.getpid()}")
         self.shared.write_text("old")
-        self.messages: list[bytes] = []
-        self._ends: SimpleQueue[socket.socket] = SimpleQueue()
-        self.sockets: list[socket.socket] = []
-        self.abstract = f"{folder.name}-{os.urandom(6).hex()}"
-        self.tcp = self._listen(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0))
-        self.udp = self._listen(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0))
-        self._listen(socket.AF_UNIX, socket.SOCK_STREAM, str(self.outside / "stream"))
-        self._listen(socket.AF_UNIX, socket.SOCK_DGRAM, str(self.outside / "datagram"))
-        self._listen(socket.AF_UNIX, socket.SOCK_STREAM, f"\0{self.abstract}")
+        self.sockets = OutsideSockets(self.outside)
         secret = os.open(self.outside / "secret", os.O_RDONLY)
         os.set_inheritable(secret, True)
         self.descriptor = secret
@@ -210,40 +199,13 @@ class EscapeStage:
         memory = self._libc.shmat(self._segment, None, 0)
         ctypes.memmove(memory, SECRET.encode(), len(SECRET))
 
-    def _listen(self, family: int, kind: int, address: Any) -> int:
-        listener = socket.socket(family, kind)
-        listener.bind(address)
-        if kind == socket.SOCK_STREAM:
-            listener.listen()
-        self.sockets.append(listener)
-        threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
-        return listener.getsockname()[1] if family == socket.AF_INET else 0
-
-    def _serve(self, listener: socket.socket) -> None:
-        with suppress(OSError):
-            while True:
-                data = b""
-                if listener.type == socket.SOCK_DGRAM:
-                    data = listener.recv(100)
-                    if not data:
-                        return  # it is shut down
-                else:
-                    client, _ = listener.accept()
-                    with client, suppress(OSError):  # who says nothing, or has gone
-                        client.settimeout(5)
-                        data = client.recv(100)
-                if data == END:
-                    self._ends.put(listener)
-                else:
-                    self.messages.append(data)
-
     def command(self, attempt: Attempt) -> str:
         groups = [*Path("/sys/fs/cgroup").glob("cgroup.procs"), *Path("/sys/fs/cgroup").glob("*/cgroup.procs")]
         names = {
             "mark": MARK, "outside": self.outside, "victim": self.victim.pid, "descriptor": self.descriptor,
-            "journal": self.journal, "tcp": self.tcp, "udp": self.udp, "unix": self.outside / "stream",
-            "datagram": self.outside / "datagram", "abstract": self.abstract, "key": self.key, "shared": self.shared,
-            "groups": " ".join(map(str, groups)), "parent_secret": SECRET,
+            "journal": self.journal, "tcp": self.sockets.tcp, "udp": self.sockets.udp, "unix": self.sockets.stream,
+            "datagram": self.sockets.datagram, "abstract": self.sockets.abstract, "key": self.key,
+            "shared": self.shared, "groups": " ".join(map(str, groups)), "parent_secret": SECRET,
         }  # fmt: skip
         script = attempt.script.format(**names)
         if not attempt.is_python:
@@ -262,21 +224,13 @@ class EscapeStage:
         changed = any(MARK in file.read_text("utf-8", "replace") for file in watched if file.is_file())
         with suppress(subprocess.TimeoutExpired):
             self.victim.wait(0.05)
-        for listener in self.sockets:  # each thread takes what comes in order
-            with socket.socket(listener.family, listener.type) as last:
-                last.connect(listener.getsockname())
-                last.send(END)
-            assert self._ends.get(timeout=30) is listener
-        reached = any(MARK.encode() in each for each in self.messages)
+        reached = any(MARK.encode() in each for each in self.sockets.arrivals())
         return MARK in output or SECRET in output or changed or reached or self.victim.returncode is not None
 
     def close(self) -> None:
         self.victim.kill()
         self.victim.communicate()
-        for listener in self.sockets:
-            with suppress(OSError):
-                listener.shutdown(socket.SHUT_RDWR)
-            listener.close()
+        self.sockets.close()
         os.close(self.descriptor)
         self.shared.unlink(missing_ok=True)
         self._libc.shmctl(self._segment, 0, None)

@@ -9,19 +9,18 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import socket
 import sys
 import tempfile
-import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 from toolspeak.data.values import quick
 from toolspeak.sandbox.base import Confinement, ProcessCommand, ProcessLimits, Sandbox
 from toolspeak.sandbox.host_rules import HostRule
 from toolspeak.sandbox.processes import ProcessOutput, finished
+from toolspeak.testing.outside_sockets import OutsideSockets
 
 OpenSandbox: TypeAlias = Callable[[], Awaitable[Sandbox]]
 SandboxCheck: TypeAlias = Callable[[OpenSandbox], Awaitable[None]]
@@ -230,15 +229,12 @@ async def check_what_is_hidden_cannot_be_read(open_sandbox: OpenSandbox) -> None
 async def check_there_is_no_network(open_sandbox: OpenSandbox) -> None:
     """Not to this machine's TCP and UDP ports, and not to its sockets in files and in the abstract namespace."""
     async with _stage(open_sandbox) as stage:
-        path, name = stage.outside / "socket", f"\0{os.urandom(8).hex()}"
-        with _Listeners(str(path), name) as listeners:
-            code = _ALL_SOCKETS.format(
-                tcp=listeners.tcp, udp=listeners.udp, path=str(path), name=name.replace("\0", "\\0")
-            )
-            report = await stage.run(f"{_PYTHON} -I -S - <<'EOF'\n{code}\nEOF")
+        with OutsideSockets(stage.outside) as sockets:
+            names = {name: getattr(sockets, name) for name in ("tcp", "udp", "stream", "datagram", "abstract")}
+            report = await stage.run(f"{_PYTHON} -I -S - <<'EOF'\n{_ALL_SOCKETS.format(**names)}\nEOF")
             assert report.exit_code == 0, report
             assert report.output.split() == [], report
-            assert listeners.received() == [], report
+            assert sockets.arrivals() == [], report
 
 
 async def check_a_list_of_hosts_lets_those_through_and_no_other(open_sandbox: OpenSandbox) -> None:
@@ -246,9 +242,9 @@ async def check_a_list_of_hosts_lets_those_through_and_no_other(open_sandbox: Op
     async with _stage(open_sandbox) as stage:
         if not stage.sandbox.filters_hosts:
             return
-        with _Listeners(str(stage.outside / "socket"), f"\0{os.urandom(8).hex()}") as listeners:
-            rule = HostRule("localhost", listeners.tcp)
-            command = f"{_PYTHON} -I -S - <<'EOF'\n{_THROUGH_PROXY.format(port=listeners.tcp)}\nEOF"
+        with OutsideSockets(stage.outside) as sockets:
+            rule = HostRule("localhost", sockets.tcp)
+            command = f"{_PYTHON} -I -S - <<'EOF'\n{_THROUGH_PROXY.format(port=sockets.tcp)}\nEOF"
             report = await stage.run(command, stage.confined((), hosts=(rule,)))
         assert report.output.split() == ["200", "hello", "403", "403", "direct:refused"], report
         assert len(report.notes) == 2, report
@@ -328,8 +324,9 @@ families = [(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", {tcp})),
             (socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", {udp})),
             (socket.AF_INET6, socket.SOCK_STREAM, ("::1", {tcp})),
             (socket.AF_INET6, socket.SOCK_DGRAM, ("::1", {udp})),
-            (socket.AF_UNIX, socket.SOCK_STREAM, "{path}"),
-            (socket.AF_UNIX, socket.SOCK_STREAM, "{name}")]
+            (socket.AF_UNIX, socket.SOCK_STREAM, "{stream}"),
+            (socket.AF_UNIX, socket.SOCK_DGRAM, "{datagram}"),
+            (socket.AF_UNIX, socket.SOCK_STREAM, "\\0{abstract}")]
 for family, kind, address in families:
     try:
         with socket.socket(family, kind) as one:
@@ -360,71 +357,3 @@ try:
 except OSError:
     print("direct:refused")
 """
-
-
-_END = b"the end of what came"
-
-
-class _Listeners:
-    """Sockets outside, each of which notes what it receives. Who connects to the TCP port is greeted."""
-
-    def __init__(self, path: str, name: str) -> None:
-        self.messages: list[bytes] = []
-        self._sockets: list[socket.socket] = []
-        self._open(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0))
-        self._open(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0))
-        self._open(socket.AF_UNIX, socket.SOCK_STREAM, path)
-        if sys.platform == "linux":
-            self._open(socket.AF_UNIX, socket.SOCK_STREAM, name)
-        self.tcp: int = self._sockets[0].getsockname()[1]
-        self.udp: int = self._sockets[1].getsockname()[1]
-
-    def _open(self, family: int, kind: int, address: Any) -> None:
-        listener = socket.socket(family, kind)
-        listener.bind(address)
-        if kind == socket.SOCK_STREAM:
-            listener.listen()
-        self._sockets.append(listener)
-
-    def __enter__(self) -> Self:
-        for listener in self._sockets:
-            threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
-        return self
-
-    def received(self) -> list[bytes]:
-        """What came so far. Each thread takes what comes in order, so it is done with the rest once it answers this."""
-        for listener in self._sockets:
-            with socket.socket(listener.family, listener.type) as last:
-                last.settimeout(30)
-                last.connect(listener.getsockname())
-                last.send(_END)
-                last.recv(5)
-        return self.messages
-
-    def __exit__(self, *_: object) -> None:
-        for listener in self._sockets:
-            with suppress(OSError):
-                listener.shutdown(socket.SHUT_RDWR)
-            listener.close()
-
-    def _serve(self, listener: socket.socket) -> None:
-        try:
-            while True:
-                if listener.type == socket.SOCK_DGRAM:
-                    data, sender = listener.recvfrom(100)
-                    if not data:
-                        return  # it is shut down
-                    if data == _END:
-                        listener.sendto(data, sender)
-                    else:
-                        self.messages.append(data)
-                else:
-                    client, _ = listener.accept()
-                    data = b"a connection"
-                    with client, suppress(OSError):  # who has sent and gone
-                        client.sendall(b"hello")
-                        data = client.recv(100) or data
-                    if data != _END:
-                        self.messages.append(data)
-        except OSError:
-            return
