@@ -12,6 +12,7 @@ from toolspeak.execute import BatchApprover, Observer
 from toolspeak.journal import Journal
 from toolspeak.mcp.servers_file import Server
 from toolspeak.project.agent_builder import OpenedAgent, open_agent, window_of_agent
+from toolspeak.project.configuration.configured_servers import user_pins
 from toolspeak.project.run_setup import Setup
 from toolspeak.tools import Tool
 from toolspeak.tools.builtin import Workspace
@@ -90,7 +91,7 @@ class SessionAgent:
     async def _tools_of(self, server: Server) -> Sequence[Tool]:
         """The tools of an MCP server. The session goes on without one that does not start."""
         try:
-            servers = await self._parts.enter_async_context(mcp.McpServers([server]))
+            servers = await self._parts.enter_async_context(mcp.McpServers([server], pins=user_pins()))
         except (McpError, ConfigurationError) as error:
             await self._warn(f"The MCP server {server.name} is left out: {error}")
             return ()

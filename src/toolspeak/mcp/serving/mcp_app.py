@@ -371,6 +371,7 @@ def _agent_of_calls(
         secrets=secrets_of(secrets),
         policy=approval.policy,
         rules=approval.rules,
+        after_web=approval.after_web,
     )
     journal = RecentRuns() if journal is None else journal
     agent: Agent[Any, Any] = Agent(
