@@ -89,6 +89,7 @@ def test_what_changes_after_the_web_where_nobody_can_be_asked(
     run = project.run(calls(fetch(server)), calls(WRITE), "Done.", options=(*allowed, *options, *more))
     assert (project.folder / "a.txt").exists() == is_written
     assert ("the run has read the web" in run.results[-1]) == (not is_written)
+    assert ("--after-web allow lets them pass" in run.errors) == (options == ())
 
 
 def test_the_run_waits_for_a_person_and_the_answer_is_about_the_call(project: ScriptedProject, server: Server):
@@ -178,6 +179,17 @@ def test_a_sub_agent_that_reads_the_web_marks_the_run(project: ScriptedProject, 
     assert server.connections == 1
     assert "the run has read the web" in run.results[-1]
     assert not (project.folder / "a.txt").exists()
+
+
+def test_at_a_terminal_the_person_is_asked_if_they_want_to_be(project: ScriptedProject, server: Server):
+    model = project.model(calls(fetch(server)), calls(WRITE), "Done.")
+    allowed = ("--web", "--web-allow", f"127.0.0.1:{server.port}", "--model", model)
+    options = (*allowed, "--approve", "all", "--after-web", "ask")
+    with TerminalProcess("run", "x", *options, cwd=project.folder, env=project.environment) as terminal:
+        assert "the run has read the web" in terminal.read_until(ASKS)
+        terminal.type("y\n")
+        assert terminal.finish()[0] == 0
+    assert (project.folder / "a.txt").exists()
 
 
 def test_at_a_terminal_an_approval_may_hold_for_the_host(project: ScriptedProject, server: Server):

@@ -147,7 +147,8 @@ def _approver(
             return "none"
         case "all" | "all+repaired":
             # It still announces each call, unless the output is JSON: previews take time.
-            announcing = AnnouncingApprover(live, f"--approve {approve}", approve == "all+repaired")
+            person = terminal_approver(live, setup.rules, waits=True) if has_terminal() else None
+            announcing = AnnouncingApprover(live, f"--approve {approve}", approve == "all+repaired", person)
             return approve if as_json else InStep(announcing)
         case "ask":
             # Without a terminal the run pauses: it does not refuse the call, and the exit code differs.

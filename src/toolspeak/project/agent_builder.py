@@ -161,13 +161,20 @@ async def open_agent(
         )
         hooks = HookRunner(read_hooks(setup.hooks), setup.workspace, setup.env.split(), tell)
         opened_parts.push_async_callback(hooks.end)
+        after_web = setup.after_web or ("allow" if is_attended else "ask")
+        reads_web = setup.web == "yes" or bool(setup.search)
+        if reads_web and not is_attended and after_web == "ask" and setup.approve in ("all", "all+repaired"):
+            warnings.append(
+                "once the run has read the web, calls that change something are refused: --approve answers for nobody"
+                " then (--after-web allow lets them pass)"
+            )
         approval = Approval(
             with_permission_hooks(approver, hooks),
             servers.policy(asks=setup.approve == "ask"),
             rules=open_rules(setup.rules) if setup.rules else None,
             # `--approve all` does not mean that someone has checked whether the call took effect.
             in_doubt="report" if in_doubt == "ask" and setup.approve != "ask" else in_doubt,
-            after_web=setup.after_web or ("allow" if is_attended else "ask"),
+            after_web=after_web,
         )
         prices: Mapping[str, Price] = _prices(setup)
 

@@ -17,15 +17,19 @@ from toolspeak.ui.question import Question
 
 @dataclass(frozen=True, slots=True)
 class AnnouncingApprover:
-    """Implements `Approver`: shows every request, and approves it."""
+    """Implements `Approver`: shows every request, and approves it, unless it needs a person."""
 
     console: Console
     by: str
     """The approver's name in the decision."""
     repaired: bool = False
     """Approve repaired calls, too."""
+    person: Approver | None = None
+    """Asks the person, where there is one."""
 
-    async def __call__(self, request: ApprovalRequest, /) -> Decision:
+    async def __call__(self, request: ApprovalRequest, /) -> Decision | Escalate | bool:
+        if request.needs_person and self.person is not None:
+            return await self.person(request)
         Question(request).show(self.console)
         refusal = "" if self.repaired else unapproved_repair(request)
         if request.needs_person:

@@ -109,7 +109,7 @@ def fetch_tool(access: WebAccess = USUAL_ACCESS, *, reader: PageReader | None = 
         if answer.redirect is not None:
             target = visible(str(answer.redirect))
             return _returned(
-                f"{answer.url} redirects to another host, where nothing was read: fetch {target} to follow it."
+                f"{answer.url} redirects to another host, or out of TLS; nothing was read: fetch {target} to follow it."
             )
         media_type = visible(answer.media_type)
         if answer.status >= 400:
