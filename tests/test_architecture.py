@@ -61,7 +61,7 @@ ALLOWED: dict[str, set[str]] = {
     "gateway": CORE | {"mcp"},
     "engines": CORE,
     "telemetry": CORE,
-    "web_ui": CORE | {"engines", "gateway", "project"},
+    "web_ui": CORE | {"engines", "gateway", "project", "ui"},
     "changes": CORE,
     "project": CORE | {"interceptors", "mcp", "changes"},
     "chat": CORE | {"interceptors", "ui", "mcp", "changes", "project"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 from toolspeak import Agent, ToolError, tool
 from toolspeak.data.deltas import TextDelta, TurnEnded
@@ -81,13 +82,18 @@ HOSTILE_AGENT = "<b>agent</b>"
 
 
 class SlowProvider:
-    """Writes words, one after the other."""
+    """Writes words, one after the other. It waits in the middle until the file `gate` is there."""
 
     name, capabilities = "slow", Capabilities(tools=False)
+
+    def __init__(self, gate: Path):
+        self._gate = gate
 
     async def stream(self, request):
         for number in range(WORDS):
             await asyncio.sleep(0.03)
+            while number == WORDS // 2 and not self._gate.exists():  # noqa: ASYNC110 - another process makes it
+                await asyncio.sleep(0.03)
             yield TextDelta(f"word{number} ")
         yield TurnEnded("stop")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import stat
 import tomllib
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -19,6 +20,7 @@ from toolspeak.gateway.settings.api_keys import digest
 from toolspeak.testing.journal import a_run, every_kind, write
 from toolspeak.web_ui.access import Access, UiKey, read_ui_keys
 from toolspeak.web_ui.api_operations import OPERATIONS, ROOT
+from toolspeak.web_ui.web_app import MOST_STREAMS
 from toolspeak.web_ui.web_server import UiSettings, serve_ui
 
 LOOK, APPROVE, RUN = ("l" * 20, "a" * 20, "r" * 20)
@@ -172,6 +174,25 @@ def test_requests_are_bounded_in_size_and_number():
         logins = [(await view.client.post(f"{ROOT}/session", json={"secret": "x"})).status_code for _ in range(15)]
         assert logins[0] == 401
         assert logins[-1] == 429
+
+    in_view(main)
+
+
+def test_a_caller_has_a_bounded_number_of_streams():
+    async def main(view, journal):
+        await write(journal, a_run("x"))
+        path = f"{ROOT}/runs/x/events"
+        async with AsyncExitStack() as streams:
+            for _ in range(MOST_STREAMS):
+                response = await streams.enter_async_context(view.client.stream("GET", path))
+                assert response.status_code == 200
+            assert (await view.client.get(path)).status_code == 429
+        async with asyncio.timeout(60):
+            while True:  # once the server has noticed that a client left
+                async with view.client.stream("GET", path) as response:
+                    if response.status_code == 200:
+                        break
+                    await response.aread()
 
     in_view(main)
 

@@ -284,6 +284,21 @@ def test_the_timeline_has_the_turns_and_the_calls():
     in_view(main)
 
 
+def test_two_runs_are_compared_until_they_part():
+    async def main(view, journal):
+        await write(journal, a_run("one", *every_kind(), time=1.0))
+        await write(journal, a_run("two", *every_kind(), time=9_999.0))
+        assert await view.get("/runs/one/comparison", other="two") == {"common": 7, "seq": None, "other_seq": None}
+        await write(journal, a_run("three", *every_kind()[:2], RunFinished("failed", "", "model_error")))
+        assert await view.get("/runs/one/comparison", other="three") == {"common": 3, "seq": 3, "other_seq": 3}
+        await write(journal, a_run("four", *every_kind()[:2]))
+        assert await view.get("/runs/four/comparison", other="one") == {"common": 3, "seq": None, "other_seq": 3}
+        await view.get("/runs/one/comparison", 404, other="nothing")
+        await view.get("/runs/one/comparison", 400)
+
+    in_view(main)
+
+
 def test_the_conversation_has_a_case_for_every_event():
     program = (files("toolspeak.web_ui") / "static" / "conversation.js").read_text("utf-8")
     names = {each.__name__ for each in get_args(Event)} - {"UnknownEvent"}

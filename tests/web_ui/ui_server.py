@@ -99,7 +99,7 @@ async def fill(place: str) -> None:
 
 async def _work(place: str) -> None:
     journal = open_journal(place)
-    writer = Agent(SlowProvider(), name="writer", journal=journal)
+    writer = Agent(SlowProvider(Path(f"{place}.gate")), name="writer", journal=journal)
     listener = Agent(
         ScriptedProvider([lambda messages: f"heard: {messages[-1].text}"] * 50), name="ear", journal=journal
     )

@@ -19,6 +19,7 @@ from uvicorn_here import serving
 
 SECRET = b"s" * 32
 DESCRIPTION = description()
+NO_LIMITS = httpx2.Limits(max_connections=None)
 
 
 @dataclass
@@ -70,7 +71,7 @@ async def viewing(
     config = uvicorn.Config(app, ws="none", lifespan="on", log_config=None, access_log=False)
     async with (
         serving(config, port) as (_, bound),
-        httpx2.AsyncClient(base_url=f"http://127.0.0.1:{bound}", timeout=60) as client,
+        httpx2.AsyncClient(base_url=f"http://127.0.0.1:{bound}", timeout=60, limits=NO_LIMITS) as client,
     ):
         if login != "":
             secret = access.token if login is None else login

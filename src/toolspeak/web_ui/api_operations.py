@@ -12,10 +12,11 @@ import msgspec
 
 from toolspeak.agent.pictures.run_chart import RunChart
 from toolspeak.version import __version__
-from toolspeak.web_ui import run_actions, run_views
+from toolspeak.web_ui import run_actions, run_comparison, run_views
 from toolspeak.web_ui.api_errors import ErrorBody
 from toolspeak.web_ui.api_values import (
     Acceptance,
+    ComparisonQuery,
     DecisionBody,
     DecisionMade,
     ForkBody,
@@ -25,6 +26,7 @@ from toolspeak.web_ui.api_values import (
     MessagesPage,
     PageQuery,
     RecordsPage,
+    RunComparison,
     RunDetail,
     RunsPage,
     RunsQuery,
@@ -164,6 +166,16 @@ OPERATIONS: Sequence[Operation] = (
         run_views.run_timeline,
         "look",
         RunChart,
+    ),
+    Operation(
+        "GET",
+        "/runs/{run_id}/comparison",
+        "compare",
+        "Says where the run and another one part, without times, tokens and ids.",
+        run_comparison.compare_runs,
+        "look",
+        RunComparison,
+        ComparisonQuery,
     ),
     Operation(
         "GET",

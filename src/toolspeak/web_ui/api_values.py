@@ -207,6 +207,23 @@ class RunDetail:
 
 
 @quick()
+class ComparisonQuery:
+    """The run to compare with."""
+
+    other: ShortText
+
+
+@quick()
+class RunComparison:
+    """How two runs compare: how many records say the same, and the first record of each that does not; None where a
+    run has no more."""
+
+    common: int
+    seq: int | None = None
+    other_seq: int | None = None
+
+
+@quick()
 class PageQuery:
     """A part of a list."""
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -39,7 +39,7 @@ MOST_STREAMS = 64
 """The most streams of events that one caller may have open."""
 
 _BODY_SECONDS = 30.0
-_PAGES = ("/", "/runs/{run_id}", "/sessions")
+_PAGES = ("/", "/runs/{run_id}", "/sessions", "/compare")
 """The addresses of pages: each is the same document, whose program reads the address."""
 
 _HEADERS: Mapping[bytes, bytes] = {
@@ -125,6 +125,8 @@ class _Endpoints:
                 return _failure(failure)
             except ToolspeakError as error:
                 return _failure(failure_for(error))
+            except ClientDisconnect:
+                return Response(status_code=400)  # nobody reads it
             except Exception:  # noqa: BLE001 - a bug has an answer too, and the log has its reason
                 _LOG.exception("%s %s failed", one.method, one.path)
                 return _failure(ApiFailure(500, "failed", "the server failed; its log says why"))
@@ -183,11 +185,8 @@ class _Endpoints:
             raise ApiFailure(
                 429, "streams", f"{caller.name} has {MOST_STREAMS} streams open: close some", retry_after=5.0
             )
-        return StreamingResponse(
-            self._counted(caller.name, events),
-            media_type="text/event-stream",
-            headers={"cache-control": "no-store", "x-accel-buffering": "no"},
-        )
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        return _EventResponse(self._counted(caller.name, events), headers=headers, media_type="text/event-stream")
 
     async def _counted(self, name: str, events: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
         self._streams[name] = self._streams.get(name, 0) + 1
@@ -197,6 +196,16 @@ class _Endpoints:
         finally:
             self._streams[name] -= 1
             await events.aclose()
+
+
+class _EventResponse(StreamingResponse):
+    """Ends its events when the client leaves, and not when the garbage collector finds them."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await cast("AsyncGenerator[bytes]", self.body_iterator).aclose()
 
 
 def _me(caller: Caller) -> Me:

@@ -2,6 +2,7 @@
 
 import { ApiError, login, logout, me, whoAmI } from "./api.js";
 import { h, notice, oneLine } from "./dom.js";
+import { comparePage } from "./compare-page.js";
 import { runList } from "./run-list.js";
 import { runPage } from "./run-page.js";
 import { sessionList } from "./session-list.js";
@@ -27,6 +28,7 @@ function show() {
   main.replaceChildren();
   main.className = run ? "run" : "list";
   if (run) leave = runPage(main, decodeURIComponent(run[1]), go);
+  else if (path === "/compare") leave = comparePage(main);
   else if (path === "/sessions") leave = sessionList(main, go);
   else leave = runList(main, go);
 }

@@ -255,7 +255,7 @@ export class Conversation {
       body.push(h("div", { class: "text live" }, marked(part.raw)));
     } else body.push(h("p", { class: "faint live" }, "writes …"));
     const tools = [];
-    if (part.asked.kind === "ModelAsked") {
+    if (this.openMessages && part.asked.kind === "ModelAsked") {
       tools.push(h("button", { type: "button", class: "plain", onclick: () => this.openMessages(part.asked.seq) }, "What the model read"));
     }
     if (part.raw && answered) {

@@ -41,7 +41,7 @@ export class Questions {
     const { event } = record;
     const place = new Place(this.runId, record, [], true);
     const call = event.call;
-    let missing = 1 + (event.preview ? 1 : 0);
+    let missing = 1 + (event.preview ? 1 : 0) + (call.repaired_from ? 1 : 0);
     const whole = () => {
       missing -= 1;
       if (missing === 0 && box.allow) box.allow();
@@ -84,6 +84,8 @@ export class Questions {
       h("h2", {}, h("span", { class: "chip asks" }, "asks"), " ", h("span", { class: "name" }, visible(call.name ?? "", true))),
       h("p", {}, visible(event.reason ?? "", true), effects ? [" · ", h("span", { class: "faint" }, visible(effects, true))] : null),
       argumentList(call.arguments, place.at("call", "arguments"), { open: true, onwhole: whole }),
+      call.repaired_from ? h("div", { class: "preview" }, h("h3", {}, "The model wrote this, which is not valid"),
+        text(call.repaired_from, place.at("call", "repaired_from"), { kind: "mono", onwhole: whole })) : "",
       event.preview ? h("div", { class: "preview" }, h("h3", {}, "What it would change"),
         text(event.preview, place.at("preview"), { kind: isDiff(event.preview) ? "diff" : "mono", onwhole: whole })) : "",
       hint, problem, controls, outcome);

@@ -1,6 +1,7 @@
 // One run: its timeline, its conversation as it happens, its questions, and what can be done with it.
 
 import { ApiError, get, may, post, runPath } from "./api.js";
+import { compareDialog } from "./compare-page.js";
 import { contentParts, Place } from "./content.js";
 import { Conversation } from "./conversation.js";
 import { ago, dollars, h, notice, number, oneLine, statusChip, visible } from "./dom.js";
@@ -13,9 +14,11 @@ import { PartList } from "./virtual-list.js";
 const PAGE = 500, FIRST_PAGE = 60;
 const AGAIN = 400;
 
+const isUnderWay = (detail) => ["running", "queued"].includes(detail.run.status);
+
 export function runPage(main, runId, go) {
   document.title = `${oneLine(runId, 20)} · toolspeak`;
-  let isOpen = true, detail = null, renewal = null, isRenewing = false, isDue = false, selected = -1, isAtEnd = true;
+  let isOpen = true, detail = null, drawnAt = 0, redraw = null, renewal = null, isRenewing = false, isDue = false, selected = -1, isAtEnd = true;
 
   const title = h("h1", {}, oneLine(runId, 60));
   const status = h("span", { class: "status", role: "status" });
@@ -62,7 +65,7 @@ export function runPage(main, runId, go) {
 
   /** Scrolls on while the reader is at the end. */
   function stayAtEnd() {
-    if (isAtEnd && detail && ["running", "queued"].includes(detail.run.status)) {
+    if (isAtEnd && detail && isUnderWay(detail)) {
       requestAnimationFrame(() => window.scrollTo(0, document.documentElement.scrollHeight));
     }
   }
@@ -110,11 +113,20 @@ export function runPage(main, runId, go) {
       isDue = false;
       isRenewing = true;
       try {
-        const [now, chart] = await Promise.all([get(runPath(runId)), get(runPath(runId, "/timeline"))]);
+        // The chart of a long run is large: while it goes on it is drawn now and then.
+        const isDrawn = detail !== null && isUnderWay(detail) && Date.now() - drawnAt < 2 * timeline.chart.bars.length;
+        const [now, chart] = await Promise.all([get(runPath(runId)), isDrawn ? null : get(runPath(runId, "/timeline"))]);
         if (!isOpen) return;
+        if (isDrawn) {
+          clearTimeout(redraw);
+          redraw = setTimeout(renew, isUnderWay(now) ? 2 * timeline.chart.bars.length : 0);
+        }
         detail = now;
         drawDetail();
-        timeline.set(chart);
+        if (chart) {
+          timeline.set(chart);
+          drawnAt = Date.now();
+        }
         await questions.set(now);
       } catch (error) {
         if (error instanceof ApiError && error.status === 404) status.textContent = error.message;
@@ -148,7 +160,7 @@ export function runPage(main, runId, go) {
     subRuns.replaceChildren(...(detail.sub_runs.length ? [h("h2", {}, "Runs of its tools"), ...detail.sub_runs.map(runRow)] : []));
     say.hidden = isOver || !may("run");
     unread.replaceChildren(detail.unread_messages.length ? `Not read yet: ${detail.unread_messages.map((each) => oneLine(each, 80)).join(" · ")}` : "");
-    actions.replaceChildren(...(may("run") ? [
+    actions.replaceChildren(button("Compare", () => void compareDialog(runId, go)), ...(may("run") ? [
       ["running", "queued", "waiting", "interrupted"].includes(run.status) ? button("Suspend", () => act("/suspension", (answer) => (answer.status === "suspended" ? "The run is suspended." : "The run stops after its current step."))) : null,
       run.status === "suspended" ? button("Resume", () => act("/resumption", () => "A worker will go on with the run.")) : null,
       button("Fork", () => forkDialog(runId, detail, selected >= 0 ? list.parts[selected] : null, go)),
@@ -195,6 +207,7 @@ export function runPage(main, runId, go) {
   return () => {
     isOpen = false;
     clearTimeout(renewal);
+    clearTimeout(redraw);
     live.close();
     list.close();
     timeline.close();

@@ -68,7 +68,7 @@ const CHUNK = 30;
 
 /** Parts of any height, in chunks. A chunk far from the screen is a box of its last height. */
 export class PartList {
-  constructor(element, estimate) {
+  constructor(element, estimate, root = null) {
     this.element = element;
     this.estimate = estimate;
     this.parts = [];
@@ -79,7 +79,7 @@ export class PartList {
         if (entry.isIntersecting) this.fill(chunk);
         else this.empty(chunk);
       }
-    }, { rootMargin: "1500px 0px" });
+    }, { root, rootMargin: "1500px 0px" });
   }
 
   close() {
@@ -134,6 +134,7 @@ export class PartList {
     chunk.box.style.setProperty("height", `${chunk.box.offsetHeight}px`);
     chunk.box.replaceChildren();
     chunk.isFull = false;
+    for (const part of this.parts.slice(chunk.start, chunk.end)) part.element = null;
   }
 
   /** Scrolls to the last part that begins at or before a record, and returns it. */
