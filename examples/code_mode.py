@@ -52,7 +52,11 @@ async def work(journal: Path, run_id: str, call_id: str, approved: bool) -> None
     request = result.requests[0]
     arguments = ", ".join(f"{name}={value!r}" for name, value in request.call.arguments.items())
     print(f"{request.call.name}({arguments})?", flush=True)
-    Path(journal.parent / "question").write_text(f"{result.run_id} {request.call_id}", encoding="utf-8")
+    die(journal.parent / "question", f"{result.run_id} {request.call_id}")
+
+
+def die(path: Path, question: str) -> None:
+    path.write_text(question, encoding="utf-8")
     os.kill(os.getpid(), signal.SIGKILL)
 
 

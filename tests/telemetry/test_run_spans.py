@@ -494,3 +494,18 @@ def test_without_the_extra_the_error_names_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'toolspeak\[otel\]'"):
         telemetry.instrument()
+
+
+def test_the_turns_of_a_program_are_no_requests_to_a_model():
+    code = "await look('sun')\nawait look('moon')"
+    with recording() as trace:
+        agent(calls(("run_code", {"code": code})), "Done.", code_mode=True).run_sync("go")
+    assert trace.tree() == [
+        "invoke_agent agent",
+        "  chat scripted",
+        "  execute_tool run_code",
+        "    invoke_agent program",
+        "      execute_tool look",
+        "      execute_tool look",
+        "  chat scripted",
+    ]

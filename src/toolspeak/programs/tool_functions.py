@@ -137,7 +137,7 @@ class ToolFunctions:
                 ellipsis = "..." if default is None else _literal(default)
                 optional.append(f"{name}: {kind} = {ellipsis}")
             else:
-                optional.append(f"{name}: {kind} | None = ...")
+                optional.append(f"{name}: {kind if kind.endswith('None') else f'{kind} | None'} = ...")
             description = " ".join(str(schema.get("description") or "").split())
             if types.for_model and description:
                 notes.append(f"{name}: {description}")
