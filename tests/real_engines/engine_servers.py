@@ -23,6 +23,8 @@ START_SECONDS = 60.0
 
 # What the guide tells operators to set: a worker that is silent is noticed.
 KEEP_ALIVE = ("1s", "2s")
+PARTITIONS = 4
+CALLS_AT_ONCE = 50  # of each partition
 
 
 class EngineServer:
@@ -53,8 +55,15 @@ def engine_server(
 class Restate:
     """A server of its own in a folder, on ports of 127.0.0.1."""
 
-    def __init__(self, folder: Path, keep_alive: tuple[str, str] = KEEP_ALIVE, calls_per_connection: int = 1) -> None:
-        self._folder, self._keep_alive, self._calls_per_connection = folder, keep_alive, calls_per_connection
+    def __init__(
+        self,
+        folder: Path,
+        keep_alive: tuple[str, str] = KEEP_ALIVE,
+        calls_per_connection: int = 1,
+        calls_at_once: int = CALLS_AT_ONCE,
+    ) -> None:
+        self._folder, self._keep_alive = folder, keep_alive
+        self._calls_per_connection, self._calls_at_once = calls_per_connection, calls_at_once
         self._ingress, self._admin, self._node, self._worker = (free_port() for _ in range(4))
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"restate://127.0.0.1:{self._ingress}?admin=127.0.0.1:{self._admin}&listen=127.0.0.1:{self._worker}"
@@ -70,6 +79,7 @@ class Restate:
             "RESTATE_WORKER__INVOKER__HTTP2_KEEP_ALIVE_INTERVAL": self._keep_alive[0],
             "RESTATE_WORKER__INVOKER__HTTP2_KEEP_ALIVE_TIMEOUT": self._keep_alive[1],
             "RESTATE_WORKER__INVOKER__HTTP2_STREAMS_PER_CONNECTION_LIMIT": str(self._calls_per_connection),
+            "RESTATE_WORKER__INVOKER__CONCURRENT_INVOCATIONS_LIMIT": str(self._calls_at_once),
             "DO_NOT_TRACK": "1",
             "RESTATE_DISABLE_TELEMETRY": "true",
             "RESTATE_LISTEN_MODE": "tcp",
@@ -80,7 +90,7 @@ class Restate:
             "RESTATE_ADMIN__DISABLE_WEB_UI": "true",
             "RESTATE_BASE_DIR": str(self._folder / "restate"),
             "RESTATE_NODE_NAME": "tests",
-            "RESTATE_DEFAULT_NUM_PARTITIONS": "4",
+            "RESTATE_DEFAULT_NUM_PARTITIONS": str(PARTITIONS),
             "RESTATE_ROCKSDB_TOTAL_MEMORY_SIZE": "256MB",
             "RESTATE_LOG_FILTER": "warn",
             "RESTATE_LOG_DISABLE_ANSI_CODES": "true",

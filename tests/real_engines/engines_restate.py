@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,40 @@ def test_runs_that_begin_at_once_wait_for_no_other(
         assert ("STREAMS_PER_CONNECTION_LIMIT=1" in caplog.text) == (calls_per_connection > 1)
 
     restate = Restate(tmp_path, calls_per_connection=calls_per_connection)
+    restate.start()
+    try:
+        asyncio.run(act(restate.url))
+    finally:
+        restate.kill()
+
+
+def test_more_runs_than_the_server_calls_at_once_are_all_driven(tmp_path: Path):
+    """No call keeps one of the server's places while it waits for another call, and none is lost that came while as
+    many were under way."""
+
+    async def act(url: str) -> None:
+        worker, client = open_engine(url, MemoryJournal()), open_engine(url, MemoryJournal())
+        stop, all_driven, driven = asyncio.Event(), asyncio.Event(), Counter[str]()
+
+        async def handle(delivery: Delivery) -> None:
+            driven[delivery.run_id] += 1
+            if driven[delivery.run_id] == 1:
+                await client.enqueue(delivery.run_id, agent="buyer")
+            if len(driven) > RUNS and min(driven.values()) > 1:
+                all_driven.set()
+
+        working = asyncio.create_task(worker.work(handle, agents=["buyer"], limits=WorkLimits(4), stop=stop))
+        async with asyncio.timeout(SECONDS):
+            await until_done(lambda: client.enqueue("first", agent="buyer"))
+            due = time.time() + 3
+            await asyncio.gather(*(client.enqueue(f"run-{number}", agent="buyer", at=due) for number in range(RUNS)))
+            await all_driven.wait()
+        stop.set()
+        await working
+        await worker.aclose()
+        await client.aclose()
+
+    restate = Restate(tmp_path, calls_at_once=1)
     restate.start()
     try:
         asyncio.run(act(restate.url))

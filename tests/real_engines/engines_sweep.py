@@ -1,12 +1,13 @@
 """Everything at once, on every engine: four workers on two hosts are killed, the hosts' network to the database is cut,
 and servers are restarted, while runs come. Nothing is lost, nothing happens twice, and each caller gets its answer.
 
-`make test-engines KILLS=500` is the long one.
+`make test-engines KILLS=500` is the long one. SWEEP_SECONDS ends it earlier.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import subprocess
 import time
@@ -19,6 +20,7 @@ from engines_runs import KILLS, a_call, calling, takeovers, workers
 from worker_processes import Workers
 
 __all__ = ["workers"]
+SECONDS = float(os.environ.get("SWEEP_SECONDS", "inf"))
 HOSTS = ("host-a", "host-b")
 JOURNAL = 3  # its place among the arguments of a worker
 
@@ -43,7 +45,8 @@ def test_a_sweep_of_all_faults_loses_and_repeats_nothing(server: EngineServer, w
         async with calling(server) as caller:
             for host in HOSTS * 2:
                 await start(host)
-            while counts["killed"] < KILLS:
+            end = time.monotonic() + SECONDS
+            while counts["killed"] < KILLS and time.monotonic() < end:
                 await caller.submit(3)
                 if cutting is None or cutting.done():
                     await a_call(workers)

@@ -24,7 +24,7 @@ from toolspeak.journal.base import Journal
 _LOG = logging.getLogger(__name__)
 _VERSION = "toolspeak"
 _POLL_SECONDS, _LOOK_SECONDS = 0.5, 0.5
-_SILENT_SECONDS, _GRACE_SECONDS = 2.0, 1.5
+_SILENT_SECONDS, _GRACE_SECONDS = 2.0, 1.0
 _FORGOTTEN_SECONDS = 10.0  # after which DBOS has lost a workflow that it took: it does so while the server ends
 _RECONNECTING_SECONDS = 8.0  # after which all workers have sessions again on a server that has started
 _EVER = 10**8
@@ -153,7 +153,12 @@ class _WorkerSessions:
         self._thread = ThreadPoolExecutor(1, "toolspeak-dbos")  # of its own: others may wait for a server that is away
         self._database = create_engine(
             make_url(dsn).set(drivername="postgresql+psycopg"),
-            connect_args={"application_name": self.own, "connect_timeout": 3},
+            connect_args={
+                "application_name": self.own,
+                "connect_timeout": 3,
+                # A worker whose host is cut off while it resumes workflows must not keep the lock.
+                "options": f"-c idle_in_transaction_session_timeout={int(_SILENT_SECONDS * 1000)}",
+            },
             pool_pre_ping=True,
         )
 

@@ -46,8 +46,8 @@ _FOLLOW_PAUSE = 0.05
 _CHECK_SECONDS, _CHECK_SHARE = 10.0, 0.02
 """How long runs are taken up without another check of the file's structure, and the most time that checks may take."""
 
-_MOST_SCANNED = 50_000
-"""The number of records since a run began up to which the file is searched for those of the run. It takes a tenth of a
+_MOST_SCANNED = 10_000
+"""The number of records since a run began up to which the file is searched for those of the run, in a twentieth of a
 second."""
 
 
