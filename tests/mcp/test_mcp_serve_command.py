@@ -21,9 +21,9 @@ META = {
 }
 
 SHOP = '''
-import os, sys
+import asyncio, os
 from pathlib import Path
-from toolspeak import Agent, Effects, RunContext, tool
+from toolspeak import Agent, Effects, tool
 from toolspeak.journal import SqliteJournal
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
@@ -41,10 +41,10 @@ def order(item: str) -> str:
     return f"ordered {item}"
 
 @tool(read_only=True, timeout=None)
-async def hangs(ctx: RunContext) -> str:
+async def hangs() -> str:
     """Never ends."""
     note("hangs")
-    await ctx.sleep(10_000)
+    await asyncio.Event().wait()
     return "never"
 
 @tool(read_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import time
 from contextlib import asynccontextmanager
 
 import httpx2
@@ -14,8 +15,11 @@ from mcp_clients import MODES, NO, YES, Person, address_of, client_of, client_of
 from mcp_server import PIXEL
 
 from toolspeak import Agent, Effects, RunContext, tool
+from toolspeak.agent import Approval
 from toolspeak.data.messages import FilePart, ImagePart, TextPart
+from toolspeak.execute import Rule, StandingRules
 from toolspeak.journal import MemoryJournal, SqliteJournal
+from toolspeak.journal.base import RunInput
 from toolspeak.mcp import McpApp
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
@@ -386,6 +390,67 @@ def test_an_agent_is_a_tool_whose_calls_ask_the_clients_user(mode, tmp_path):
 
     asyncio.run(main())
     assert shop.log == ["order 2 pear"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_call_that_waits_for_an_event_answers_when_it_has_come(mode):
+    journal = MemoryJournal()
+
+    @tool(read_only=True)
+    def awaits_delivery(ctx: RunContext) -> str:
+        """Waits until a parcel comes, and a little longer."""
+        parcel = ctx.wait_for("parcel")
+        ctx.sleep(0.01)
+        return f"it holds {parcel}"
+
+    async def main():
+        async with client_of_app(McpApp([awaits_delivery], journal=journal), mode) as client:
+            call = asyncio.create_task(client.call_tool("awaits_delivery", {}))
+            async with asyncio.timeout(60):
+                while not (runs := await journal.runs(status="waiting")):  # noqa: ASYNC110 - the server's run
+                    await asyncio.sleep(0.005)
+            await journal.add_input(
+                RunInput(runs[0].run_id, "event", "parcel", "parcel 1", "a pear", None, time.time())
+            )
+            assert text_of(await call) == "it holds a pear"
+
+    asyncio.run(main())
+
+
+def test_a_client_that_fails_to_ask_leaves_no_call_open():
+    shop, journal = Shop(), MemoryJournal()
+
+    async def fail(_context, _params):
+        return types.ErrorData(code=-1, message="the user has gone home")
+
+    async def main():
+        async with client_of_app(McpApp(shop.tools(), journal=journal), "legacy", elicitation_callback=fail) as client:
+            refusal = await client.call_tool("order", {"item": "pear", "count": 1})
+            assert refusal.is_error
+            assert "the user has gone home" in text_of(refusal)
+        assert [run.status for run in await journal.runs()] == ["no_answer"]
+
+    asyncio.run(main())
+    assert shop.log == []
+
+
+def test_standing_rules_and_traces_count():
+    shop, journal = Shop(), MemoryJournal()
+    rules = StandingRules()
+    rules.add(Rule("approve", tool="order", arguments={"item": "fig"}), by="ann")
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+    async def main():
+        app = McpApp(shop.tools(), journal=journal, approve=Approval(rules=rules))
+        async with client_of_app(app) as client:
+            meta = {"traceparent": trace}
+            assert not (await client.call_tool("order", {"item": "fig", "count": 1}, meta=meta)).is_error
+            assert (await client.call_tool("order", {"item": "pear", "count": 1})).is_error
+        first = [record for run in await journal.runs() for record in await journal.read(run.run_id)]
+        assert trace in {record.traceparent for record in first}
+
+    asyncio.run(main())
+    assert shop.log == ["order 1 fig"]
 
 
 def test_requests_that_are_too_large_or_from_a_web_page_or_without_a_key_are_refused():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Callable, Mapping
 from contextlib import aclosing, suppress
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import anyio
 
 from toolspeak.agent import Agent, Run, RunResult, result_of
+from toolspeak.agent.run_inputs import ended_waits
 from toolspeak.agent.state.history import without_secrets
 from toolspeak.agent.storage.runs import close_run, load_whole
 from toolspeak.agent.submission import stored_result
@@ -26,6 +28,9 @@ from toolspeak.journal import Journal
 
 _LOOK_AGAIN = 0.2
 """Seconds between two looks at a run that another process, or an earlier request, drives."""
+
+_LOOK_FOR_EVENTS = 0.5
+"""Seconds between two looks for an event that a call waits for."""
 
 ProgressSink = Callable[[str], None]
 """Takes a line of progress for the client."""
@@ -62,11 +67,12 @@ class CallRuns:
         Raises RunConflict if that is a run of another task or principal, and what the run raises.
         """
         own_id = run_id or new_id()
-        return await self._settled(
+        result = await self._settled(
             own_id,
             lambda: self.agent.start(task, run_id=own_id, principal=principal, deps=deps, traceparent=traceparent),
             report,
         )
+        return await self._after_waits(result, deps, report)
 
     async def go_on(
         self,
@@ -104,8 +110,26 @@ class CallRuns:
             if result.requests and not decisions:
                 return result
             with suppress(RunBusy):
-                return await self._driven(run_id, self.agent.resumed(run_id, decisions, deps=deps), report)
+                result = await self._driven(run_id, self.agent.resumed(run_id, decisions, deps=deps), report)
+                return await self._after_waits(result, deps, report)
             await asyncio.sleep(_LOOK_AGAIN)
+
+    async def _after_waits(self, result: RunResult[Any], deps: Any, report: ProgressSink) -> RunResult[Any]:
+        """The result once what the calls wait for (a time, an event from outside) has come, and they went on."""
+        run_id = result.run_id
+        try:
+            while result.status == "waiting":
+                until = result.state.until
+                while not await ended_waits(self.journal, result.state, time.time()):
+                    rest = _LOOK_FOR_EVENTS if until is None else max(0.0, until - time.time())
+                    await asyncio.sleep(min(rest, _LOOK_FOR_EVENTS))
+                with suppress(RunBusy):
+                    result = await self._driven(run_id, self.agent.resumed(run_id, deps=deps), report)
+        except asyncio.CancelledError:
+            with anyio.CancelScope(shield=True):
+                await self.close(run_id)
+            raise
+        return result
 
     async def close(self, run_id: str) -> None:
         """Ends a run that nobody will go on with: its calls never run after that."""

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
+import anyio
 from mcp import MCPError, types
 from mcp.server import Server, ServerRequestContext
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.types import Receive, Scope, Send
 
 from toolspeak.agent import Agent, Approval, Execution, RunResult
@@ -22,7 +21,6 @@ from toolspeak.agent.interceptors import AnyInterceptor, by_level
 from toolspeak.agent.settings import USUAL_EXECUTION
 from toolspeak.agent.validation import check_execution, secrets_of, toolset_of
 from toolspeak.data.messages import Message
-from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, RunConflict, RunError, ToolspeakError
 from toolspeak.execute import Approve, Secrets
 from toolspeak.execute.calls.prepare import new_id
@@ -30,19 +28,17 @@ from toolspeak.journal import Journal
 from toolspeak.mcp.serving.approval_forms import decisions_of, question_form, question_key
 from toolspeak.mcp.serving.bounded_input import bounded_streams
 from toolspeak.mcp.serving.call_answers import answer_of_agent, answer_of_call, refusal
-from toolspeak.mcp.serving.call_runs import CallRuns, ProgressSink, run_id_of
-from toolspeak.mcp.serving.one_call_driver import OneCallDriver, task_of_call
+from toolspeak.mcp.serving.call_runs import CallRuns, ProgressSink
+from toolspeak.mcp.serving.one_call_driver import OneCallDriver
 from toolspeak.mcp.serving.ordered_executor import CALLER, OrderedExecutor
 from toolspeak.mcp.serving.recent_runs import RecentRuns
 from toolspeak.mcp.serving.tool_listing import listed_tool, page_of
+from toolspeak.mcp.serving.tool_request import ServedTool, ToolRequest, progress_of
 from toolspeak.tools import ToolLike, Toolset
 from toolspeak.tools.toolset import tools_digest
 from toolspeak.version import __version__
 
 _LOG = logging.getLogger("toolspeak.mcp")
-
-CALL_KEY = "toolspeak/call-id"
-"""The key of a request's `_meta` under which a client may send its own id of a call: the same id never runs twice."""
 
 _MOST_QUESTIONS = 3
 """How often a client is asked the same question that it does not decide."""
@@ -97,14 +93,14 @@ class McpApp:
         agents: list[Agent[Any, Any]] = [each for each in offers if isinstance(each, Agent)]
         toolset = toolset_of([each for each in offers if not isinstance(each, Agent)])
         caller = _agent_of_calls(toolset, journal, approve, execution, interceptors, secrets)
-        self._tools = {spec.name: _Served(listed_tool(spec), caller, is_agent=False) for spec in toolset.specs}
+        self._tools = {spec.name: ServedTool(listed_tool(spec), caller, is_agent=False) for spec in toolset.specs}
         for agent in agents:
             spec = agent.as_tool().spec
             if agent.journal is None:
                 raise ConfigurationError(f"McpApp needs the agent {agent.name!r} with a journal: Agent(journal=…)")
             if spec.name in self._tools:
                 raise ConfigurationError(f"two served tools are named {spec.name!r}; give the agent another name")
-            self._tools[spec.name] = _Served(listed_tool(spec), CallRuns(agent, agent.journal), is_agent=True)
+            self._tools[spec.name] = ServedTool(listed_tool(spec), CallRuns(agent, agent.journal), is_agent=True)
         self._list = tuple(each.definition for each in self._tools.values())
         self._digest = tools_digest([*toolset.specs, *(each.as_tool().spec for each in agents)])
         self._deps = deps
@@ -167,8 +163,8 @@ class McpApp:
             raise MCPError(types.INTERNAL_ERROR, f"{self._most_calls} calls are under way: try again later")
         self._under_way += 1
         try:
-            async with _progress(context) as report:
-                return await self._outcome(served, _Request(context, params), report)
+            async with progress_of(context) as report:
+                return await self._outcome(served, ToolRequest(context, params), report)
         except (MCPError, asyncio.CancelledError):
             raise
         except ToolspeakError as error:
@@ -179,7 +175,7 @@ class McpApp:
         finally:
             self._under_way -= 1
 
-    async def _outcome(self, served: _Served, request: _Request, report: ProgressSink) -> CallAnswer:
+    async def _outcome(self, served: ServedTool, request: ToolRequest, report: ProgressSink) -> CallAnswer:
         task, runs, principal = served.task_of(request.params), served.runs, request.principal
         if task is None:
             return refusal('an agent takes its task as the text `task`: {"task": "…"}')
@@ -197,7 +193,7 @@ class McpApp:
         else:
             run_id = request.run_id()
             try:
-                result = await runs.start(task, run_id, principal, deps, report)
+                result = await runs.start(task, run_id, principal, deps, report, request.traceparent)
             except RunConflict:
                 raise MCPError(
                     types.INVALID_REQUEST, "a call with this id was made before, with other content"
@@ -205,7 +201,13 @@ class McpApp:
         return await self._answer_to(served, task, request, result, deps, report)
 
     async def _answer_to(
-        self, served: _Served, task: Message, request: _Request, result: RunResult[Any], deps: Any, report: ProgressSink
+        self,
+        served: ServedTool,
+        task: Message,
+        request: ToolRequest,
+        result: RunResult[Any],
+        deps: Any,
+        report: ProgressSink,
     ) -> CallAnswer:
         """Asks the client about calls that need approval, until the run has a result."""
         runs, undecided = served.runs, 0
@@ -216,7 +218,15 @@ class McpApp:
                 return refusal(_UNASKED.format(names=", ".join(each.call.name for each in result.requests)))
             if request.is_modern:
                 return types.InputRequiredResult(input_requests={**forms}, request_state=result.run_id)
-            answers = {key: await request.ask(form) for key, form in forms.items()}
+            try:
+                answers = {key: await request.ask(form) for key, form in forms.items()}
+            except MCPError as error:
+                await runs.close(result.run_id)
+                return refusal(f"the call needs approval, and the client did not ask its user: {error.message:.500}")
+            except asyncio.CancelledError:
+                with anyio.CancelScope(shield=True):
+                    await runs.close(result.run_id)
+                raise
             undecided = 0 if decisions_of(result.requests, answers, "") else undecided + 1
             if undecided == _MOST_QUESTIONS:
                 await runs.close(result.run_id)
@@ -229,10 +239,8 @@ class McpApp:
                 report,
                 lambda requests, answers=answers: decisions_of(requests, answers, request.principal or "client"),
             )
-        if result.status in ("waiting", "suspended", "queued"):
-            return refusal(
-                f"the run {result.run_id} is {result.status}: nothing drives it until what it waits for has come"
-            )
+        if result.status == "suspended":
+            return refusal(f"somebody suspended the run {result.run_id} of this call; it goes on with the same call id")
         return (answer_of_agent if served.is_agent else answer_of_call)(result, request.context.protocol_version)
 
 
@@ -242,109 +250,10 @@ _UNASKED = (
 )
 
 
-@quick()
-class _Served:
-    """A tool as it is listed, and what runs its calls."""
-
-    definition: types.Tool
-    runs: CallRuns
-    is_agent: bool
-
-    def task_of(self, params: types.CallToolRequestParams) -> Message | None:
-        """The task of a call's run; None for an agent without one."""
-        arguments = params.arguments or {}
-        if not self.is_agent:
-            return task_of_call(params.name, arguments)
-        task = arguments.get("task")
-        return Message.user(task) if isinstance(task, str) and task.strip() else None
-
-
-@quick()
-class _Request:
-    """A client's request to call a tool."""
-
-    context: ServerRequestContext
-    params: types.CallToolRequestParams
-
-    @property
-    def is_modern(self) -> bool:
-        return self.context.protocol_version in MODERN_PROTOCOL_VERSIONS
-
-    @property
-    def can_ask(self) -> bool:
-        """Whether the client can ask its user."""
-        capabilities = self.context.session.client_capabilities
-        elicitation = None if capabilities is None else capabilities.elicitation
-        return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
-
-    @property
-    def principal(self) -> str | None:
-        user = None if self.context.request is None else self.context.request.scope.get("user")
-        return user.access_token.client_id if isinstance(user, AuthenticatedUser) else None
-
-    @property
-    def session(self) -> str:
-        """The client's session, or its connection; "" for one that has none, in the newer revision over HTTP."""
-        request = self.context.request
-        if request is None:
-            return cast("str", self.context.lifespan_context)
-        return "" if self.is_modern else request.headers.get("mcp-session-id", "")
-
-    def run_id(self) -> str | None:
-        """The id of the run of this call: the same for a request that is sent again. None: a new one."""
-        meta: Mapping[str, Any] = cast("Mapping[str, Any]", self.context.meta or {})
-        own_key = meta.get(CALL_KEY)
-        if isinstance(own_key, str) and own_key:
-            return run_id_of(f"key\0{self.principal or ''}", own_key)
-        if not self.session:
-            return None
-        # Ids of requests are unique in a session, and on a connection.
-        return run_id_of(f"request\0{self.session}", repr(self.context.request_id))
-
-    async def ask(self, form: types.ElicitRequest) -> types.ElicitResult:
-        """Asks the client during the call, which revisions before 2026-07-28 allow. Raises MCPError."""
-        params = cast("types.ElicitRequestFormParams", form.params)
-        return await self.context.session.elicit_form(
-            params.message, params.requested_schema, related_request_id=self.context.request_id
-        )
-
-
 @asynccontextmanager
 async def _connection_id(_: Server[Any]) -> AsyncGenerator[str]:
     """Identifies a connection over streams. (Over HTTP it is entered once, and sessions have ids.)"""
     yield new_id()
-
-
-@asynccontextmanager
-async def _progress(context: ServerRequestContext) -> AsyncGenerator[ProgressSink]:
-    """Sends lines of progress beside the call. A client that does not read loses lines; the call does not wait."""
-    lines: deque[str] = deque(maxlen=100)
-    news = asyncio.Event()
-    count = 0
-
-    async def send() -> None:
-        nonlocal count
-        while True:
-            await news.wait()
-            news.clear()
-            while lines:
-                count += 1
-                await context.session.report_progress(count, message=lines.popleft())
-
-    def report(line: str) -> None:
-        lines.append(line)
-        news.set()
-
-    sender = asyncio.create_task(send())
-    try:
-        yield report
-        while lines and not sender.done():  # those that came last
-            await asyncio.wait([sender], timeout=0.01)
-            break
-    finally:
-        sender.cancel()
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait([sender])
 
 
 def _agent_of_calls(
