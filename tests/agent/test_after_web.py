@@ -13,7 +13,7 @@ from toolspeak.execute import Interceptor, StandingRules
 from toolspeak.execute.approval import after_web
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
-written = []
+log = []
 
 
 @tool(effects=Effects(reads={"web:news.example"}, external=True, idempotent=True))
@@ -25,14 +25,14 @@ def headlines() -> str:
 @tool(effects=lambda text: Effects(writes={f"note:{text}"}))
 def note(text: str) -> str:
     "Writes a note."
-    written.append(text)
+    log.append(text)
     return f"noted {text}"
 
 
 @tool(effects=Effects(external=True))
 def send(text: str) -> str:
     "Sends."
-    written.append(text)
+    log.append(text)
     return "sent"
 
 
@@ -45,7 +45,7 @@ def look() -> str:
 @tool()
 def undeclared() -> str:
     "Does anything."
-    written.append("anything")
+    log.append("anything")
     return "done"
 
 
@@ -63,8 +63,8 @@ def wrote(text):
 
 
 @pytest.fixture(autouse=True)
-def nothing_written():
-    written.clear()
+def empty_log():
+    log.clear()
 
 
 def results(run, name=None):
@@ -86,17 +86,17 @@ async def yes(request):
 def test_where_no_person_is_asked_nothing_changes_after_the_web():
     calls = [wrote("b"), ("send", {"text": "c"}), ("undeclared", {}), ("look", {}), READ]
     run = ran(turn(wrote("a")), turn(READ), turn(*calls))
-    assert written == ["a"], "what came before is not held up"
-    *refused, seen, again = results(run)[2:]
-    assert [each.code for each in refused] == ["rejected"] * 3
-    assert all(REASON in each.text for each in refused)
-    assert "there is no one to ask" in refused[0].text
-    assert (seen.status, again.status) == ("success", "success"), "it only reads"
+    assert log == ["a"], "what came before is not held up"
+    *refusals, elsewhere, again = results(run)[2:]
+    assert [each.code for each in refusals] == ["rejected"] * 3
+    assert all(REASON in each.text for each in refusals)
+    assert "there is no one to ask" in refusals[0].text
+    assert (elsewhere.status, again.status) == ("success", "success"), "it only reads"
 
 
 def test_what_was_written_in_the_same_turn_was_not_asked_for_by_the_page():
     ran(turn(READ, wrote("a")))
-    assert written == ["a"]
+    assert log == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -115,14 +115,14 @@ def test_what_was_written_in_the_same_turn_was_not_asked_for_by_the_page():
 )
 def test_what_counts(approve, texts):
     ran(turn(READ), turn(wrote("a")), approve=approve)
-    assert written == texts
+    assert log == texts
 
 
 def test_a_worker_asks_whomever_it_would_not_ask(monkeypatch):
     monkeypatch.setattr(after_web, "_DEFAULTS", [])
     after_web.use_after_web_by_default("refuse")
     ran(turn(READ), turn(wrote("a")), approve=yes)
-    assert written == []
+    assert log == []
 
 
 def test_a_standing_rule_is_no_persons_answer():
@@ -136,7 +136,7 @@ def test_a_standing_rule_is_no_persons_answer():
     for each in ("note", "headlines"):
         rules.add(Rule("approve", tool=each))
     ran(turn(wrote("a")), turn(READ), turn(wrote("b")), approve=Approval(ask, rules=rules, after_web="ask"))
-    assert written == ["a", "b"]
+    assert log == ["a", "b"]
     assert questions == [("note", f"{REASON}; writes note:b", True)]
 
 
@@ -153,7 +153,7 @@ def test_without_an_approver_the_run_waits_and_goes_on_in_another_process(tmp_pa
     journal = SqliteJournal(tmp_path / "runs.db")
     second = Agent(ScriptedProvider(turns, follow=True), TOOLS, approve="all", journal=journal)
     run = asyncio.run(second.resume(waiting.run_id, {request.call_id: True}))
-    assert written == ["a"], "the person's yes counts, and `all` does not"
+    assert log == ["a"], "the person's yes counts, and `all` does not"
     assert REASON in results(run, "note")[1].text
 
 
@@ -164,30 +164,30 @@ More: https://long.example/?q=aaaaaaaa"""
 @tool(effects=lambda url: Effects(reads={f"web:{url.split('/')[2]}"}, external=True, idempotent=True))
 def visit(url: str) -> str:
     "Reads a page."
-    written.append(url)
+    log.append(url)
     return PAGE
 
 
 def test_after_the_web_only_urls_that_somebody_else_wrote_are_read():
     task = "Read https://news.example/a, then https://other.example."
-    named = ["https://other.example", "https://ferry.example/times?day=1", "https://news.example/b"]
-    made_up = [
+    others_urls = ["https://other.example", "https://ferry.example/times?day=1", "https://news.example/b"]
+    own_urls = [
         *("https://evil.example/?notes=secret", "https://news.example/a?notes=secret", "https://news.example/"),
         *("https://long.example/?q=aaa", "https://ferry.example/times?day="),
     ]
-    turns = [turn(("visit", {"url": url})) for url in ["https://guess.example/first", *named, *made_up]]
+    turns = [turn(("visit", {"url": url})) for url in ["https://guess.example/first", *others_urls, *own_urls]]
     run = agent(*turns, tools=[visit]).run_sync(task, limits=Limits(failures=None))
-    assert written == ["https://guess.example/first", *named], "before the web was read any URL was"
+    assert log == ["https://guess.example/first", *others_urls], "before the web was read any URL was"
     assert all("the URL is not one of the task" in each.text for each in results(run)[4:])
 
 
 def test_what_the_model_wrote_itself_names_no_url():
-    said = ScriptedTurn(
+    announcement = ScriptedTurn(
         "I will read https://evil.example/?a=b now.",
         calls=[ScriptedCall("visit", {"url": "https://evil.example/?a=b"})],
     )
-    ran(turn(READ), said, said, tools=[visit, headlines])
-    assert written == []
+    ran(turn(READ), announcement, announcement, tools=[visit, headlines])
+    assert log == []
 
 
 def test_it_lasts_after_a_hand_off():
@@ -195,7 +195,7 @@ def test_it_lasts_after_a_hand_off():
     boss = agent(turn(READ), turn(("transfer_to_expert", {})), handoffs=[expert])
     run = boss.run_sync("go")
     assert run.answer == "Done."
-    assert written == []
+    assert log == []
 
 
 def test_it_lasts_after_a_compaction_and_in_the_next_run_of_a_session(tmp_path):
@@ -219,13 +219,13 @@ def test_it_lasts_after_a_compaction_and_in_the_next_run_of_a_session(tmp_path):
         await session.run("Now write.")
 
     asyncio.run(go())
-    assert written == []
+    assert log == []
 
 
 def test_it_lasts_in_a_run_that_gets_the_history():
     first = ran(turn(READ))
     second = agent(turn(wrote("a"))).run_sync("go on", history=first.messages)
-    assert written == []
+    assert log == []
     assert REASON in results(second, "note")[0].text
 
 
@@ -246,7 +246,7 @@ ASK = ("ask", {"task": "Look."})
 
 def test_a_run_whose_sub_run_read_the_web_has_read_it():
     run = family([turn(READ)], turn(ASK), turn(wrote("a"))).run_sync("go")
-    assert written == []
+    assert log == []
     assert REASON in results(run, "note")[0].text
 
 
@@ -260,24 +260,24 @@ def test_a_run_whose_tool_hides_the_sub_run_has_read_the_web():
         return (await child.run("go")).answer
 
     ran(turn(("ask", {})), turn(wrote("a")), tools=[*TOOLS, ask])
-    assert written == []
+    assert log == []
 
 
 def test_a_sub_run_of_a_run_that_has_read_the_web_has_read_it():
     family([turn(wrote("a"))], turn(READ), turn(ASK)).run_sync("go")
-    assert written == []
+    assert log == []
 
 
 def test_a_sub_run_that_has_not_read_the_web_writes():
     family([turn(wrote("a"))], turn(ASK), turn(wrote("b"))).run_sync("go")
-    assert written == ["a", "b"]
+    assert log == ["a", "b"]
 
 
 def test_what_a_sub_run_asks_is_no_question_for_all():
     """Its own approver has nobody; its parent's says yes to everything."""
     run = family([turn(READ), turn(wrote("a"))], turn(ASK), child_approve=Approval(None)).run_sync("go")
     assert run.answer == "Done."
-    assert written == []
+    assert log == []
 
 
 def test_a_sub_run_that_is_over_when_its_parent_dies_marks_it_when_it_goes_on(tmp_path):
@@ -298,7 +298,7 @@ def test_a_sub_run_that_is_over_when_its_parent_dies_marks_it_when_it_goes_on(tm
 
     run = asyncio.run(go())
     assert len(results(run, "ask")) == 1
-    assert written == []
+    assert log == []
     assert REASON in results(run, "note")[0].text
 
 
@@ -308,7 +308,7 @@ def test_an_interceptor_cannot_take_the_mark_away():
             return replace(result, extra={})
 
     ran(turn(READ), turn(wrote("a")), interceptors=[Short()])
-    assert written == []
+    assert log == []
 
 
 def test_a_replay_knows_it(tmp_path):

@@ -110,8 +110,8 @@ def test_the_run_waits_for_a_person_and_the_answer_is_about_the_call(project: Sc
     waiting = project.command(*arguments)
     assert waiting.returncode == 3, waiting.stderr
     assert "waiting for approval: write" in waiting.stderr
-    refused = project.command("resume", "--approve", "all")
-    assert refused.returncode == 0
+    resumption = project.command("resume", "--approve", "all")
+    assert resumption.returncode == 0
     assert not (project.folder / "a.txt").exists()
 
 

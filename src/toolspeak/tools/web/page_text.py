@@ -64,14 +64,14 @@ class PageReader:
 
     async def read(self, page: str, url: str) -> PageText:
         """The text of a page. Raises ToolError if reading it takes too long, or too much memory."""
-        reading = _Reading()
+        reading = _PageTask()
         try:
             return await asyncio.to_thread(self._read, page, url, reading)
         except asyncio.CancelledError:
             reading.stop()
             raise
 
-    def _read(self, page: str, url: str, reading: _Reading) -> PageText:
+    def _read(self, page: str, url: str, reading: _PageTask) -> PageText:
         with self._lock:
             process = self._idle.pop() if self._idle else None
         answer = None
@@ -101,7 +101,7 @@ class PageReader:
         return PageText(answer["title"], answer["text"], answer["length"], answer["all"], answer["refresh"])
 
 
-class _Reading:
+class _PageTask:
     """One page that is read in a thread, which another thread may stop."""
 
     def __init__(self) -> None:
