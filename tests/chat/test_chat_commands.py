@@ -215,6 +215,70 @@ def test_settings_change_between_turns(monkeypatch, folder):
     asyncio.run(main())
 
 
+def test_a_message_in_place_of_an_answer_is_not_lost(monkeypatch, folder):
+    async def main():
+        arguments = json.dumps({"path": "b.txt", "content": "two\n"})
+        async with chat(monkeypatch, folder, calls(("write", arguments)), reply("Done."), approve="all") as person:
+            person.type("go\r")
+            await person.until("Done.")
+            await person.until_idle()
+            person.type("/undo\r")
+            await person.until("Take these changes back?")
+            person.type("why did you write it?\r")
+            await person.until("nothing was changed")
+            await person.until("› why did you write it?")
+            person.type("\x03")
+            (folder / "b.txt").write_text("mine\n")
+            person.type("/undo\r")
+            await person.until("0 paths to undo")
+            person.type("hello\r")
+            await person.until("› hello")  # no question is open: it is a message
+            assert (folder / "b.txt").read_text() == "mine\n"
+
+    asyncio.run(main())
+
+
+def test_a_conversation_that_outgrows_the_window_is_summarised_and_goes_on(monkeypatch, folder):
+    async def main():
+        overflow = b'{"error": {"message": "maximum context length is 9 tokens", "code": "context_length_exceeded"}}'
+        too_long = whole("400 Bad Request", overflow)
+        answers = reply("First. " * 300), reply("Second. " * 300), too_long, reply("A summary."), reply("Third.")
+        async with chat(monkeypatch, folder, *answers, too_long) as person:
+            for number, end in (("one", "First."), ("two", "Second."), ("three", "Third.")):
+                person.type(f"{number}\r")
+                await person.until(end)
+                await person.until_idle()
+            assert any("the history was compacted" in row for row in person.terminal.everything)
+            messages = json.loads(person.request())["messages"]
+            assert [message["content"] for message in messages if message["content"] == "three"] == ["three"]
+            assert "A summary." in person.request()
+            assert "First. First." not in person.request()
+            person.type("four\r")
+            await person.until("does not fit into the model's window")
+            await person.until_idle()
+            assert any(row == "› four" for row in person.terminal.lines)
+
+    asyncio.run(main())
+
+
+def test_what_goes_with_a_message_is_shown(monkeypatch, folder):
+    async def main():
+        (folder / "a.py").write_text("1\n2\n3\n")
+        (folder / "dot.png").write_bytes(PIXEL)
+        (folder / "lib" / "sub").mkdir(parents=True)
+        (folder / "lib" / "b.py").touch()
+        async with chat(monkeypatch, folder, reply("Seen.")) as person:
+            person.type("@a.py @dot.png @lib\r")
+            await person.until("Seen.")
+            rows = [row.strip() for row in person.terminal.everything]
+            assert "+ file a.py (3 lines)" in rows
+            assert f"+ an image of {len(PIXEL)} bytes (image/png)" in rows
+            assert "+ folder lib (2 lines)" in rows
+            assert "b.py\\nsub/" in person.request()
+
+    asyncio.run(main())
+
+
 def test_lines_of_a_file_and_an_image_go_with_the_message(monkeypatch, folder):
     async def main():
         (folder / "a.py").write_text("".join(f"line {i}\n" for i in range(1, 31)))
@@ -239,7 +303,6 @@ def test_lines_of_a_file_and_an_image_go_with_the_message(monkeypatch, folder):
         ("@big.txt", "attach some of its lines"),
         ("@a.py:40-50", "it has the lines 1 to 30"),
         ("@data.bin", "neither UTF-8 text"),
-        ("@.", "this is a folder"),
     ],
 )
 def test_a_file_that_cannot_go_along_is_said_and_the_message_is_kept(monkeypatch, folder, text, problem):

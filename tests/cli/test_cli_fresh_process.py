@@ -73,3 +73,10 @@ def test_a_closed_output_is_one_that_nobody_reads(arguments, closed, has_output,
     ended = subprocess.run(command, input=CALL, capture_output=True, cwd=tmp_path, timeout=60, check=False)
     assert (ended.returncode, ended.stderr) == (0, b"")
     assert bool(ended.stdout) is has_output
+
+
+def test_a_task_in_place_of_a_command_is_told_how_to_run(tmp_path):
+    process = completed(["fix Ann's tests"], stdin=b"", cwd=tmp_path)
+    assert process.returncode == 2
+    assert """to do a task: toolspeak run 'fix Ann'"'"'s tests'""" in process.stderr.decode()
+    assert b"No such command" in completed(["runn"], stdin=b"", cwd=tmp_path).stderr

@@ -9,9 +9,14 @@ from toolspeak.agent import Agent
 from toolspeak.agent.drivers.probing import ProbingDriver
 from toolspeak.agent.drivers.text import TextDriver
 from toolspeak.chat.call_approver import CallApprover
+from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal
 from toolspeak.project.agent_builder import OpenedAgent, open_agent, window_of_agent
 from toolspeak.project.run_setup import Setup
+
+NO_MODEL = """\
+No model is chosen. Name one: /model ollama:qwen3:8b (a server at OLLAMA_HOST, by default http://127.0.0.1:11434), or \
+/model openai:gpt-4o (with the key in OPENAI_API_KEY). --model or TOOLSPEAK_MODEL names it at the start."""
 
 
 class AgentKeeper:
@@ -35,7 +40,9 @@ class AgentKeeper:
         return "" if driver is None else driver.dialect.name if isinstance(driver, TextDriver) else "native calls"
 
     async def agent(self, setup: Setup) -> Agent:
-        """The agent of these settings. Closes the one of other settings."""
+        """The agent of these settings. Closes the one of other settings. Raises ConfigurationError without a model."""
+        if not setup.model:
+            raise ConfigurationError(NO_MODEL)
         if self._in_use is not None and self._in_use[0] == setup:
             return self._in_use[1].agent
         await self.close()

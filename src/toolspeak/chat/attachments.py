@@ -8,6 +8,7 @@ from pathlib import Path
 
 from toolspeak.data.messages import ImagePart, Message, Part, TextPart
 from toolspeak.errors import ConfigurationError
+from toolspeak.ui.format import count
 
 MOST_TEXT = 64 * 1024
 """Bytes of text that a file may bring."""
@@ -18,6 +19,9 @@ MOST_FILE = 16 * 1024 * 1024
 MOST_IMAGE = 8 * 1024 * 1024
 """Bytes of an image."""
 
+MOST_ENTRIES = 500
+"""Names that are listed of a folder."""
+
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 _NAME = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]+)"(?::(\d+)(?:-(\d+))?)?|([^\s"]+))')
@@ -26,7 +30,8 @@ _ENDING = ".,;:!?)]}'"
 
 
 def message_with_files(text: str, folder: Path) -> Message:
-    """The message, with the content of each file that it names: `@a.py`, `@a.py:10-20` (lines), `@"a file.txt"`.
+    """The message, with the content of each file that it names: `@a.py`, `@a.py:10-20` (lines), `@"a file.txt"`; of a
+    folder its names.
 
     A word that names no file stays a word, unless it looks like a path. Raises ConfigurationError, with the file and
     what to do, for a file that is not there, is too long, or is neither text nor an image.
@@ -41,6 +46,18 @@ def message_with_files(text: str, folder: Path) -> Message:
         if part is not None:
             parts.append(part)
     return Message("user", tuple(parts))
+
+
+def attachment_lines(message: Message) -> list[str]:
+    """What goes along with the message, each on one line."""
+    lines: list[str] = []
+    for part in message.parts[1:]:
+        if isinstance(part, ImagePart):
+            lines.append(f"an image of {len(part.data or b''):,} bytes ({part.media_type})")
+        elif isinstance(part, TextPart):
+            title, _, content = part.text.strip("\n").partition("\n")
+            lines.append(f"{title.strip('[]').removeprefix('The ')} ({count(content.count(chr(10)) + 1, 'line')})")
+    return lines
 
 
 def _part_of(match: re.Match[str], folder: Path) -> Part | None:
@@ -61,14 +78,17 @@ def _part_of(match: re.Match[str], folder: Path) -> Part | None:
     if not there:
         if match[1] is None and "/" not in name and "." not in name:
             return None  # a word such as @someone
-        raise ConfigurationError(f"@{name}: there is no such file in {folder}; correct the path, or leave out the @")
+        remedy = f"correct the path, or write `@{name}` in backquotes if it is no file"
+        raise ConfigurationError(f"@{name}: there is no such file in {folder.resolve()}; {remedy}")
     return _content(path, name, None if first is None else int(first), None if last is None else int(last))
 
 
 def _content(path: Path, name: str, first: int | None, last: int | None) -> Part:
     try:
         if path.is_dir():
-            raise ConfigurationError(f"@{name}: this is a folder; name a file in it")
+            entries = sorted(f"{entry.name}/" if entry.is_dir() else entry.name for entry in path.iterdir())
+            more = [f"… {len(entries) - MOST_ENTRIES:,} more"] if len(entries) > MOST_ENTRIES else []
+            return TextPart("\n".join([f"\n\n[The folder {name}]", *entries[:MOST_ENTRIES], *more, ""]))
         if not path.is_file():
             raise ConfigurationError(f"@{name}: this is no file with content, such as a device")
         kind = mimetypes.guess_type(path.name)[0] or ""

@@ -54,9 +54,15 @@ async def undo(chat: Chat, call: str) -> None:
             chat.transcript.note("· there is no change of a file to take back")
             return
         groups = by_workspace(change_sets, None)
-        for place, each in groups:
-            _show(chat, await asyncio.to_thread(undo_changes, store, each, place, dry_run=True), "to undo")
-        answer = understand(await chat.front.ask("Take these changes back? (y)es, (n)o › ") or "n")
+        reports = [await asyncio.to_thread(undo_changes, store, each, place, dry_run=True) for place, each in groups]
+        for report in reports:
+            _show(chat, report, "to undo")
+        if not any(entry.outcome == "undone" for report in reports for entry in report.entries):
+            return
+        line = await chat.front.ask("Take these changes back? (y)es, (n)o › ") or "n"
+        answer = understand(line)
+        if answer is None:  # a message, not an answer
+            chat.front.write_message(line)
         if answer is None or not answer.yes:
             chat.transcript.note("· nothing was changed")
             return

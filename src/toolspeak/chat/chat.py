@@ -12,13 +12,13 @@ from typing import Any
 
 from toolspeak.agent import Agent, Run, RunState, Session
 from toolspeak.agent.storage.runs import close_run, load_state
-from toolspeak.agent.storage.sessions import fork_session, new_session_id, session_messages
-from toolspeak.chat.agent_keeper import AgentKeeper
-from toolspeak.chat.attachments import message_with_files
+from toolspeak.agent.storage.sessions import new_session_id, session_as_before, session_messages
+from toolspeak.chat.agent_keeper import NO_MODEL, AgentKeeper
+from toolspeak.chat.attachments import attachment_lines, message_with_files
 from toolspeak.chat.call_approver import CallApprover
 from toolspeak.chat.call_lanes import spinner
 from toolspeak.chat.front import Front
-from toolspeak.chat.settings_row import settings_row
+from toolspeak.chat.settings_row import settings_row, tokens_of_conversation
 from toolspeak.chat.styled_text import StyledLine
 from toolspeak.chat.transcript import Transcript, queued_rows
 from toolspeak.data.events import Limits, Record, UserMessageQueued
@@ -28,10 +28,7 @@ from toolspeak.errors import ConfigurationError, ProviderError, RunError, Toolsp
 from toolspeak.journal import Journal, SessionInfo
 from toolspeak.project.run_lookup import short_id
 from toolspeak.project.run_setup import Setup
-
-NO_MODEL = """\
-No model is chosen. Name one: /model ollama:qwen3:8b (a server at OLLAMA_HOST, by default http://127.0.0.1:11434), or \
-/model openai:gpt-4o (with the key in OPENAI_API_KEY). --model or TOOLSPEAK_MODEL names it at the start."""
+from toolspeak.ui.format import compaction_text
 
 _TICK = 0.1
 """Seconds between two pictures of the spinner."""
@@ -81,8 +78,9 @@ class Chat:
         self._drive: asyncio.Future[Any] | None = None
         self._cost, self._unpriced = 0.0, False  # of the turns at this terminal
         self._tokens = 0  # at the end of the last turn
+        self._too_long = ""  # the last message for which the conversation was summarised
         front.live, front.status = self._live, self._status
-        front.interrupt, front.show_thoughts = self.interrupt, self._show_thoughts
+        front.interrupt, front.show_thoughts = self.interrupt, self.transcript.show_thoughts
 
     @property
     def folder(self) -> Path:
@@ -107,11 +105,6 @@ class Chat:
     def is_busy(self) -> bool:
         """Whether a turn is under way, or begins."""
         return self.front.is_busy
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether there is something to continue."""
-        return self.state is not None
 
     async def work(self) -> None:
         """Holds the conversation, one turn after the other."""
@@ -155,28 +148,60 @@ class Chat:
         self.transcript.wait_for("the agent to start")
         message, before = Message.user(text), None
         try:
-            if not self.setup.model:
-                raise ConfigurationError(NO_MODEL)
             message = message_with_files(text, self.folder)
             before = await self.journal.session(self.session_id)
             agent = await self.agent()
             run = await Session(agent, self.session_id).start(message, limits=self.limits, setup=self.setup.as_json())
-            self.transcript.person(text)
+            self.transcript.person(text, attachment_lines(message))
             if not await self.drive(run):
                 self._return(text, "The turn was interrupted before it began.")
         except ProviderError as error:
             self.transcript.note(f"✗ {error}", "error")
-            if any(isinstance(part, ImagePart) for part in message.parts) and not error.retryable:
-                await self._leave_out(before)
+            if error.code == "context_length":
+                await self._make_room(text, before)
+            elif any(isinstance(part, ImagePart) for part in message.parts) and not error.retryable:
+                self.session_id = await session_as_before(self.journal, self.session_id, before)
                 self._return(
                     text,
                     "The conversation goes on without this message. Send it without the image, or choose "
                     "a /model that reads images.",
                 )
-        except ToolspeakError as error:
+        except (ToolspeakError, OSError) as error:
             self._return(text, str(error))
         finally:
             self._end_turn()
+
+    async def _make_room(self, text: str, before: SessionInfo | None) -> None:
+        """Summarises a conversation that is too long for the model, and sends the message again, once."""
+        goes_on = self.state is not None and self.state.totals.tokens > 0  # with what the turn has done
+        last_run = "" if goes_on or before is None else before.last_run or ""
+        summary_line = "" if self._too_long == text or not (goes_on or last_run) else await self.compact(last_run)
+        self._too_long = text
+        if not goes_on:
+            self.session_id = await session_as_before(self.journal, self.session_id, before)
+        if not summary_line:
+            self._return(
+                text, "The message does not fit into the model's window: shorten it, or begin a /new conversation."
+            )
+            return
+        self.transcript.note(summary_line)
+        if goes_on:
+            self.transcript.note("· the turn has ended: say how to go on", "warning")
+        else:
+            self._later.insert(0, text)
+
+    async def compact(self, run_id: str = "") -> str:
+        """Summarises the conversation as it was after a run, by default the last one. Returns what that did, on one
+        line; "" if it stays as it is."""
+        agent = await self.agent()
+        event = await (agent.compact(run_id) if run_id else Session(agent, self.session_id).compact())
+        if event is None:
+            return ""
+        if self.state is not None:
+            self.state = await load_state(self.journal, self.state.run_id)
+        self._tokens = event.tokens_after
+        self.add_cost(event.cost)
+        return f"· {compaction_text(event)}"
 
     async def drive(self, run: Run) -> bool:
         """Drives a run to its end, its pause or its interruption. Returns whether the run was recorded. Raises
@@ -247,13 +272,6 @@ class Chat:
         self.transcript.note("· interrupted: what was said stays. Say how to go on.", "warning")
         return True
 
-    async def _leave_out(self, before: SessionInfo | None) -> None:
-        """Goes on as if the last run had not been: its message would fail again with every later one."""
-        if before is None or before.last_run is None:
-            self.session_id = new_session_id()
-        else:
-            self.session_id = (await fork_session(self.journal, self.session_id, before.last_run)).session_id
-
     def _end_turn(self) -> None:
         """Begins the next turn with the messages that came too late for this one."""
         texts, self._later = self._later, []
@@ -271,7 +289,7 @@ class Chat:
         if state.status in UNFINISHED:
             condition = state.status.replace("_", " ")
             self.transcript.note(f"· the turn is {condition}: `toolspeak resume {short_id(state.run_id)}` continues it")
-        elif state.status == "no_answer":
+        elif state.status == "no_answer" and state.reason != "terminated":  # the person was told who ended it
             self.transcript.note(f"! the turn ended without an answer ({state.reason or 'no reason'})", "warning")
 
     def _add(self, state: RunState) -> None:
@@ -373,9 +391,6 @@ class Chat:
             if self.front.is_busy and not self.approver.is_open:
                 self.front.refresh()
 
-    def _show_thoughts(self) -> None:
-        self.transcript.show_thoughts()
-
     def _live(self, columns: int, most: int) -> list[StyledLine]:
         queue = queued_rows(self._waiting_texts(), columns)[-3:]
         most = max(1, most - len(queue))
@@ -402,7 +417,4 @@ class Chat:
         if self._run is not None:
             with suppress(RunError):
                 state = self._run.state
-        if state is None:
-            return 0
-        is_estimate = not state.totals.tokens and not state.context.compacted
-        return max(state.context.tokens, self._tokens) if is_estimate else state.context.tokens
+        return tokens_of_conversation(state, self._tokens)

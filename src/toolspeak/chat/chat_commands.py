@@ -6,7 +6,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
-from toolspeak.agent import Session
 from toolspeak.agent.storage.exports import export_session
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.agent.storage.sessions import session_messages
@@ -21,7 +20,7 @@ from toolspeak.journal import SessionInfo
 from toolspeak.project.configuration.config import Config, resolved_model
 from toolspeak.project.recorded_setup import folder_of, setup_of
 from toolspeak.project.run_setup import with_absolute_path
-from toolspeak.ui.format import compaction_text, count, money, one_line
+from toolspeak.ui.format import count, money, one_line
 
 _APPROVE = ("ask", "all", "all+repaired", "none")
 _MOST_SESSIONS = 20
@@ -177,14 +176,8 @@ class ChatCommands:
             await self._chat.wait("the summary", self._compacted())
 
     async def _compacted(self) -> str:
-        chat = self._chat
-        event = await Session(await chat.agent(), chat.session_id).compact()
-        if event is None:
-            return "· the conversation stays as it is: nothing of it can be made shorter, or a hook keeps it"
-        if chat.state is not None:
-            chat.state = await load_state(chat.journal, chat.state.run_id)
-        chat.add_cost(event.cost)
-        return f"· {compaction_text(event)}"
+        unchanged = "· the conversation stays as it is: nothing of it can be made shorter, or a hook keeps it"
+        return await self._chat.compact() or unchanged
 
     async def _export(self, name: str) -> None:
         chat = self._chat

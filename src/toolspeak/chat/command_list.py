@@ -33,7 +33,9 @@ KEYS: dict[str, str] = {
     "Ctrl-T": "show or hide thoughts",
     "Ctrl-C": "empty the line, or interrupt; twice: leave",
     "Ctrl-D": "leave",
-    "@file, @file:10-20": 'attach a file, some of its lines, or an image; "@a file" with spaces',
+    "Ctrl-G": "write the message in $EDITOR",
+    "Ctrl-Z": "back to the shell; `fg` continues",
+    "@file, @file:10-20": 'attach a file, some of its lines, an image, or the names in a folder; @"a file" with spaces',
 }
 
 

@@ -118,9 +118,9 @@ class MarkdownStream:
             if self._child is not None and self._child.kind == "item":
                 yield from self._of_child(self._child.stream._read(line))
             yield from self._flush_own()
-            self._gap = True
             if self._child is not None and self._child.kind == "quote":
                 yield from self._flush()
+            self._gap = True
             return
         if self._child is not None:
             inner = self._child.content_of(line)

@@ -112,9 +112,10 @@ class MessageCompleter(Completer):
     def _commands(self, text: str) -> Iterator[Completion]:
         name, space, argument = text[1:].partition(" ")
         if not space:
-            for each, (_, summary) in COMMANDS.items():
+            for each, (arguments, summary) in COMMANDS.items():
                 if each.startswith(name):
-                    yield Completion(f"/{each}", -len(text), display_meta=summary)
+                    command = f"/{each} " if arguments else f"/{each}"  # the argument may follow at once
+                    yield Completion(command, -len(text), display=f"/{each}", display_meta=summary)
         else:
             for each in self._arguments_of(name):
                 if each.startswith(argument):

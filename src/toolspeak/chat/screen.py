@@ -317,6 +317,8 @@ class Screen:
             (["c-d"], always, self._delete_or_leave),
             (["c-t"], always, lambda: self.show_thoughts()),
             (["c-l"], always, self.clear),
+            (["c-g"], in_message, self._message.open_in_editor),
+            (["c-z"], always, lambda: self._application.suspend_to_background()),
         ]
         keys = KeyBindings()
         for names, condition, action in actions:
@@ -333,7 +335,8 @@ class Screen:
 
     def _complete(self) -> None:
         buffer = self._message
-        if buffer.complete_state is not None:
+        state = buffer.complete_state
+        if state is not None and len(state.completions) > 1:
             buffer.complete_next()
             return
         event = CompleteEvent(completion_requested=True)

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from toolspeak.agent import RunState
 from toolspeak.chat.styled_text import StyledLine
 from toolspeak.project.run_setup import Setup
 from toolspeak.ui.format import money, printable
+
+
+def tokens_of_conversation(state: RunState | None, tokens_before: int) -> int:
+    """The tokens that the next turn reads, as the model's last one counted them. A run estimates them until its first
+    turn; `tokens_before`, those at the end of the last run, are nearer if they are more."""
+    if state is None:
+        return 0
+    is_estimate = not state.totals.tokens and not state.context.compacted
+    return max(state.context.tokens, tokens_before) if is_estimate else state.context.tokens
 
 
 def settings_row(setup: Setup, dialect: str, tokens: int, window: int | None, cost: float | None) -> StyledLine:

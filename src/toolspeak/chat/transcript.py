@@ -98,6 +98,7 @@ class Transcript:
         self._by_index: dict[int, str] = {}
         self._foreign: set[str] = set()
         self._previews: dict[str, str] = {}
+        self._malformed = 0  # calls that could not be read, and have no result yet
         self._unseen: set[str] = set()  # calls whose preview the person has not seen
 
     def wait_for(self, whom: str) -> None:
@@ -116,8 +117,8 @@ class Transcript:
         self.end_text()
         self._write(wrap([(f"class:{style}", printable(text))], self._columns()))
 
-    def person(self, text: str) -> None:
-        """Adds a message of the person."""
+    def person(self, text: str, attachments: Sequence[str] = ()) -> None:
+        """Adds a message of the person, with what goes along."""
         self.end_text()
         lines = printable(text).split("\n")
         folded_lines, more = fold(lines, _SAID_LINES)
@@ -125,6 +126,7 @@ class Transcript:
         self._write([[], *indent(rows, [("class:user", "› ")], [("", "  ")])])
         if more:
             self._write([[("class:note", f"  … {more:,} more lines")]])
+        self._write([[("class:note", f"  + {one_line(each)}")] for each in attachments])
         self._write([[]])
 
     def message(self, message: Message) -> None:
@@ -252,6 +254,7 @@ class Transcript:
                 self._accept(notes)
             case CallMalformed(index, call_id=call_id):
                 self.lanes.pop(call_id or str(index), None)
+                self._malformed += 1
                 tool_phrase = f" of {delta.name}" if delta.name else ""
                 self.note(f"✗ malformed call{tool_phrase} ({delta.code}): {delta.reason}", "error")
                 self._dim([f"    {value_text(delta.raw, 120)}"])
@@ -271,6 +274,9 @@ class Transcript:
 
     def _result(self, result: ToolResult) -> None:
         lane = self.lanes.pop(result.call_id, None)
+        if result.code == "malformed" and self._malformed:
+            self._malformed -= 1  # it was shown when it came
+            return
         preview = self._previews.pop(result.call_id, "")
         is_unseen = result.call_id in self._unseen
         self.end_text()
@@ -374,6 +380,7 @@ class Transcript:
         self.lanes.clear()
         self._previews.clear()
         self._unseen.clear()
+        self._malformed = 0
         self.wait_for("you")
 
     # --- what is under way ---------------------------------------------------------------------------------------

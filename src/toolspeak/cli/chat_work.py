@@ -75,7 +75,7 @@ async def hold_conversation(
         finally:
             reader.cancel()
             await asyncio.wait([reader])
-            if chat.has_begun:
+            if chat.state is not None:
                 tell(f"· {continuing(chat.session_id)} continues this conversation", "note")
     finally:
         await run_journal.aclose()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 
 import click
 
@@ -58,6 +59,14 @@ class LazyCommands(click.Group):
             return None
         attribute = f"{cmd_name}_command"
         return getattr(importlib.import_module(f"toolspeak.cli.commands.{attribute}"), attribute)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and " " in args[0] and args[0] not in COMMANDS:
+            remedy = f"to do a task: toolspeak run {shlex.quote(args[0])}"
+            raise click.UsageError(f"there is no command {args[0]!r}; {remedy}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

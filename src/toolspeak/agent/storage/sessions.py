@@ -138,3 +138,10 @@ async def fork_session(
     )
     await journal.add_session(fork)
     return fork
+
+
+async def session_as_before(journal: Journal, session_id: str, before: SessionInfo | None) -> str:
+    """The id of a session that goes on as if its last run had not been. `before`: the session without that run."""
+    if before is None or before.last_run is None:
+        return new_session_id()
+    return (await fork_session(journal, session_id, before.last_run)).session_id
