@@ -6,7 +6,47 @@ import asyncio
 from pathlib import Path
 
 from toolspeak import Agent, ToolError, tool
+from toolspeak.data.approvals import ApprovalDecided, ApprovalRequested
 from toolspeak.data.deltas import TextDelta, TurnEnded
+from toolspeak.data.events import (
+    AnswerRejected,
+    CallSuspended,
+    Event,
+    HandedOff,
+    HistoryCompacted,
+    InterceptorFailed,
+    LimitReached,
+    MetadataSet,
+    ModelAnswered,
+    ModelAsked,
+    ModelFailed,
+    ModelTextReceived,
+    Record,
+    RunFinished,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    StopRequested,
+    SubRunUsed,
+    ToolFinished,
+    ToolStarted,
+    UnknownEvent,
+    UserMessageQueued,
+    WaitEnded,
+)
+from toolspeak.data.messages import (
+    FilePart,
+    ImagePart,
+    JsonPart,
+    MalformedCall,
+    Message,
+    ReasoningPart,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from toolspeak.data.tools import Effects
 from toolspeak.providers import Capabilities
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
@@ -76,6 +116,48 @@ HOSTILE = [
     ),
     "ok",
 ]
+
+
+def odd_run() -> list[Record]:
+    """A run with every event, and with hostile text in every field that can have one."""
+    call = ToolCall("call_1_0", NASTY, {NASTY: [NASTY, {NASTY: NASTY}]}, notes=(NASTY,), repaired_from=NASTY)
+    broken = MalformedCall("call_1_1", NASTY, NASTY, NASTY, name=NASTY)
+    parts = (TextPart(NASTY), ReasoningPart(NASTY), call, broken)
+    image = ImagePart("image/svg+xml", NASTY.encode())
+    content = (TextPart(NASTY), JsonPart({NASTY: NASTY}), image, ImagePart("image/png", None, "javascript:alert(1)"))
+    events: list[Event] = [
+        ModelAsked(NASTY, NASTY, NASTY),
+        ModelTextReceived(NASTY, NASTY),
+        ModelAnswered(Message("assistant", parts), "stop", ignored=(call,), forged=(NASTY,), notes=(NASTY,)),
+        ApprovalRequested("call_1_0", NASTY, call, Effects(writes=frozenset({NASTY})), NASTY, NASTY),
+        ApprovalDecided("call_1_0", True, NASTY, NASTY, NASTY),
+        ToolStarted("call_1_0", NASTY, NASTY, (NASTY,), sandbox=NASTY),
+        CallSuspended("call_1_0", event=NASTY),
+        WaitEnded("call_1_0", NASTY, NASTY, by=NASTY),
+        ToolFinished(ToolResult("call_1_0", NASTY, "failure", (*content, FilePart(NASTY, NASTY, b"x")))),
+        ToolStarted("call of nobody", NASTY, NASTY),
+        UserMessageQueued(Message.user(NASTY), NASTY, NASTY),
+        MetadataSet({NASTY: NASTY}, NASTY),
+        InterceptorFailed(NASTY, "call", "before", NASTY),
+        AnswerRejected(NASTY),
+        HistoryCompacted(summary=NASTY),
+        SubRunUsed("a/../b?c#d", NASTY, Usage(1, 1)),
+        HandedOff("call_1_0", NASTY, NASTY),
+        UnknownEvent("<b>Later</b>", {NASTY: NASTY}),
+        RunPaused("suspended"),
+        RunResumed(),
+        StopRequested("stopped", NASTY, answer=NASTY, by=NASTY),
+        LimitReached("steps", 1, 1),
+        ModelFailed(NASTY),
+        RunFinished("failed", NASTY, NASTY),
+    ]
+    start = RunStarted(
+        (Message.user(NASTY), Message("user", content)), NASTY, setup={"workspace": NASTY, "dialect": NASTY}
+    )
+    return [
+        Record(event, "odd", seq, 1, 2000.0 + seq, HOSTILE_AGENT, principal=NASTY)
+        for seq, event in enumerate((start, *events))
+    ]
 
 
 HOSTILE_AGENT = "<b>agent</b>"

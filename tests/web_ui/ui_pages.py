@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from page_runs import LINE, WORDS
+from page_runs import LINE, WORDS, odd_run
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from postgres_server import postgres
 from ui_server import UiServer, fill, start_worker
@@ -20,7 +20,7 @@ from ui_server import UiServer, fill, start_worker
 from toolspeak.data.events import ModelAnswered, UserMessageQueued
 from toolspeak.gateway.settings.api_keys import digest
 from toolspeak.journal import open_journal
-from toolspeak.testing.journal import a_run
+from toolspeak.testing.journal import a_run, write
 
 ROOT = Path(__file__).parents[2]
 SCREENSHOTS = ROOT / "build" / "ui"
@@ -339,6 +339,33 @@ def test_hostile_content_is_text_and_is_shown_whole_before_a_yes(browser, journa
         shown_line = page.locator(".ask dd", has_text="xxxx").last.inner_text()
         assert shown_line.replace("\n", "") == LINE
         assert refusals == []
+        page.context.close()
+
+
+def test_hostile_content_in_every_field_is_text(browser, tmp_path):
+    place = str(tmp_path / "runs.db")
+
+    async def make():
+        store = open_journal(place)
+        await write(store, odd_run())
+        await store.aclose()
+
+    awaited(make())
+    with served(place, tmp_path) as server:
+        page = open_page(browser, server)
+        show(page, server, "odd")
+        expect(page.locator(".part.mark").last).to_contain_text("The run is over: failed")
+        for _ in range(4):  # what is in a fold may have folds
+            page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+        page.get_by_role("button", name="What the model read").click()
+        expect(page.get_by_role("dialog").locator(".message").nth(1)).to_contain_text("<script>")
+        assert page.evaluate("window.hacked") is None
+        assert page.locator("main script, main iframe, main [onerror], a[href^='javascript'], main b.x").count() == 0
+        text = page.evaluate("document.body.textContent + document.body.innerText")
+        assert not re.search("[\u202a-\u202e\u200b\x1b]", text), "nothing changes how the rest reads"
+        sources = page.locator("main img").evaluate_all("images => images.map(each => new URL(each.src).pathname)")
+        assert all(source.startswith("/api/v1/runs/odd/records/") for source in sources)
+        assert all("U+202E" in page.locator(place_of).first.inner_text() for place_of in (".facts-list", ".call"))
         page.context.close()
 
 

@@ -44,7 +44,7 @@ export function comparePage(main) {
       verdict.textContent = isSame ? `The runs did the same: ${number(outcome.common)} records say the same.`
         : `The runs are the same for ${number(outcome.common)} records, without times, tokens and ids. They part where you see it marked.`;
       sides.forEach((side, at) => {
-        if (seqs[at] !== null) side.list.showRecord(seqs[at]);
+        if (seqs[at] !== null) side.list.showRecord(seqs[at])?.element.classList.add("parted");
         else if (!isSame) side.box.append(h("p", { class: "notes" }, "This run has ended here."));
       });
     } catch (error) {

@@ -6,6 +6,7 @@ import { h, notice, number, visible } from "./dom.js";
 const PART = 100000;
 const FOLD = 1600;
 const DEEP = 2;
+const IMAGES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 
 /** Where a value is: the run, the record, the place in its event, and what the record's `cut` says. */
 export class Place {
@@ -185,12 +186,12 @@ export function contentParts(parts, place) {
       case "JsonPart":
         return jsonTree(part.value ?? null, here.at("value"));
       case "ImagePart":
-        if (part.data && place.record) {
+        if (part.data && place.record && IMAGES.has(part.media_type)) {
           return h("img", { src: imageUrl(place.runId, place.record.seq, here.path), alt: `An image of the type ${part.media_type}`, loading: "lazy" });
         }
-        return h("p", { class: "faint" }, `An image${part.url ? " at " : ""}`, visible(part.url ?? ""));
+        return h("p", { class: "faint" }, "An image (", visible(part.media_type ?? ""), `)${part.url ? " at " : ""}`, visible(part.url ?? ""));
       case "FilePart":
-        return h("p", { class: "faint" }, "The file ", visible(part.name ?? ""), ` (${part.media_type})`);
+        return h("p", { class: "faint" }, "The file ", visible(part.name ?? ""), " (", visible(part.media_type ?? ""), ")");
       default:
         return jsonTree(part, here);
     }

@@ -294,7 +294,7 @@ export class Conversation {
     if (result) {
       const content = result.event.result;
       const of = this.place(result, "result");
-      body.push(h("div", { class: "result" }, h("h4", {}, content.status === "failure" ? `Error${content.code ? ` (${content.code})` : ""}` : "Result"),
+      body.push(h("div", { class: "result" }, h("h4", {}, content.status === "failure" ? ["Error", content.code ? [" (", visible(content.code), ")"] : ""] : "Result"),
         contentParts(content.content, of.at("content"))));
     }
     return h("article", { class: `part call ${state}`, "data-call": call.id },

@@ -151,7 +151,7 @@ export function runPage(main, runId, go) {
       ["Cost", dollars(totals.cost)], ["Steps", `${detail.step}${detail.limits.steps ? ` of ${detail.limits.steps} at most` : ""}`], ["Calls", number(totals.calls)],
       ["Started", ago(run.created)], ["Last change", ago(run.updated)],
       ["Goes on", detail.until ? `at ${new Date(detail.until * 1000).toLocaleString()} at the latest` : null],
-      ["Run", h("code", {}, run.run_id)],
+      ["Run", h("code", {}, visible(oneLine(run.run_id, 140)))],
       ["Session", run.session_id ? h("a", { href: `/?session=${encodeURIComponent(run.session_id)}` }, oneLine(run.session_id, 12)) : null],
       ["Started by", run.parent_run_id ? h("a", { href: `/runs/${encodeURIComponent(run.parent_run_id)}` }, "a tool of another run") : null],
     ];

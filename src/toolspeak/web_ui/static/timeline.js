@@ -174,7 +174,7 @@ export class Timeline {
 
 function describe(bar) {
   const state = bar.state === "open" ? "goes on" : bar.state === "failed" ? "failed" : "";
-  const waited = bar.waited_for?.length ? `waited for ${bar.waited_for.join(", ")}` : "";
+  const waited = bar.waited_for?.length ? oneLine(`waited for ${bar.waited_for.join(", ")}`, 120) : "";
   return [KINDS[bar.kind], oneLine(bar.label, 120), oneLine(bar.detail ?? "", 80), waited, seconds(bar.end - bar.start), state].filter(Boolean).join(" · ");
 }
 
