@@ -31,7 +31,7 @@ from collections.abc import Callable, Sequence
 from programs.shop import TASKS, Call, Shop, Task
 
 from toolspeak import Agent, CodeMode, Limits, tool
-from toolspeak.data.messages import JsonPart, Message
+from toolspeak.data.messages import JsonPart, Message, TextMessage, ToolCall
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 _TOKEN = re.compile(r"\w{1,4}|[^\w\s]|\s{2,}")
@@ -50,14 +50,14 @@ def model_of(task: Task, *, programs: bool) -> ScriptedProvider:
     if programs:
         return ScriptedProvider([turn_of([("run_code", {"code": task.code.strip()})]), "{{last}}"], tools=True)
 
-    def turn(messages: Sequence[Message]) -> str | ScriptedTurn:
+    def turn(messages: Sequence[Message | TextMessage]) -> str | ScriptedTurn:
         values = [
             [
                 next((part.value for part in result.content if isinstance(part, JsonPart)), result.text)
                 for result in message.results
             ]
             for message in messages
-            if message.results
+            if isinstance(message, Message) and message.results
         ]
         following = task.rounds[len(values)](*values)
         return following if isinstance(following, str) else turn_of(following)
@@ -65,11 +65,12 @@ def model_of(task: Task, *, programs: bool) -> ScriptedProvider:
     return ScriptedProvider([turn] * len(task.rounds), tools=True)
 
 
-def texts_of(messages: Sequence[Message]) -> list[str]:
+def texts_of(messages: Sequence[Message | TextMessage]) -> list[str]:
     """What the model reads of a conversation, a text for each message."""
     texts: list[str] = []
     for message in messages:
-        calls = [f"{call.name} {json.dumps(dict(call.arguments))}" for call in message.calls]
+        assert isinstance(message, Message), "the calls are native"
+        calls = [f"{call.name} {json.dumps(dict(call.arguments))}" for call in message.calls if type(call) is ToolCall]
         texts.append(" ".join([message.text, *calls, *(result.text for result in message.results)]))
     return texts
 
@@ -97,7 +98,7 @@ def compare() -> bool:
     print(f"{'':58}{'without programs':>28}{'with':>28}")
     columns = f"{'turns':>6}{'input':>8}{'new':>7}{'output':>7}"
     print(f"{'task':58}{columns}{columns}")
-    sums = [dict.fromkeys(("turns", "input", "new", "output"), 0) for _ in range(2)]
+    sums: list[dict[str, int]] = [{"turns": 0, "input": 0, "new": 0, "output": 0} for _ in range(2)]
     good = True
     for task in TASKS:
         (plain, answer, changes), (short, other, other_changes) = (

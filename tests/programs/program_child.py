@@ -12,8 +12,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "journal"))
 
 from crash_child import MortalJournal, main, write_line
 
-from toolspeak import Agent, Approval, Effects, Happened, Limits, Rule, RunContext, tool
+from toolspeak import Agent, Approval, Effects, Happened, Limits, MemoryJournal, Rule, RunContext, tool
 from toolspeak.agent.storage.runs import load_state
+from toolspeak.journal import Journal
+from toolspeak.programs import interpreter  # noqa: F401 - the forks need not import it
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 PROGRAM = '''
@@ -92,20 +94,24 @@ def tools(folder: Path):
     return [look, lines, put, add_line, pay]
 
 
-async def work(job) -> None:
-    folder = Path(job["folder"])
-    journal = MortalJournal(folder / "toolspeak.db", job.get("die_at"), job.get("when", "after"))
+def agent_in(folder: Path, journal: Journal) -> Agent:
     model = ScriptedProvider(
         [ScriptedTurn("", calls=[ScriptedCall("run_code", {"code": PROGRAM})]), "{{last}}"], follow=True
     )
-    agent = Agent(
+    return Agent(
         model,
-        tools(folder / "0"),
+        tools(folder),
         code_mode=True,
         approve=Approval(policy=[Rule("approve", tool="put"), Rule("approve", tool="add_line")], in_doubt="report"),
         limits=Limits(steps=None, repeats=None, failures=None),
         journal=journal,
     )
+
+
+async def work(job) -> None:
+    folder = Path(job["folder"])
+    journal = MortalJournal(folder / "toolspeak.db", job.get("die_at"), job.get("when", "after"))
+    agent = agent_in(folder / "0", journal)
     infos = [info for info in await journal.runs() if info.parent_run_id is None]
     if not infos:
         result = await agent.run("Pay.")
@@ -120,4 +126,5 @@ async def work(job) -> None:
 
 
 if __name__ == "__main__":
+    agent_in(Path(), MemoryJournal())  # what the forks need not import
     main(work)

@@ -472,6 +472,28 @@ def test_the_program_itself_needs_no_approval():
     assert desk.run().status == "answered"
 
 
+def test_a_run_that_is_suspended_stops_between_the_calls_of_its_program():
+    @tool(effects=Effects(writes={"x:"}))
+    def step(number: int) -> int:
+        "Takes a step."
+        steps.append(number)
+        if number == 2:
+            run.suspend()
+        return number
+
+    steps = []
+    desk = Desk("for n in range(5): await step(n)\n'end'", tools=[step])
+
+    async def work():
+        await run.finish()
+        assert (run.state.status, steps) == ("suspended", [0, 1, 2])
+        return await desk.agent.resume(run.run_id)
+
+    run = desk.agent.start("Work.")
+    assert asyncio.run(work()).answer == "end"
+    assert steps == [0, 1, 2, 3, 4]
+
+
 # --- settings
 
 

@@ -148,22 +148,27 @@ def _tools_for_model(agent: Any, mode: CodeMode, driver: ProgramDriver, tools: T
 def _program_tool(agent: Any, mode: CodeMode, tools: Toolset, return_types: Mapping[str, str]) -> Tool:
     async def run_code(code: str, ctx: RunContext[Any]) -> Returned:
         parent = cast("RunState | None", ctx.state)
-        if parent is None:
+        call = None if parent is None else parent_call(parent.run_id)
+        if parent is None or call is None or call.pause is None:
             raise ToolError("a program runs in an agent's run only")
         calls_left = None if parent.limits.calls is None else max(0, parent.limits.calls - parent.totals.calls)
         calls = mode.calls if calls_left is None else min(mode.calls, calls_left)
         limits = Limits(steps=None, calls=calls, repeats=parent.limits.repeats, failures=parent.limits.failures)
-        call = parent_call(parent.run_id)
-        if call is not None:
-            call.memory = ctx.memory
+        call.memory, pause = ctx.memory, call.pause
         pending = itertools.takewhile(lambda each: each.id != ctx.call.id, parent.pending.calls)
         earlier = sorted({*tools_called(parent.messages), *(each.name or "" for each in pending)})
         task = Message("user", (TextPart(code),), extra={CALLS_WITHIN: [*earlier]} if earlier else {})
         run = agent.start(task, deps=ctx.deps, parent_run_id=parent.run_id, principal=parent.principal, limits=limits)
+
+        def pause_program() -> None:  # with the run, between two of the program's calls
+            run.suspend() if pause.reason == "suspended" else run.step_aside()
+
         tokens = _TURN_TOOLS.set(tools), _PROGRESS.set(ctx.progress)
+        pause.callbacks.append(pause_program)
         try:
             result = await agent.finish(run)
         finally:
+            pause.callbacks.remove(pause_program)
             _TURN_TOOLS.reset(tokens[0])
             _PROGRESS.reset(tokens[1])
         stop = result.state.stop

@@ -109,6 +109,7 @@ class Invocation:
         if tool.injected:
             call_id = self.prepared.call.id
             self.sub_runs = SubRuns(self.context.run_id, call_id, self.context.ended_waits.get(call_id, ()))
+            self.sub_runs.pause = self.context.pause
             entered = ENTERED.set(self.sub_runs)
             self.is_over = Flag()
             arguments = {**arguments, **injected(tool.injected, self._run_context(self.is_over))}

@@ -13,7 +13,7 @@ from toolspeak.data.run_values import PAUSED, RunStatus
 from toolspeak.data.values import quick
 from toolspeak.errors import CallWaits, ToolError
 from toolspeak.execute.approval.approvers import ApprovalRequest
-from toolspeak.execute.batch_context import NotStarted
+from toolspeak.execute.batch_context import NotStarted, Pause
 from toolspeak.execute.concurrency.limits import call_in_loop
 
 
@@ -55,6 +55,7 @@ class SubRuns:
     - `wait`: what the function waits for, beside its runs.
     - `is_entered`: whether the function was called. It is not while the call waits as before.
     - `memory`: what the tools of its runs keep between calls; None: each run has a memory of its own.
+    - `pause`: requests that the run of the call pauses.
     """
 
     __slots__ = (
@@ -66,6 +67,7 @@ class SubRuns:
         "inactive",
         "is_entered",
         "memory",
+        "pause",
         "run_id",
         "starts",
         "wait",
@@ -76,6 +78,7 @@ class SubRuns:
     ) -> None:
         self.is_entered = is_entered
         self.memory: dict[str, Any] | None = None
+        self.pause: Pause | None = None
         self.run_id = run_id
         self.call_id = call_id
         self.starts: Counter[str] = Counter()

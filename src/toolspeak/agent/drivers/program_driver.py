@@ -53,6 +53,9 @@ _SNAPSHOTS = 1024 * 1024
 larger is run again where it goes on."""
 _WAITING_SHARE = 8
 """How many times as much, where a call may wait for an approval: that may be days."""
+_MOST_TURNS_WITHOUT = 63
+"""How many turns at most go by before a program whose values were too large is tried again: to take its snapshot costs
+time."""
 _NOTHING = "(The program ended. It printed nothing, and its last line has no value.)"
 _LISTED_CALLS = 20
 _ARGUMENTS_LENGTH = 100
@@ -106,6 +109,7 @@ class ProgramConversation:
         self._results: dict[str, ToolResult] = {}
         self._output = ""  # of all turns
         self._snapshot_size = 0  # of all turns
+        self._turns_without = self._last_turns_without = 0  # how many turns go without a snapshot: it was too large
 
     async def turn(self, request: TurnRequest) -> AsyncGenerator[Delta]:
         """Runs the program until it waits for calls, or has ended."""
@@ -209,6 +213,9 @@ class ProgramConversation:
         position: dict[str, JSON] = {"numbers": numbers, "output_size": self._interpreter.output_size}
         if self._text:
             position["output"] = self._text  # the text of a turn is without the line break at its end
+        if self._turns_without:
+            self._turns_without -= 1
+            return position
         snapshot = base64.b64encode(zlib.compress(self._interpreter.dump(), 1)).decode()
         names = {call.tool for call in wait.calls}
         may_wait = any(request.needs_approval(spec) for spec in request.tools if spec.name in names)
@@ -218,6 +225,8 @@ class ProgramConversation:
         if size <= _SNAPSHOTS * (_WAITING_SHARE if may_wait else 1):
             code = request.messages[0].text
             position |= {"snapshot": snapshot, "version": programs.VERSION, "digest": _digest(code, numbers, snapshot)}
+        else:
+            self._turns_without = self._last_turns_without = min(2 * self._last_turns_without + 1, _MOST_TURNS_WITHOUT)
         return position
 
     def _last_turn(self, stop: programs.ProgramEnd) -> list[Delta]:
