@@ -190,6 +190,23 @@ def test_what_the_model_wrote_itself_names_no_url():
     assert log == []
 
 
+def test_it_lasts_in_a_run_that_was_written_as_text():
+    turns = [turn(READ), turn(wrote("a")), turn(wrote("b")), "Done."]
+    first = Agent(
+        ScriptedProvider(turns, follow=True), TOOLS, approve=Approval(policy=[Rule("approve", tool="headlines")])
+    )
+    waiting = first.run_sync("go")
+    second = Agent(ScriptedProvider(turns, follow=True), TOOLS, approve="all")
+    (request,) = waiting.requests
+
+    async def go():
+        return await second.resume(await second.loads(await waiting.dumps()), {request.call_id: True})
+
+    run = asyncio.run(go())
+    assert log == ["a"]
+    assert REASON in results(run, "note")[1].text
+
+
 def test_it_lasts_after_a_hand_off():
     expert = agent(turn(wrote("a")), name="expert", description="Knows.")
     boss = agent(turn(READ), turn(("transfer_to_expert", {})), handoffs=[expert])

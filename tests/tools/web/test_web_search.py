@@ -57,7 +57,12 @@ def test_searxng():
 
 def test_brave_gets_its_key_in_a_header_and_nowhere_else():
     entries = [
-        {"title": "<strong>One</strong> &amp; all", "url": "https://one.example/", "description": "a", "age": "1 d"}
+        {
+            "title": "<strong>One</strong> &amp;&#10;all",
+            "url": "https://one.example/",
+            "description": "a",
+            "age": "1 d",
+        }
     ]
     (result,), (request,) = searched(answers({"web": {"results": entries}}), {"query": "x", "count": 3}, brave=True)
     assert request.request_line == "GET /search?q=x&count=3&text_decorations=false HTTP/1.1"

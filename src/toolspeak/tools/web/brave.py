@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from toolspeak.errors import ConfigurationError
-from toolspeak.tools.web.search_provider import WebHit, ask_provider, hits_of, provider_url
+from toolspeak.tools.web.search_provider import WebHit, ask_provider, hits_of, one_line, provider_url
 from toolspeak.tools.web.web_client import USUAL_ACCESS, WebAccess
 
 KEY_VARIABLE = "BRAVE_API_KEY"
@@ -66,5 +66,5 @@ class BraveSearch:
 
 
 def _plain(text: str) -> str:
-    """The text without the marks and character references of HTML."""
-    return html.unescape(_TAG.sub("", text))
+    """The text without the marks and character references of HTML, in one line."""
+    return one_line(html.unescape(_TAG.sub("", text)))
