@@ -457,6 +457,8 @@ def test_nothing_is_wider_than_the_screen(browser, journal, tmp_path, width):
                 else:
                     show(page, server, name)
                     page.locator(".lanes rect").first.wait_for()
+                    if name != "slow":
+                        page.locator(".ask button.main").first.wait_for()
                 page.screenshot(path=SCREENSHOTS / f"{name}-{width}-{scheme}.png")
                 wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
                 assert wide <= 0, (name, scheme)
