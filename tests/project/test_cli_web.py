@@ -18,11 +18,8 @@ from forked import Command
 from toolspeak import Rule
 from toolspeak.execute import StandingRule, StandingRules
 
-PAGE = (
-    b"<html><head><title>News</title></head><body><article><p>"
-    + b"The harbour opens today. " * 20
-    + b"</p></article></body>"
-)
+TEXT = b"Title: News\n" + b"The harbour opens today. " * 20
+PAGE = b"<html><head><title>News</title></head><body><article><p>" + TEXT + b"</p></article></body></html>"
 ASKS = "(y)es, (n)o"
 WRITE = ("write", {"path": "a.txt", "content": "x"})
 
@@ -50,7 +47,8 @@ def serving(*answers) -> Iterator[Server]:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with serving(whole("200 OK", PAGE, "text/html", "connection: close")) as server:
+    """Its page is plain text, which needs no process to read it."""
+    with serving(whole("200 OK", TEXT, "text/plain", "connection: close")) as server:
         yield server
 
 
@@ -58,14 +56,12 @@ def fetch(server: Server, path: str = "") -> tuple[str, dict[str, str]]:
     return ("fetch", {"url": f"http://127.0.0.1:{server.port}/{path}"})
 
 
-def test_the_tools_are_there_if_they_are_asked_for(project: ScriptedProject, server: Server):
+def test_the_tools_are_there_if_they_are_asked_for(project: ScriptedProject):
     assert not {"fetch", "search"} & set(project.run("Done.").tools)
-    allowed = f"127.0.0.1:{server.port}"
-    run = project.run(
-        calls(fetch(server)),
-        "Done.",
-        options=("--web", "--web-allow", allowed, "--approve", "all", "--search", f"searxng:http://{allowed}"),
-    )
+    with serving(whole("200 OK", PAGE, "text/html", "connection: close")) as server:
+        allowed = f"127.0.0.1:{server.port}"
+        options = ("--web", "--web-allow", allowed, "--approve", "all", "--search", f"searxng:http://{allowed}")
+        run = project.run(calls(fetch(server)), "Done.", options=options)
     assert {"fetch", "search"} <= set(run.tools)
     assert "Title: News" in run.results[0]
     assert "The harbour opens today." in run.results[0]
