@@ -328,6 +328,7 @@ def floor(name: str, workers: int, seconds: float) -> dict[str, Any]:
             with closing(sqlite3.connect(where.journal)) as db:
                 db.execute(table.format("INTEGER"))
         counts = multiprocessing.Array("q", workers)
+        before, db_before = os.times(), cpu_of(where.postgres) if where.postgres else 0.0
         until = time.time() + seconds
         made = [
             multiprocessing.Process(target=_insert, args=(where.journal, rows, number, until, counts))
@@ -337,8 +338,12 @@ def floor(name: str, workers: int, seconds: float) -> dict[str, Any]:
             process.start()
         for process in made:
             process.join()
-        total = sum(counts)
-    return {"engine": f"floor of {name}", "workers": workers, "calls": total, "calls_a_second": total / seconds}
+        total, after = sum(counts), os.times()
+        cpu = after.children_user + after.children_system - before.children_user - before.children_system
+        figures = {"calls": total, "calls_a_second": total / seconds, "cpu_ms": cpu * 1e3 / total}
+        if where.postgres:
+            figures["db_cpu_ms"] = (cpu_of(where.postgres) - db_before) * 1e3 / total
+    return {"engine": f"floor of {name}", "workers": workers, **figures}
 
 
 # --- growth -----------------------------------------------------------------------------------------------------------
