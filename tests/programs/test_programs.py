@@ -21,6 +21,7 @@ from toolspeak import (
     MemoryJournal,
     Rule,
     RunContext,
+    Toolset,
     tool,
 )
 from toolspeak.errors import UnknownTool
@@ -492,6 +493,50 @@ def test_a_run_that_is_suspended_stops_between_the_calls_of_its_program():
     run = desk.agent.start("Work.")
     assert asyncio.run(work()).answer == "end"
     assert steps == [0, 1, 2, 3, 4]
+
+
+def test_an_agent_that_a_program_calls_asks_too():
+    buys = []
+
+    @tool(effects=Effects(writes={"orders:"}))
+    def order(item: str) -> str:
+        "Orders."
+        buys.append(item)
+        return f"ordered {item}"
+
+    turns = [ScriptedTurn("", calls=[ScriptedCall("order", {"item": "pears"})]), "It is ordered."]
+    buyer = Agent(ScriptedProvider(turns, follow=True), [order], name="buyer", description="Buys.")
+    desk = Desk("print(await buyer('Buy pears.'))\nawait read('a')", tools=[buyer.as_tool()], approve=None)
+    result = desk.run()
+    while result.status == "awaiting_approval":
+        questions = [request.call.name for request in result.requests]
+        result = desk.resume(result, True)
+    assert (questions, result.answer, buys) == (["order"], "It is ordered.\n1", ["pears"])
+
+
+def test_answers_of_a_type_and_hand_offs_stay_tools():
+    other = Agent(
+        ScriptedProvider([ScriptedTurn("", calls=[ScriptedCall("final_answer", {"answer": 5})])]), name="b", output=int
+    )
+    model = ScriptedProvider([program("2 + 3"), ScriptedTurn("", calls=[ScriptedCall("transfer_to_b", {})])])
+    agent = Agent(model, [], code_mode=True, output=int, handoffs=[other])
+    result = agent.run_sync("Go.")
+    assert result.output == 5
+    assert [each.name for each in model.requests[0].tools] == ["run_code", "transfer_to_b", "final_answer"]
+
+
+def test_tools_that_are_deferred_become_functions_once_they_are_found():
+    @tool(read_only=True)
+    def weather(city: str) -> str:
+        "Tells the weather."
+        return f"{city}: dry"
+
+    find = ScriptedTurn("", calls=[ScriptedCall("find_tools", {"query": "weather"})])
+    model = ScriptedProvider([find, program("await weather('Rome')"), "{{last}}"])
+    agent = Agent(model, Toolset([weather]).deferred(), code_mode=True)
+    assert agent.run_sync("Go.").answer == "Rome: dry"
+    assert [[each.name for each in request.tools] for request in model.requests] == [["run_code", "find_tools"]] * 3
+    assert "async def weather" not in model.requests[0].tools[0].description
 
 
 # --- settings

@@ -22,6 +22,7 @@ def test_the_model_writes_programs_that_work_in_the_folder(project):
     assert run.tools == ["run_code", "read_result", "todo"]
     assert run.results[0] == "a.txt"
     assert (project.folder / "names.txt").read_text() == "a.txt"
+    assert '▸ run_code\n    names = await find("*.txt")\n    await write("names.txt", " ".join(names))\n' in run.errors
     assert 'run_code: write {"path": "names.txt", "content": "a.txt"}' in run.errors
 
 

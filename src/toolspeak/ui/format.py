@@ -81,6 +81,11 @@ def argument_lines(arguments: Mapping[str, JSON], limit: int = VALUE) -> list[st
     return [joined] if len(joined) <= LINE else pairs
 
 
+def program_lines(arguments: Mapping[str, JSON]) -> list[str]:
+    """A program that a model wrote (`run_code`), as its lines below the name of the tool."""
+    return ["", *(line for value in arguments.values() for line in _value_lines(value))]
+
+
 def result_lines(result: ToolResult) -> list[str]:
     """A result's content as printable lines."""
     return [line for part in result.content for line in _part_lines(part)]

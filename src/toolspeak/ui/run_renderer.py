@@ -6,6 +6,7 @@ from typing import Literal
 
 from rich.console import Console
 
+from toolspeak.agent.program_runs import RUN_CODE
 from toolspeak.agent.recorder import Watched
 from toolspeak.data.deltas import (
     DIALECT_NOTE,
@@ -51,6 +52,7 @@ from toolspeak.ui.format import (
     fold_result,
     is_diff,
     one_line,
+    program_lines,
     shorten,
     value_text,
 )
@@ -146,6 +148,8 @@ class Renderer:
                 if self._streaming != "call" or self._names.get(index) != name:
                     self._start_call(index, name)
                 lines = [""] if name == TODO else argument_lines(arguments)  # the result shows them
+                if name == RUN_CODE:
+                    lines = program_lines(arguments)
                 write(self._console, f" {lines[0]}" if len(lines) == 1 and lines[0] else "")
                 self._at_start, self._streaming = True, ""
                 for line in lines if len(lines) > 1 else ():
