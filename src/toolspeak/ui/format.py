@@ -82,8 +82,8 @@ def argument_lines(arguments: Mapping[str, JSON], limit: int = VALUE) -> list[st
 
 
 def program_lines(arguments: Mapping[str, JSON]) -> list[str]:
-    """A program that a model wrote (`run_code`), as its lines below the name of the tool."""
-    return ["", *(line for value in arguments.values() for line in _value_lines(value))]
+    """The lines of a program that a model wrote (`run_code`)."""
+    return [line for value in arguments.values() for line in _value_lines(value)] or [""]
 
 
 def result_lines(result: ToolResult) -> list[str]:
