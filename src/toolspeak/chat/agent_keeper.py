@@ -12,6 +12,7 @@ from toolspeak.chat.call_approver import CallApprover
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal
 from toolspeak.project.agent_builder import OpenedAgent, open_agent, window_of_agent
+from toolspeak.project.configuration.configured_servers import RunServers
 from toolspeak.project.run_setup import Setup
 
 NO_MODEL = """\
@@ -49,7 +50,13 @@ class AgentKeeper:
         approver = self._approver if setup.approve == "ask" else setup.approve
         stack = AsyncExitStack()
         opened_agent = await stack.enter_async_context(
-            open_agent(setup, self._journal, approver, tell=lambda text: self._note(f"! {text}", "warning"))
+            open_agent(
+                setup,
+                self._journal,
+                approver,
+                tell=lambda text: self._note(f"! {text}", "warning"),
+                server_questions=self._approver.at_any_time if setup.approve == "ask" else None,
+            )
         )
         self._in_use = (setup, opened_agent, stack)
         for text in (opened_agent.sandbox, *(f"! {warning}" for warning in opened_agent.warnings)):
@@ -58,6 +65,11 @@ class AgentKeeper:
                 self._note(text, "warning" if text.startswith("!") else "note")
         self.window = opened_agent.window
         return opened_agent.agent
+
+    async def servers_of(self, setup: Setup) -> RunServers:
+        """The MCP servers of the agent of these settings."""
+        await self.agent(setup)
+        return RunServers() if self._in_use is None else self._in_use[1].servers
 
     async def ask_for_window(self) -> None:
         """Finds `window` out, if it is not known: ask when the model has answered."""

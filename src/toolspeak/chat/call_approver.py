@@ -111,6 +111,12 @@ class CallApprover:
                 self._open = []
                 self._front.refresh()
 
+    async def at_any_time(self, request: ApprovalRequest, /) -> Decision | Escalate:
+        """Asks what no record announces: an MCP server's question during a call."""
+        self._announced[request.call.id].set()
+        (answer,) = await self.together([request])
+        return answer
+
     async def _ask(self) -> None:
         while (current := self._next()) is not None:
             standing = self._standing(current)

@@ -66,6 +66,7 @@ class Chat:
         self.transcript = Transcript(front.print, lambda: front.columns, clock)
         self.approver = CallApprover(front, setup.rules, self.transcript.show_with_result)
         self._keeper = AgentKeeper(journal, self.approver, self.transcript.note)
+        self.servers_of = self._keeper.servers_of
         self.transcript.thoughts = thoughts
         self.state: RunState | None = None
         """The state of the last run."""
@@ -142,13 +143,13 @@ class Chat:
         self._later.append(text)
         self.front.refresh()
 
-    async def turn(self, text: str) -> None:
-        """Runs one turn of the model for a message."""
+    async def turn(self, text: str, prompt: Message | None = None) -> None:
+        """Runs one turn of the model for a message: `prompt`, or what the text says."""
         self.front.is_busy = True
         self.transcript.wait_for("the agent to start")
         message, before = Message.user(text), None
         try:
-            message = message_with_files(text, self.folder)
+            message = message_with_files(text, self.folder) if prompt is None else prompt
             before = await self.journal.session(self.session_id)
             agent = await self.agent()
             run = await Session(agent, self.session_id).start(message, limits=self.limits, setup=self.setup.as_json())
@@ -376,9 +377,7 @@ class Chat:
         """Does a job. An error is shown, and the conversation goes on."""
         try:
             await job()
-        except ToolspeakError as error:
-            self.transcript.note(f"✗ {error}", "error")
-        except OSError as error:
+        except (ToolspeakError, OSError) as error:
             self.transcript.note(f"✗ {error}", "error")
         self.front.refresh()
 

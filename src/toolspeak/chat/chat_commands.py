@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from toolspeak.agent.storage.exports import export_session
@@ -13,6 +14,7 @@ from toolspeak.chat.change_commands import show_changes, undo
 from toolspeak.chat.chat import Chat
 from toolspeak.chat.command_list import COMMANDS, SYNONYMS, help_lines
 from toolspeak.chat.markdown_export import markdown_of
+from toolspeak.chat.prompt_commands import MARK, list_prompts, use_prompt
 from toolspeak.chat.styled_text import wrap
 from toolspeak.dialects.registry import FAMILIES
 from toolspeak.errors import ConfigurationError, suggest
@@ -54,6 +56,7 @@ class ChatCommands:
             "compact": self._compact,
             "export": self._export,
             "new": self._new,
+            "prompts": lambda _: list_prompts(chat),
             "diff": lambda _: show_changes(chat),
             "undo": lambda call: undo(chat, call),
         }
@@ -68,8 +71,8 @@ class ChatCommands:
         name = SYNONYMS.get(name, name)
         if name in self._now:
             self._now[name](argument.strip())
-        elif name in self._between:
-            handler = self._between[name]
+        elif name in self._between or MARK in name:
+            handler = self._between.get(name) or partial(use_prompt, self._chat, name)
             if name == "approve" and argument.strip() == "ask":
                 self._chat.approver.ask_again()  # at once: the turn may go on for long
             if self._chat.is_busy:

@@ -10,6 +10,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "dialect": ("[NAME]", "show how the model writes calls, or choose it (auto: by the model)"),
     "approve": ("[ask|all|all+repaired|none]", "show or choose who decides about calls that change something"),
     "tools": ("", "list the tools of the model"),
+    "prompts": ("", "list the prompts of MCP servers; /SERVER__PROMPT field=text uses one"),
     "undo": ("[CALL]", "take back the changes of files of the last turn, or back to a call"),
     "diff": ("", "show what the conversation changed in files"),
     "cost": ("", "show tokens and cost of the conversation"),

@@ -83,7 +83,8 @@ class ServerQuestions:
         tool = ToolSpec(f"{self._server}__asks", "What the MCP server asks.", schema, Effects(external=True))
         call = ToolCall(new_id(), tool.name, fields)
         reason = f"the MCP server {self._server!r} asks you, and gets these fields"
-        return ApprovalRequest(call, tool, tool.effects, preview, reason, _digest(preview, fields))
+        digest = _digest(preview, fields)
+        return ApprovalRequest(call, tool, tool.effects, preview, reason, digest, needs_person=True)
 
     async def _decision_on(self, request: ApprovalRequest) -> Decision:
         if isinstance(self._approver, BatchApprover):
