@@ -75,9 +75,9 @@ def times() -> None:
             index.best(query, BEST)
         searched = time.process_time()
         description = ToolCatalogue(tools).description
-        listed = time.process_time()
+        end = time.process_time()
         each = (searched - indexed) / 10
-        row = f"{indexed - began:>9.2f}s{each * 1000:>8.1f}ms{listed - searched:>9.2f}s{len(description):>24,}"
+        row = f"{indexed - began:>9.2f}s{each * 1000:>8.1f}ms{end - searched:>9.2f}s{len(description):>24,}"
         print(f"{len(tools):>9,}{row}")
 
 

@@ -39,6 +39,7 @@ ONE_PROGRAM = [
     "guides/telemetry.md",
     "guides/tools-per-turn.md",
     "guides/many-tools.md",
+    "guides/memory.md",
     "guides/workers.md",
 ]
 """Pages whose Python blocks are one program, which asserts what it says."""

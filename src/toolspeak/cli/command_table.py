@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "journal": "Check a journal, and move or erase runs.",
     "keys": "Make an API key for a client of the gateway.",
     "mcp": "Serve tools to MCP clients; pin those of servers.",
+    "memory": "Show, edit or delete what models remember.",
     "parse": "Parse one model reply, and print its calls and text.",
     "resume": "Continue a run.",
     "rules": "List or revoke the rules that approve calls.",

@@ -40,6 +40,7 @@ from toolspeak.gateway.erasure import erase_key
 from toolspeak.gateway.settings.gateway_settings import read_config
 from toolspeak.journal import SqliteJournal
 from toolspeak.journal.maintenance import MaintainedJournal, RunGroup
+from toolspeak.project.memory_folder import memory_files
 from toolspeak.project.run_lookup import find_run
 from toolspeak.ui import printable
 from toolspeak.ui.format import count
@@ -232,7 +233,8 @@ async def _import(journal: MaintainedJournal, files: Sequence[str], trust: bool)
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def erase(principal: str, journal: str | None, archives: Path | None, config: str | None, yes: bool) -> None:
-    """Erase everything of one principal for good: runs in any state, sessions, and what their tools started.
+    """Erase everything of one principal for good: runs in any state, sessions, what their tools started, and the facts
+    that models remember.
 
     No text of them remains in a journal's file or its log. The file must not be open in another process: stop the
     workers first. Backups, exports, logs and telemetry are yours to erase.
@@ -249,6 +251,8 @@ def erase(principal: str, journal: str | None, archives: Path | None, config: st
     if config is not None:
         rows, responses = run_to_end(erase_key(read_config(config, os.environ), principal))
         click.echo(f"{config}: {count(rows, 'row')} of usage and {count(responses, 'stored response')} erased")
+    if facts := memory_files().erase(principal):
+        click.echo(f"{count(facts, 'fact')} of the memory erased")
     open_journal = journal_of(journal)
     for copy in (
         sorted(open_journal.path.parent.glob(f"{open_journal.path.name}*.damaged-*"))

@@ -29,6 +29,7 @@ from toolspeak.project.hook_interceptors import HookRunner, with_permission_hook
 from toolspeak.project.hook_settings import read_hooks
 from toolspeak.project.instruction_files import NearerInstructions
 from toolspeak.project.json_file import read_json
+from toolspeak.project.memory_folder import memory_files
 from toolspeak.project.own_tools import load_tools
 from toolspeak.project.project_files import read_project_files
 from toolspeak.project.rules_file import open_rules
@@ -37,7 +38,7 @@ from toolspeak.project.sub_agents import SubAgent, report_calls, resolved_sub_mo
 from toolspeak.providers.model_strings import CONFIGURED
 from toolspeak.providers.server_probe import served_window
 from toolspeak.tools import ToolLike, Toolset
-from toolspeak.tools.builtin import Workspace, recall_tool, todo_tool, workspace_tools
+from toolspeak.tools.builtin import Workspace, memory_tool, recall_tool, todo_tool, workspace_tools
 from toolspeak.tools.builtin.shell import RunCommand
 
 _LOG = logging.getLogger("toolspeak.project")
@@ -120,6 +121,9 @@ async def open_agent(
             unasked_reads=setup.unasked_reads,
         )
         opened_parts.push_async_callback(commands.sandbox.aclose)
+        memory = memory_files()
+        memory.guard(None)
+        profile = memory.prompt(None) if setup.memory == "yes" else ""
         users_tools = load_tools(setup.tools, setup.tool_folders)
         toolset = Toolset(
             [
@@ -134,6 +138,7 @@ async def open_agent(
                 ),
                 recall_tool(journal),
                 todo_tool(),
+                *([memory_tool(memory)] if setup.memory == "yes" else []),
                 *web_tools(
                     os.environ,
                     fetches=setup.web == "yes",
@@ -206,7 +211,7 @@ async def open_agent(
             with_deferral(toolset, setup, added_names),
             code_mode=setup.code_mode == "yes" and CodeMode(direct=_DIRECT_TOOLS),
             dialect=speech,
-            instructions="\n\n".join(filter(None, (_INSTRUCTIONS, setup.instructions, files.instructions))),
+            instructions="\n\n".join(filter(None, (_INSTRUCTIONS, setup.instructions, files.instructions, profile))),
             approve=approval,
             execution=Execution(schedule=setup.schedule),
             window=setup.window,

@@ -75,6 +75,8 @@ class Setup:
     defer: str = ""
     """Tools of which the model reads the names alone: "auto", patterns of names with commas between them, "" or "none"
     for none."""
+    memory: Literal["yes", "no"] = "no"
+    """Whether the model reads and keeps facts about the user (`tools.builtin.memory`)."""
     unasked_reads: Literal["yes", "no"] = "no"
     """Whether a command that only reads, in a sandbox and without the network, runs without a question."""
 

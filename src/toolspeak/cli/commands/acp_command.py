@@ -21,6 +21,7 @@ from toolspeak.cli.run_options import (
     code_mode_option,
     defer_option,
     limit_options,
+    memory_option,
     own_tools_option,
     prices_option,
     rules_option,
@@ -73,6 +74,7 @@ At a terminal use `toolspeak run`. The guide "Work in an editor" says what to wr
 )
 @own_tools_option
 @defer_option
+@memory_option
 @code_mode_option
 @window_option
 @prices_option

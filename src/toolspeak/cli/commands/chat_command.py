@@ -20,6 +20,7 @@ from toolspeak.cli.run_options import (
     defer_option,
     dialect_choice_option,
     mcp_option,
+    memory_option,
     model_option,
     own_tools_option,
     prices_option,
@@ -48,6 +49,7 @@ _OWN = ("workspace", "journal", "session", "continue_last", "thoughts")
 @mcp_option
 @own_tools_option
 @defer_option
+@memory_option
 @code_mode_option
 @prices_option
 @window_option

@@ -32,6 +32,7 @@ from toolspeak.cli.run_options import (
     dialect_choice_option,
     limit_options,
     mcp_option,
+    memory_option,
     model_option,
     own_tools_option,
     prices_option,
@@ -84,6 +85,7 @@ that `toolspeak config edit` opens. Set the server's address or key too:
 @mcp_option
 @own_tools_option
 @defer_option
+@memory_option
 @code_mode_option
 @starts_in_option
 @prompt_listing_option

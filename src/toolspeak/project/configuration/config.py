@@ -53,6 +53,7 @@ _SCALARS = (
     "window",
     "rules",
     "defer",
+    "memory",
     "code_mode",
 )
 _TABLES = ("limits", "aliases", "providers", "theme")
@@ -90,6 +91,7 @@ class Config:
     - `mcp`: a file that lists MCP servers. `mcp_servers`: those of the tables `[mcp.NAME]`, as in such a file.
     - `tools`: places of the user's own Python tools.
     - `code_mode`: whether the model calls tools from programs (`Setup.code_mode`).
+    - `memory`: whether models read and keep facts about the user.
     - `defer`: the tools of which the model reads the names alone (`Setup.defer`).
     - `theme`: styles of the terminal by name.
     - `hooks`: the tables of each event.
@@ -119,6 +121,7 @@ class Config:
     mcp_servers: Mapping[str, JSON] = field(default_factory=no_extra)
     tools: tuple[str, ...] = ()
     defer: str = "auto"
+    memory: bool = False
     code_mode: bool = False
     theme: Mapping[str, str] = field(default_factory=no_extra)
     hooks: Mapping[str, Sequence[JSON]] = field(default_factory=no_extra)

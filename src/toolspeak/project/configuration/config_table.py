@@ -86,6 +86,7 @@ class ConfigTable:
     mcp: str | Mapping[str, JSON] = field(default_factory=no_extra)
     tools: tuple[str, ...] = ()
     defer: str | None = None
+    memory: bool | None = None
     code_mode: bool | None = None
     theme: Mapping[str, str] = field(default_factory=no_extra)
     hooks: Mapping[str, JSON] = field(default_factory=no_extra)
@@ -101,6 +102,7 @@ _COUNTS = ("steps", "calls", "tokens")
 _OF_THE_USER = {
     "rules": "they would approve calls without a question",
     "sandbox": "a project's could open it",
+    "memory": "what is remembered is about you",
     "web": "a project's could reach your network",
     "theme": "it could hide what a question is about",
 }

@@ -34,6 +34,7 @@ class SetupChoices(TypedDict, total=False):
     env: tuple[str, ...]
     tools: tuple[str, ...]
     defer: str
+    memory: bool
     code_mode: bool
     sandbox: str
     allow_net: tuple[str, ...]
@@ -82,6 +83,7 @@ def configured_setup(config: Config, workspace: str, **choices: Unpack[SetupChoi
         tools=(*config.tools, *(absolute_place(place, os.getcwd()) for place in choices.get("tools", ()))),
         tool_folders=tuple(filter(None, (os.getcwd() if choices.get("tools") else "", config.project_folder))),
         defer=config.defer,
+        memory="yes" if choices.get("memory", config.memory) else "no",
         code_mode="yes" if choices.get("code_mode", config.code_mode) else "no",
         sandbox=config.sandbox.mode or "",
         allow_net=(*config.sandbox.allow_net, *choices.get("allow_net", ())),
@@ -94,7 +96,17 @@ def configured_setup(config: Config, workspace: str, **choices: Unpack[SetupChoi
         robots="yes" if choices.get("robots", config.web.robots) else "no",
         after_web=config.web.after or "",
     )
-    merged = ("model", "repair", "env", "tools", "allow_net", "sandbox_write", "sandbox_read", "unasked_reads")
+    merged = (
+        "model",
+        "repair",
+        "env",
+        "tools",
+        "allow_net",
+        "sandbox_write",
+        "sandbox_read",
+        "unasked_reads",
+        "memory",
+    )
     merged = (*merged, "web", "web_allow", "robots", "code_mode")
     changes: dict[str, Any] = {name: value for name, value in choices.items() if name not in merged}
     for name in ("rules", "prices", "mcp"):

@@ -15,9 +15,11 @@ from toolspeak.tools import Tool, Toolset
 from toolspeak.tools.builtin.active_file import active_file_tool
 from toolspeak.tools.builtin.append import append_tool
 from toolspeak.tools.builtin.edit import edit_tool
+from toolspeak.tools.builtin.fact_file import FactFiles
 from toolspeak.tools.builtin.find import find_tool
 from toolspeak.tools.builtin.line_edit import line_edit_tool
 from toolspeak.tools.builtin.list import list_tool
+from toolspeak.tools.builtin.memory import memory_tool
 from toolspeak.tools.builtin.read import read_tool
 from toolspeak.tools.builtin.read_result import read_result_tool
 from toolspeak.tools.builtin.recall import recall_tool
@@ -80,6 +82,7 @@ def workspace_tools(
 
 __all__ = [
     "WORKSPACE_TOOLS",
+    "FactFiles",
     "Workspace",
     "active_file_tool",
     "append_tool",
@@ -87,6 +90,7 @@ __all__ = [
     "find_tool",
     "line_edit_tool",
     "list_tool",
+    "memory_tool",
     "read_result_tool",
     "read_tool",
     "recall_tool",
