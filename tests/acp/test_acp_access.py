@@ -207,3 +207,59 @@ def test_mcp_servers_come_with_the_session(folder):
     assert "The MCP server gone is left out" in editor.agent_text
     assert "The MCP server old is left out: the MCP server 'old' cannot be used: ConnectError" in editor.agent_text
     assert results(events) == ["hello"]
+
+
+@pytest.mark.parametrize("files", [None, FILES])
+def test_the_tools_work_in_additional_directories_too(folder, files):
+    lib, docs = folder / "lib", folder / "docs"
+    for place in (lib, docs):
+        place.mkdir()
+    (lib / "a.txt").write_text("one\n")
+    (lib / "AGENTS.md").write_text("Speak like a pirate.\n")
+    (folder / "secret.txt").write_text("secret")
+    (lib / "link").symlink_to(folder / "secret.txt")
+    calls = [
+        ("read", {"path": f"{lib}/a.txt"}),
+        ("edit", {"path": f"{lib}/a.txt", "old": "one", "new": "two"}),
+        ("write", {"path": f"{docs}/new/b.txt", "content": "b"}),
+        ("append", {"path": f"{docs}/new/b.txt", "content": "c"}),
+    ]
+    looks = [
+        ("list", {"prefix": f"{lib}"}),
+        ("find", {"path": f"{lib}", "content": "one|two"}),
+        ("shell", {"command": f"echo more >> {lib}/a.txt"}),
+    ]
+    refusals = [("read", {"path": path}) for path in (f"{lib}/link", f"{lib}/../secret.txt", f"{folder}/secret.txt")]
+
+    async def main():
+        model = playbook(folder / "model.json", *([call] for call in calls), looks, refusals, "Done.")
+        editor = ScriptedEditor("allow_once")  # the mode asks about the command alone
+        arguments = ("--model", model, "--mode", "accept_edits")
+        async with connection(editor, folder, *arguments, capabilities=ClientCapabilities(fs=files)) as (agent, _):
+            places = {"cwd": str(folder / "work"), "mcp_servers": []}
+            others = [str(lib), str(docs), str(lib)]
+            session = (await agent.new_session(**places, additional_directories=others)).session_id
+            await agent.prompt(session_id=session, prompt=text("Go."))
+            (row,) = (await agent.list_sessions()).sessions
+            assert row.additional_directories == [str(lib), str(docs)]
+            for problem in ("lib", "", str(folder / "gone"), str(lib / "a.txt")):
+                with pytest.raises(RequestError, match="each of additionalDirectories must be the absolute path"):
+                    await agent.new_session(**places, additional_directories=[problem])
+            await agent.load_session(**places, session_id=session)
+            await agent.prompt(session_id=session, prompt=text("/undo"))
+        return editor
+
+    editor = asyncio.run(main())
+    assert len(editor.questions) == 1
+    calls_shown = list(editor.calls.values())[: len(calls) + len(looks) + len(refusals)]
+    statuses = [call["status"] for call in calls_shown]
+    assert statuses == ["completed"] * (len(calls) + len(looks)) + ["failed"] * len(refusals)
+    listing, search = calls_shown[len(calls)], calls_shown[len(calls) + 1]
+    assert f"{lib}/a.txt" in str(listing["raw_output"])
+    assert f"{lib}/a.txt" in str(search["raw_output"])
+    assert "secret" not in str([call.get("raw_output") for call in calls_shown[-3:]]).replace("secret.txt", "")
+    if files is None:
+        assert (lib / "a.txt").read_text() == "one\n"  # the undo knows both folders
+        assert not (docs / "new" / "b.txt").exists()
+    else:
+        assert editor.buffers == {str(lib / "a.txt"): "two\n", str(docs / "new" / "b.txt"): "bc"}

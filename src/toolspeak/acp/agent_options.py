@@ -42,16 +42,16 @@ class AgentOptions:
     warnings: tuple[str, ...]
 
 
-def agent_options(choices: EditorChoices, folder: str) -> AgentOptions:
-    """The options of sessions in a folder. Raises ConfigurationError if there is no model, and for a configuration that
-    cannot be read."""
+def agent_options(choices: EditorChoices, folder: str, others: tuple[str, ...] = ()) -> AgentOptions:
+    """The options of sessions in a folder, with the `others` that the tools use too. Raises ConfigurationError if there
+    is no model, and for a configuration that cannot be read."""
     config = read_config(folder)
     model = choices.models[0] if choices.models else config.model
     if not model:
         raise ConfigurationError(_NO_MODEL)
     # Whatever the mode: a call in doubt is a question.
     setup_choices = cast("SetupChoices", {**choices.settings, "model": model, "approve": "ask"})
-    setup = configured_setup(config, folder, **setup_choices)
+    setup = changed(configured_setup(config, folder, **setup_choices), folders=others)
     models = {name: resolved_model(config, name) for name in (model, *choices.models[1:], *config.aliases)}
     mode = mode_of(choices.mode or "") or _MODES.get(config.approve, "ask")
     return AgentOptions(setup, changed(config.limits, **choices.limits), models, mode, config.warnings)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -137,13 +137,18 @@ class AgentServer:
         rows: list[JsonObject] = []
         infos, position = await self._journal.sessions(), int(cursor)
         wanted = None if params.cwd is None else _real(params.cwd)
+        wanted_others = None
+        if params.additional_directories is not None:
+            wanted_others = [_real(folder) for folder in params.additional_directories]
         while position < len(infos) and len(rows) < PAGE:
             info = infos[position]
             position += 1
-            folder = folder_of(await setup_of(self._journal, info))
-            if info.principal is None and folder and wanted in (None, folder):
+            setup = await setup_of(self._journal, info)
+            folder, others = folder_of(setup), cast("list[JSON]", setup.get("folders") or [])
+            if info.principal is None and folder and wanted in (None, folder) and wanted_others in (None, others):
                 updated = datetime.fromtimestamp(info.updated, UTC).isoformat()
-                rows.append({"sessionId": info.session_id, "cwd": folder, "title": info.title, "updatedAt": updated})
+                row: JsonObject = {"sessionId": info.session_id, "cwd": folder, "additionalDirectories": others}
+                rows.append({**row, "title": info.title, "updatedAt": updated})
         return {"sessions": rows, **({"nextCursor": str(position)} if position < len(infos) else {})}
 
     async def _close(self, params: SessionIdParams) -> JsonObject:
@@ -247,13 +252,18 @@ class AgentServer:
     def _open(self, session_id: str, params: SessionParams) -> EditorSession:
         if len(self._sessions) >= MOST_SESSIONS:
             raise RpcError(f"{MOST_SESSIONS} sessions are open: close one first")
-        if not Path(params.cwd).is_absolute() or not Path(params.cwd).is_dir():
-            raise RpcError(f"cwd must be the absolute path of a folder, not {params.cwd!r}", INVALID_PARAMS)
-        if params.additional_directories:
-            raise RpcError("additional directories are not supported: the tools work in cwd", INVALID_PARAMS)
+        places = {"cwd": (params.cwd,), "each of additionalDirectories": params.additional_directories or ()}
+        for what, folders in places.items():
+            for folder in folders:
+                if "\0" in folder or not Path(folder).is_absolute() or not Path(folder).is_dir():
+                    raise RpcError(f"{what} must be the absolute path of a folder, not {folder!r}", INVALID_PARAMS)
+        # Each list is the whole one: folders of earlier turns do not come back by themselves.
+        folder = _real(params.cwd)
+        others = dict.fromkeys(map(_real, params.additional_directories or ()))
+        others.pop(folder, None)
         servers = tuple(_server(entry) for entry in params.mcp_servers or ())
         try:
-            options = agent_options(self._choices, params.cwd)
+            options = agent_options(self._choices, params.cwd, tuple(others))
         except ConfigurationError as error:
             raise RpcError(str(error), AUTH_REQUIRED) from None
         session = EditorSession(self._peer, self._journal, session_id, params.cwd, options, self._capabilities, servers)

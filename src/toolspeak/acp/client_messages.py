@@ -87,6 +87,7 @@ class SessionIdParams(_Params, frozen=True):
 
 class ListParams(_Params, frozen=True):
     cwd: str | None = None
+    additional_directories: tuple[str, ...] | None = None
     cursor: str | None = None
 
 

@@ -44,21 +44,21 @@ class EditorFiles(Workspace):
     written on the disk. Use it in threads other than the event loop's: they wait for the editor's answer.
     """
 
-    def __init__(self, root: str | Path, peer: Peer, session_id: str, capabilities: ClientCapabilities) -> None:
+    def __init__(
+        self,
+        root: str | Path,
+        peer: Peer,
+        session_id: str,
+        capabilities: ClientCapabilities,
+        changes: dict[tuple[str, str], FileChange],
+    ) -> None:
+        """`changes`: takes what calls change in buffers, by the ids of run and call."""
         super().__init__(root)
         self._peer = peer
         self._session_id = session_id
         self._capabilities = capabilities
         self._loop = asyncio.get_running_loop()
-        self._changes: dict[tuple[str, str], FileChange] = {}  # of the turn's calls, by run and call
-
-    def begin_turn(self) -> None:
-        """Forgets what the calls of earlier turns have changed."""
-        self._changes.clear()
-
-    def change_by(self, run_id: str, call_id: str) -> FileChange | None:
-        """What a call has changed in a buffer."""
-        return self._changes.pop((run_id, call_id), None)
+        self._changes = changes
 
     def version(self, path: str) -> str:
         """A buffer may change unnoticed."""

@@ -50,6 +50,7 @@ from toolspeak.project.configuration.configured_setup import with_model_of
 from toolspeak.project.recorded_setup import last_run_of, setup_of_run
 from toolspeak.sandbox.processes import finished
 from toolspeak.tools.builtin import Workspace
+from toolspeak.tools.builtin.folders import Folders
 from toolspeak.ui.format import printable
 
 MOST_PROMPTS = 8
@@ -85,13 +86,16 @@ class EditorSession:
         self._peer = peer
         self.journal = journal
         self._options = options
-        root = Path(folder).resolve()
-        uses_editor = capabilities.reads or capabilities.writes
-        self._files = EditorFiles(root, peer, session_id, capabilities) if uses_editor else None
-        self._disk = Workspace(root)
+        folders = (str(Path(folder).resolve()), *self.setup.folders)
+        self._in_buffers: dict[tuple[str, str], FileChange] = {}  # what the turn's calls changed, by run and call
+        self._files: Workspace | None = None
+        if capabilities.reads or capabilities.writes:
+            files = [EditorFiles(each, peer, session_id, capabilities, self._in_buffers) for each in folders]
+            self._files = Folders(files[0], files[1:])
+        self._disk = Folders(Workspace(folders[0]), [Workspace(each) for each in folders[1:]])
         self._recorded_changes = RecordedChanges(journal)
         terminals = EditorTerminals(peer, session_id, self._show_terminal) if capabilities.terminal else None
-        self.approver = EditorApprover(peer, session_id, (str(root),), self._change_of)
+        self.approver = EditorApprover(peer, session_id, folders, self._change_of)
         self.approver.mode, self.approver.rules_file = options.mode, self.setup.rules
         self.between_turns = asyncio.Lock()
         """Held by a turn, and by what may only happen between two."""
@@ -314,8 +318,7 @@ class EditorSession:
     async def _drive(self, run: Run, view: RunUpdates) -> JsonObject:
         self.approver.begin(run.run_id)
         self._views = {run.run_id: view}
-        if self._files is not None:
-            self._files.begin_turn()
+        self._in_buffers.clear()
         self._run, early, self._early = run, self._early, []
         for message in early:
             run.say(message)
@@ -378,7 +381,7 @@ class EditorSession:
 
     async def _changes_by(self, run_id: str, result: ToolResult) -> Sequence[FileChange]:
         """What a call has changed: on the disk as the store of changes has it, else in the editor's buffer."""
-        in_buffer = None if self._files is None else self._files.change_by(run_id, result.call_id)
+        in_buffer = self._in_buffers.pop((run_id, result.call_id), None)
         changes = await asyncio.to_thread(self._recorded_changes.of_result, run_id, result)
         return changes or ([] if in_buffer is None else [in_buffer])
 

@@ -109,14 +109,14 @@ async def open_agent(
     warnings: list[str] = []
     is_replay = cassette is not None and cassette.replays
     async with AsyncExitStack() as opened_parts:
-        files = read_project_files(setup.workspace)
+        files = read_project_files(setup.workspace, setup.folders)
         warnings += files.problems
         commands, sandbox_line = await open_command_sandbox(
             setup.workspace,
             is_attended=is_attended,
             sandbox="off" if is_replay else setup.sandbox,  # a replay calls no tool
             allow_net=setup.allow_net,
-            sandbox_write=setup.sandbox_write,
+            sandbox_write=(*setup.sandbox_write, *setup.folders),
             sandbox_read=setup.sandbox_read,
             unasked_reads=setup.unasked_reads,
         )
@@ -134,6 +134,7 @@ async def open_agent(
                     open_files=open_files,
                     run_command=run_command,
                     also_read=files.folders_to_read,
+                    folders=setup.folders,
                     sandbox=commands,
                 ),
                 recall_tool(journal),
@@ -156,7 +157,8 @@ async def open_agent(
         toolset = toolset + Toolset(servers.tools)
         added_names = frozenset(each.name for each in (*users_tools, *servers.tools))
         if not is_replay:
-            interceptors = [*interceptors, *opened_parts.enter_context(recorders(setup.workspace, journal))]
+            for folder in (setup.workspace, *setup.folders):
+                interceptors = [*interceptors, *opened_parts.enter_context(recorders(folder, journal))]
         CONFIGURED.set(setup.providers)
         toolset = Toolset(map(NearerInstructions(Path(setup.workspace)).of_tool, toolset))
         speech = DialectSettings(

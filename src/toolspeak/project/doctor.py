@@ -231,19 +231,19 @@ async def _sandbox(setup: Setup) -> Sequence[Diagnosis]:
     """What holds commands at a terminal, and why nothing better does."""
     try:
         mode = setup.sandbox or mode_of_environment() or "auto"
-        opened = await open_sandbox(mode, near=setup.workspace)
+        outcome = await open_sandbox(mode, near=setup.workspace)
     except ConfigurationError as error:
         return [Diagnosis("sandbox", "problem", str(error))]
-    await opened.sandbox.aclose()
-    text = opened.line.removeprefix("sandbox: ")
+    await outcome.sandbox.aclose()
+    text = outcome.line.removeprefix("sandbox: ")
     if mode == "off":
         return [Diagnosis("sandbox", "warning", f"{text}, as you set it", "--sandbox auto uses what this system has")]
-    if not opened.why_no_better:
+    if not outcome.why_no_better:
         return [Diagnosis("sandbox", "ok", text)]
-    if opened.sandbox.level == "none":
+    if outcome.sandbox.level == "none":
         remedy = f"{BETTER}; until then no run begins where nobody can be asked, unless you say --sandbox off"
         return [Diagnosis("sandbox", "warning", text, remedy)]
-    return [Diagnosis("sandbox", "warning", f"{text}; {opened.why_no_better}", f"{BETTER}: it holds more")]
+    return [Diagnosis("sandbox", "warning", f"{text}; {outcome.why_no_better}", f"{BETTER}: it holds more")]
 
 
 # --- MCP servers, the journal and the installation ------------------------------------------------------------------

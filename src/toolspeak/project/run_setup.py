@@ -46,6 +46,8 @@ class Setup:
     env: str = ""
     """Names of environment variables, with spaces between them."""
     active_file: str = ""
+    folders: tuple[str, ...] = ()
+    """Folders that the tools use besides the workspace, by absolute paths."""
     aliases: Mapping[str, str] = field(default_factory=no_extra)
     """Short names of models, which sub-agents may use."""
     providers: Mapping[str, ConfiguredProvider] = field(default_factory=no_extra)

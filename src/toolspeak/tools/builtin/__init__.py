@@ -5,7 +5,7 @@ To add a tool, add a file with its factory and a line in the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from toolspeak.tools.builtin.append import append_tool
 from toolspeak.tools.builtin.edit import edit_tool
 from toolspeak.tools.builtin.fact_file import FactFiles
 from toolspeak.tools.builtin.find import find_tool
+from toolspeak.tools.builtin.folders import Folders
 from toolspeak.tools.builtin.line_edit import line_edit_tool
 from toolspeak.tools.builtin.list import list_tool
 from toolspeak.tools.builtin.memory import memory_tool
@@ -49,6 +50,7 @@ def workspace_tools(
     open_files: Workspace | None = None,
     run_command: RunCommand | None = None,
     also_read: Iterable[str | Path] = (),
+    folders: Sequence[str | Path] = (),
     sandbox: CommandSandbox | None = None,
 ) -> Toolset:
     """The tools in the table, `active_file` and `read_result`, for the folder `root`.
@@ -58,11 +60,16 @@ def workspace_tools(
     `open_files`: the same folder with the files as an editor has them. The tools for one file use it; those that look
     at many files use the disk.
     `sandbox`: what commands may touch (see `shell_tool`).
+    `folders`: other folders that the tools use as they use the workspace, by absolute paths. `open_files` has them too.
     `also_read`: folders outside the workspace whose files `read` opens too, by their absolute paths.
 
-    Raises ConfigurationError if `root` or one of `also_read` is not a folder, and for an active file outside `root`.
+    Raises ConfigurationError if `root`, one of `folders` or of `also_read` is not a folder, and for an active file
+    outside `root`.
     """
     workspace = Workspace(root)
+    others = [Workspace(folder) for folder in folders]
+    if others:
+        workspace = Folders(workspace, others)
     if active_file is not None:
         try:
             workspace.resolve(active_file)

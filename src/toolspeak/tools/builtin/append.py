@@ -9,6 +9,7 @@ from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin import files_read
 from toolspeak.tools.builtin.change import changes, preview, would_fail
+from toolspeak.tools.builtin.folders import anywhere
 from toolspeak.tools.builtin.text_format import encode, quoted, text_chunks, visible
 from toolspeak.tools.builtin.workspace import MAX_EDIT, Workspace
 
@@ -30,7 +31,13 @@ def append_tool(workspace: Workspace) -> Tool:
         text = before.decode()
         return preview(path, lambda: (text, text + content))
 
-    @tool(name="append", aliases={"file": "path"}, effects=effects, effects_bound=effects(""), preview=would)
+    @tool(
+        name="append",
+        aliases={"file": "path"},
+        effects=effects,
+        effects_bound=anywhere(workspace, effects("")),
+        preview=would,
+    )
     def append(path: str, content: str, ctx: RunContext[Any]) -> dict[str, Any]:
         """Add text at the end of a file, exactly as given: no newline is put before or after it.
 

@@ -10,6 +10,7 @@ from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin.change import apply, changes, preview_change
+from toolspeak.tools.builtin.folders import anywhere
 from toolspeak.tools.builtin.text_format import BOM, encode, newline_style, with_newlines
 from toolspeak.tools.builtin.workspace import Workspace
 
@@ -26,7 +27,13 @@ def edit_tool(workspace: Workspace) -> Tool:
     def would(path: str, old: str, new: str) -> str:
         return preview_change(workspace, path, lambda text: edited(text, old, new, path))
 
-    @tool(name="edit", aliases={"file": "path"}, effects=effects, effects_bound=effects(""), preview=would)
+    @tool(
+        name="edit",
+        aliases={"file": "path"},
+        effects=effects,
+        effects_bound=anywhere(workspace, effects("")),
+        preview=would,
+    )
     def edit(path: str, old: str, new: str, ctx: RunContext[Any]) -> str:
         """Replace one piece of text in a file; returns what changed as a diff.
 

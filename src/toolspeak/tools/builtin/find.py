@@ -8,6 +8,7 @@ from typing import Any
 from toolspeak.data.tools import UNVERSIONED, Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
+from toolspeak.tools.builtin.folders import anywhere
 from toolspeak.tools.builtin.glob import Glob
 from toolspeak.tools.builtin.search import MAX_LINE, Searcher
 from toolspeak.tools.builtin.tree import printable_path, walk
@@ -25,7 +26,7 @@ def find_tool(workspace: Workspace, *, seconds_per_file: float = 10) -> Tool:
         # A check whether any file below has changed would take as long as another search.
         return Effects(reads={workspace.scope(path)}, idempotent=True, destructive=False, version=UNVERSIONED)
 
-    @tool(name="find", aliases={"file": "path"}, effects=effects, effects_bound=effects())
+    @tool(name="find", aliases={"file": "path"}, effects=effects, effects_bound=anywhere(workspace, effects()))
     def find(
         ctx: RunContext[Any], pattern: str = "*", content: str | None = None, path: str = ""
     ) -> list[str] | list[Match | str]:
@@ -51,7 +52,8 @@ def find_tool(workspace: Workspace, *, seconds_per_file: float = 10) -> Tool:
 
 
 def _files(workspace: Workspace, glob: Glob, path: str, ctx: RunContext[Any]) -> list[str]:
-    folder = "/".join(workspace.resolve(path))
+    # An absolute path is one of another folder, or refused where it is opened.
+    folder = (path.rstrip("/") or path) if path.startswith("/") else "/".join(workspace.resolve(path))
     if folder and not workspace.is_folder(path):
         with workspace.open(path):
             return [folder] if glob.matches(folder) else []

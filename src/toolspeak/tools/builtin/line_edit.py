@@ -8,6 +8,7 @@ from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin.change import apply, changes, preview_change
+from toolspeak.tools.builtin.folders import anywhere
 from toolspeak.tools.builtin.text_format import BOM, encode, newline_style, split_lines, with_newlines
 from toolspeak.tools.builtin.workspace import Workspace
 
@@ -22,7 +23,13 @@ def line_edit_tool(workspace: Workspace) -> Tool:
     def would(path: str, startLine: int, endLine: int, newContent: str) -> str:  # noqa: N803
         return preview_change(workspace, path, lambda text: lines_edited(text, startLine, endLine, newContent, path))
 
-    @tool(name="line_edit", aliases={"file": "path"}, effects=effects, effects_bound=effects(""), preview=would)
+    @tool(
+        name="line_edit",
+        aliases={"file": "path"},
+        effects=effects,
+        effects_bound=anywhere(workspace, effects("")),
+        preview=would,
+    )
     def line_edit(path: str, startLine: int, endLine: int, newContent: str, ctx: RunContext[Any]) -> str:  # noqa: N803
         """Replace the lines from startLine to endLine, both included; returns what changed as a diff.
 

@@ -9,6 +9,7 @@ from typing import Any
 from toolspeak.data.tools import UNVERSIONED, Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
+from toolspeak.tools.builtin.folders import anywhere
 from toolspeak.tools.builtin.tree import join, printable_path, walk
 from toolspeak.tools.builtin.workspace import Entry, Workspace
 
@@ -24,7 +25,12 @@ def list_tool(workspace: Workspace) -> Tool:
         version = UNVERSIONED if recursive else workspace.version(folder)
         return Effects(reads={workspace.scope(folder)}, idempotent=True, destructive=False, version=version)
 
-    @tool(name="list", aliases={"path": "prefix", "file": "prefix"}, effects=effects, effects_bound=effects())
+    @tool(
+        name="list",
+        aliases={"path": "prefix", "file": "prefix"},
+        effects=effects,
+        effects_bound=anywhere(workspace, effects()),
+    )
     def list_entries(ctx: RunContext[Any], prefix: str = "", recursive: bool = False) -> list[str]:
         """List the files and folders in a folder, sorted; folders end with "/".
 

@@ -11,6 +11,7 @@ from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin import files_read
+from toolspeak.tools.builtin.folders import anywhere
 from toolspeak.tools.builtin.text_format import text_chunks
 from toolspeak.tools.builtin.workspace import Workspace
 
@@ -29,7 +30,8 @@ def read_tool(workspace: Workspace, others: Sequence[Workspace] = ()) -> Tool:
         version = place.version(path)
         return Effects(reads={place.scope(path)}, idempotent=True, destructive=False, version=version)
 
-    bound = Effects(reads={each.scope("") for each in (workspace, *others)}, idempotent=True, destructive=False)
+    scopes = {each.scope("") for each in (workspace, *others)}
+    bound = anywhere(workspace, Effects(reads=scopes, idempotent=True, destructive=False))
 
     @tool(name="read", aliases={"file": "path"}, effects=effects, effects_bound=bound)
     def read(

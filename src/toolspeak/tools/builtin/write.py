@@ -9,6 +9,7 @@ from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin import files_read
 from toolspeak.tools.builtin.change import changes, preview
+from toolspeak.tools.builtin.folders import anywhere
 from toolspeak.tools.builtin.text_format import decode, encode, visible
 from toolspeak.tools.builtin.workspace import Workspace
 
@@ -34,7 +35,13 @@ def write_tool(workspace: Workspace) -> Tool:
         diff = preview(path, texts)
         return "".join([*notes, diff])
 
-    @tool(name="write", aliases={"file": "path"}, effects=effects, effects_bound=effects(""), preview=would)
+    @tool(
+        name="write",
+        aliases={"file": "path"},
+        effects=effects,
+        effects_bound=anywhere(workspace, effects("")),
+        preview=would,
+    )
     def write(path: str, content: str, ctx: RunContext[Any], overwrite: bool = False) -> dict[str, Any]:
         """Write a text file: create it, or replace all of its content. Missing folders are made.
 
