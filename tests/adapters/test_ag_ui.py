@@ -9,7 +9,7 @@ import pytest
 from ag_ui import core
 from pydantic import TypeAdapter
 
-from toolspeak import Agent, Effects, RunContext, tool
+from toolspeak import Agent, Effects, Interceptor, RunContext, tool
 from toolspeak.adapters import AgUiApp
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
@@ -460,3 +460,71 @@ def test_text_that_proves_to_be_reasoning_is_taken_back_by_a_snapshot(journal):
     assert kinds.index("MESSAGES_SNAPSHOT") > kinds.index("TEXT_MESSAGE_START")
     assert [(each.role, each.content) for each in snapshot.messages] == [("user", "2 + 2?"), ("assistant", "Four.")]
     assert events[-1].result == "Four."
+
+
+def test_another_agent_is_a_subagent_with_its_messages_calls_and_end(journal):
+    helper_turns = [
+        calling("add", {"a": 1, "b": 2}, "I add."),
+        "It is 3.",
+        ScriptedTurn("", error=ProviderError("down")),
+    ]
+    helper = Agent(ScriptedProvider(helper_turns), [add], name="clerk", description="Adds.")
+    ask = [calling("clerk", {"task": task}) for task in ("1 + 2?", "And?")]
+    agent = Agent(ScriptedProvider([*ask, "Three."]), [helper.as_tool()], journal=journal)
+    _, events = asyncio.run(post(AgUiApp(agent), an_input(user("Add."))))
+    check(events)
+    own = [event for event in events if getattr(event, "subagent_run_id", None) is not None]
+    first, second = dict.fromkeys(event.subagent_run_id for event in own)
+    assert [event.type.value for event in own if event.subagent_run_id == first] == [
+        *("SUBAGENT_STARTED", "TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"),
+        *("TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END", "TOOL_CALL_RESULT"),
+        *("TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END", "SUBAGENT_FINISHED"),
+    ]
+    assert (own[0].name, [event for event in own if event.subagent_run_id == first][-1].result) == ("clerk", "It is 3.")
+    assert [event.type.value for event in own if event.subagent_run_id == second] == [
+        "SUBAGENT_STARTED",
+        "SUBAGENT_ERROR",
+    ]
+    assert events[-1].result == "Three."
+
+
+def test_the_state_comes_whole_once_and_then_in_pieces_also_after_a_pause(journal):
+    class Counts(Interceptor):
+        async def after(self, call, result, context):
+            context.set("last/call", call.name)
+            context.update("calls", lambda number: (number or 0) + 1)
+            return result
+
+    turns = [
+        calling("add", {"a": 1, "b": 2}),
+        calling("add", {"a": 3, "b": 4}),
+        calling("note", {"path": "x"}),
+        "Done.",
+    ]
+    agent = Agent(ScriptedProvider(turns), [add, note], journal=journal, interceptors=[Counts()])
+    app = AgUiApp(agent)
+
+    async def main():
+        _, first = await post(app, an_input(user("Go.")))
+        (interrupt,) = first[-1].outcome.interrupts
+        answer = {"interruptId": interrupt.id, "status": "resolved", "payload": {"approved": True}}
+        return first, (await post(app, an_input(user("Go."), run="r2", resume=[answer])))[1]
+
+    first, second = asyncio.run(main())
+
+    def states(events):
+        for event in events:
+            if event.type == "STATE_SNAPSHOT":
+                yield event.snapshot
+            elif event.type == "STATE_DELTA":
+                yield [(each.op, each.path, each.value) for each in event.delta]
+
+    assert list(states(first)) == [
+        {"last/call": "add"},
+        [("add", "/calls", 1)],
+        [("replace", "/last~1call", "add")],
+        [("replace", "/calls", 2)],
+    ]
+    whole, *pieces = states(second)
+    assert whole == {"last/call": "add", "calls": 2}
+    assert pieces == [[("replace", "/last~1call", "note")], [("replace", "/calls", 3)]]

@@ -208,7 +208,7 @@ def test_the_command_line_submits_the_next_task_of_a_session_with_limits_of_its_
 
     shop.worker(what="worker_shop:many")
     shop.ask(begin)
-    options = ("--session", "talk", "--max-steps", "7", "--max-cost", "0.5", "--wait")
+    options = ("--session", "talk", "--max-steps", "7", "--max-seconds", "600", "--wait")
     process = subprocess.run(
         shop.command("submit", "shop", "-", *options),
         env=shop.environment,

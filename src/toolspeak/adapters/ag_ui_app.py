@@ -158,7 +158,10 @@ class AgUiApp:
                 agent = agent([front_end_tool(each) for each in tools.values()])
             deps = None if self._deps is None else self._deps(request)
             run = await _run_of(cast("Agent[Any, Any]", agent), request, principal, deps)
-            async with aclosing(run.stream()) as items:
+            if await run.journal.run(run.run_id) is not None:
+                for event in events.restore((await load_state(run.journal, run.run_id)).metadata):
+                    await emit(event)
+            async with aclosing(run.stream(sub_runs=True)) as items:
                 async for item in items:
                     for event in events.of(item):
                         await emit(event)

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from ag_ui import core
 
+from toolspeak.adapters.ag_ui_subagents import SubagentEvents
 from toolspeak.agent.recorder import Watched
 from toolspeak.agent.state.state import RunState
 from toolspeak.data.deltas import (
@@ -78,7 +79,8 @@ class AgUiEvents:
         self._has_arguments: set[str] = set()
         self._is_retracted = False
         self._questions: dict[str, ApprovalRequested] = {}
-        self._state: dict[str, JSON] = {}
+        self._state: dict[str, JSON] | None = None  # what the client has; None: nothing yet
+        self._subagents = SubagentEvents()
 
     def begin(self) -> core.RunStartedEvent:
         """The first event."""
@@ -113,7 +115,7 @@ class AgUiEvents:
                 value = {"toolCallId": item.call_id, "message": item.message}
                 yield core.CustomEvent(name="tool_progress", value=value)
             case Record():
-                yield from self._of_record(item)
+                yield from self._of_record(item) if item.parent_run_id is None else self._subagents.of(item)
             case _:
                 pass
 
@@ -134,12 +136,27 @@ class AgUiEvents:
             case ApprovalRequested() as question:
                 self._questions[question.call_id] = question
             case MetadataSet(values=values):
-                self._state.update(values)
-                yield core.StateSnapshotEvent(snapshot=dict(self._state))
+                yield self._state_with(values)
             case RunPaused() | RunFinished():
                 yield from self._end_step()
             case _:
                 pass
+
+    def restore(self, metadata: Mapping[str, JSON]) -> Iterator[core.BaseEvent]:
+        """The event of the metadata that a run has before it goes on, if it has some."""
+        if metadata:
+            yield self._state_with(metadata)
+
+    def _state_with(self, values: Mapping[str, JSON]) -> core.BaseEvent:
+        """The state after a change: all of it the first time, then what is new."""
+        before, self._state = self._state, {**(self._state or {}), **values}
+        if before is None:
+            return core.StateSnapshotEvent(snapshot=dict(self._state))
+        operations: list[Any] = []
+        for key, value in values.items():
+            path = "/" + key.replace("~", "~0").replace("/", "~1")  # a JSON Pointer
+            operations.append({"op": "replace" if key in before else "add", "path": path, "value": value})
+        return core.StateDeltaEvent(delta=operations)
 
     def end(self, state: RunState) -> Iterator[core.BaseEvent]:
         """The last events, of the run as it stands when it has ended or paused."""

@@ -57,6 +57,16 @@ RunEvent: TypeAlias = (
 approvals, sub-runs, the end of the run), every step once it is over, and the events that are not recorded."""
 
 
+def sub_run_records(channel: Channel[Watched], run_id: str) -> Callable[[RunEvent], None]:
+    """An observer of a run that puts the records of its sub-runs into a channel."""
+
+    def take(event: RunEvent) -> None:
+        if isinstance(event, Record) and event.run_id != run_id:
+            channel.put(event)
+
+    return take
+
+
 class Recorder:
     """Records one run's events in order, from any of its tasks. `before`: the messages of the runs that it follows."""
 

@@ -14,7 +14,7 @@ from toolspeak.agent.handoffs import settings_of
 from toolspeak.agent.inbox import Inbox
 from toolspeak.agent.interceptors import InterceptorRunner, RunInterception, RunStart, Step, StepEnd, answering
 from toolspeak.agent.publisher import Publisher
-from toolspeak.agent.recorder import BatchRecorder, Recorder, RunContexts, RunEvent, Watched
+from toolspeak.agent.recorder import BatchRecorder, Recorder, RunContexts, RunEvent, Watched, sub_run_records
 from toolspeak.agent.run_inputs import configuration, facts_from_inputs, without_secrets_in
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.decide import AskModel, AwaitApproval, AwaitExternal, Compact, Finish, RunTools, decide
@@ -393,9 +393,11 @@ class Run(Generic[AnswerT]):
     async def _suspend(self) -> None:
         await pause_run(self._recorder, self._turns, self._contexts)
 
-    def stream(self) -> AsyncGenerator[Watched]:
-        """Yields deltas as they come, and records once they are durable. Leaving the loop early cancels the run."""
+    def stream(self, *, sub_runs: bool = False) -> AsyncGenerator[Watched]:
+        """Yields deltas, and durable records (`sub_runs`: also theirs). Leaving the loop early cancels the run."""
         channel: Channel[Watched] = Channel()
+        if sub_runs:
+            self._recorder.observers += (sub_run_records(channel, self.run_id),)
 
         async def work() -> None:
             self._claim()

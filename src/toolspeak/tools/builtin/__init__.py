@@ -17,7 +17,6 @@ from toolspeak.tools.builtin.append import append_tool
 from toolspeak.tools.builtin.edit import edit_tool
 from toolspeak.tools.builtin.fact_file import FactFiles
 from toolspeak.tools.builtin.find import find_tool
-from toolspeak.tools.builtin.folders import Folders
 from toolspeak.tools.builtin.line_edit import line_edit_tool
 from toolspeak.tools.builtin.list import list_tool
 from toolspeak.tools.builtin.memory import memory_tool
@@ -27,6 +26,7 @@ from toolspeak.tools.builtin.recall import recall_tool
 from toolspeak.tools.builtin.shell import RunCommand, shell_tool
 from toolspeak.tools.builtin.todo import todo_tool
 from toolspeak.tools.builtin.workspace import Workspace
+from toolspeak.tools.builtin.workspace_folders import Folders
 from toolspeak.tools.builtin.write import write_tool
 
 WORKSPACE_TOOLS: Mapping[str, Callable[[Workspace], Tool]] = {

@@ -9,9 +9,9 @@ from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin import files_read
 from toolspeak.tools.builtin.change import changes, preview, would_fail
-from toolspeak.tools.builtin.folders import anywhere
 from toolspeak.tools.builtin.text_format import encode, quoted, text_chunks, visible
 from toolspeak.tools.builtin.workspace import MAX_EDIT, Workspace
+from toolspeak.tools.builtin.workspace_folders import anywhere
 
 
 def append_tool(workspace: Workspace) -> Tool:

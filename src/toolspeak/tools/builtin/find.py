@@ -8,11 +8,11 @@ from typing import Any
 from toolspeak.data.tools import UNVERSIONED, Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
-from toolspeak.tools.builtin.folders import anywhere
 from toolspeak.tools.builtin.glob import Glob
 from toolspeak.tools.builtin.search import MAX_LINE, Searcher
 from toolspeak.tools.builtin.tree import printable_path, walk
 from toolspeak.tools.builtin.workspace import Workspace
+from toolspeak.tools.builtin.workspace_folders import anywhere
 
 MAX_RESULTS = 100
 

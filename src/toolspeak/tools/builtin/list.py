@@ -9,9 +9,9 @@ from typing import Any
 from toolspeak.data.tools import UNVERSIONED, Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
-from toolspeak.tools.builtin.folders import anywhere
 from toolspeak.tools.builtin.tree import join, printable_path, walk
 from toolspeak.tools.builtin.workspace import Entry, Workspace
+from toolspeak.tools.builtin.workspace_folders import anywhere
 
 MAX_ENTRIES = 1_000
 

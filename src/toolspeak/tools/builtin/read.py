@@ -11,9 +11,9 @@ from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin import files_read
-from toolspeak.tools.builtin.folders import anywhere
 from toolspeak.tools.builtin.text_format import text_chunks
 from toolspeak.tools.builtin.workspace import Workspace
+from toolspeak.tools.builtin.workspace_folders import anywhere
 
 PAGE_LINES = 2_000
 PAGE_BYTES = 12 * 1024  # below the executor's limit for a result, so that a page arrives whole

@@ -9,9 +9,9 @@ from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin import files_read
 from toolspeak.tools.builtin.change import changes, preview
-from toolspeak.tools.builtin.folders import anywhere
 from toolspeak.tools.builtin.text_format import decode, encode, visible
 from toolspeak.tools.builtin.workspace import Workspace
+from toolspeak.tools.builtin.workspace_folders import anywhere
 
 
 def write_tool(workspace: Workspace) -> Tool:
