@@ -17,6 +17,7 @@ from web_view import DESCRIPTION, SECRET, events_of, viewing
 from toolspeak import Agent, MemoryJournal, SqliteJournal, tool
 from toolspeak.data.events import ApprovalDecided, Event, RunFinished, ToolFinished, UserMessageQueued
 from toolspeak.data.messages import ImagePart, Message, TextPart, ToolResult
+from toolspeak.dialects import DIALECTS
 from toolspeak.engines import RunClient
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.testing.journal import a_run, every_kind, write
@@ -280,6 +281,29 @@ def test_the_timeline_has_the_turns_and_the_calls():
         assert kinds == ["turn", "question", "writes", "turn"]
         assert [mark["kind"] for mark in chart["marks"]] == ["paused", "resumed", "end"]
         assert chart["records"] == len(await journal.read(run_id))
+
+    in_view(main)
+
+
+def test_a_reply_is_read_as_every_dialect_reads_it():
+    reply = 'I look.\n<tool_call>\n{"name": "read", "arguments": {"path": "é😀"}}\n</tool_call>'
+
+    async def main(view, _):
+        answer = await view.post("/readings", text=reply, dialect="hermes")
+        kinds = [step["delta"]["type"] for step in answer["steps"]]
+        assert kinds[0] == "TextDelta"
+        (started,) = [step for step in answer["steps"] if step["delta"]["type"] == "CallStarted"]
+        assert reply[: started["offset"]].endswith('"name": "read"')
+        (whole,) = [step for step in answer["steps"] if step["delta"]["type"] == "CallCompleted"]
+        assert whole["delta"]["arguments"] == {"path": "é😀"}
+        assert [step["offset"] for step in answer["steps"]] == sorted(step["offset"] for step in answer["steps"])
+        by_name = {each["dialect"]: each for each in answer["dialects"]}
+        assert by_name["hermes"]["calls"] == ["read"]
+        assert len(by_name) == len(DIALECTS)
+        assert sum(each["completed"] for each in answer["dialects"]) < len(DIALECTS)
+        await view.post("/readings", 400, text=reply, dialect="hermez")
+        await view.post("/readings", 400, text="x" * 20_001)
+        assert (await view.post("/readings", text=""))["steps"] is not None
 
     in_view(main)
 

@@ -256,6 +256,22 @@ def test_the_keyboard_and_the_timeline_lead_to_records(browser, journal, tmp_pat
         page.context.close()
 
 
+def test_the_playground_shows_where_a_dialect_knows_what(browser, journal, tmp_path):
+    with served(journal, tmp_path) as server:
+        page = open_page(browser, server)
+        page.get_by_role("link", name="Playground").click()
+        expect(page.locator(".read")).to_contain_text("CallCompleted")
+        expect(page.locator(".dialects")).to_contain_text("hermes")
+        page.get_by_role("slider").fill("5")
+        expect(page.locator(".read")).to_contain_text("I loo")
+        expect(page.locator(".read")).not_to_contain_text("CallCompleted")
+        page.get_by_role("textbox", name="Reply").fill("<script>window.hacked = 1</script> no call")
+        expect(page.locator(".others")).to_contain_text("dialects read no call in it")
+        expect(page.locator(".read")).to_contain_text("<script>window.hacked = 1</script>")
+        assert page.evaluate("window.hacked") is None
+        page.context.close()
+
+
 def test_two_runs_stand_side_by_side_where_they_part(browser, journal, tmp_path):
     with served(journal, tmp_path) as server:
         page = open_page(browser, server)
@@ -436,6 +452,9 @@ def test_axe_has_no_serious_finding(browser, journal, tmp_path, scheme):
         page.goto(f"{server.base}/compare?a=slow&b=asks")
         page.locator(".side .part").last.wait_for()
         check("two runs")
+        page.goto(f"{server.base}/playground")
+        page.locator(".dialects li").first.wait_for()
+        check("the playground")
         page.get_by_role("button", name="Log out").click()
         page.get_by_label("Key or token").wait_for()
         check("the form")

@@ -12,7 +12,7 @@ import msgspec
 
 from toolspeak.agent.pictures.run_chart import RunChart
 from toolspeak.version import __version__
-from toolspeak.web_ui import run_actions, run_comparison, run_views
+from toolspeak.web_ui import reply_readings, run_actions, run_comparison, run_views
 from toolspeak.web_ui.api_errors import ErrorBody
 from toolspeak.web_ui.api_values import (
     Acceptance,
@@ -25,7 +25,9 @@ from toolspeak.web_ui.api_values import (
     MessageSent,
     MessagesPage,
     PageQuery,
+    ReadingBody,
     RecordsPage,
+    ReplyReadings,
     RunComparison,
     RunDetail,
     RunsPage,
@@ -116,6 +118,16 @@ OPERATIONS: Sequence[Operation] = (
         "look",
         SearchMatches,
         SearchQuery,
+    ),
+    Operation(
+        "POST",
+        "/readings",
+        "readReply",
+        "Reads a reply of a model as dialects do. It stores nothing.",
+        reply_readings.read_reply,
+        "look",
+        ReplyReadings,
+        body=ReadingBody,
     ),
     Operation("GET", "/runs/{run_id}", "oneRun", "Says how a run stands.", run_views.one_run, "look", RunDetail),
     Operation(

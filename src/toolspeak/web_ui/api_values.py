@@ -382,3 +382,43 @@ class SubmitBody:
     agent: Annotated[str, Meta(min_length=1, max_length=200)]
     task: LongText
     run_id: ShortText | None = None
+
+
+# --- the playground -------------------------------------------------------------------------------------------------
+
+
+@quick()
+class ReadingBody:
+    """A reply of a model, and the dialect that reads it."""
+
+    text: Annotated[str, Meta(max_length=20_000)]
+    dialect: ShortText = "auto"
+
+
+@quick()
+class ReadingStep:
+    """A delta, and the number of characters after which it is certain."""
+
+    offset: int
+    delta: JSON
+
+
+@quick()
+class DialectReading:
+    """What a dialect makes of a reply: the names of the calls that it sees, how many of them are complete, how many
+    attempts it cannot read, and how many characters are text."""
+
+    dialect: str
+    calls: tuple[str, ...]
+    completed: int
+    malformed: int
+    text: int
+
+
+@quick()
+class ReplyReadings:
+    """What one dialect reads step by step, and what each makes of the whole."""
+
+    dialect: str
+    steps: tuple[ReadingStep, ...]
+    dialects: tuple[DialectReading, ...]

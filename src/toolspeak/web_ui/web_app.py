@@ -39,7 +39,7 @@ MOST_STREAMS = 64
 """The most streams of events that one caller may have open."""
 
 _BODY_SECONDS = 30.0
-_PAGES = ("/", "/runs/{run_id}", "/sessions", "/compare")
+_PAGES = ("/", "/runs/{run_id}", "/sessions", "/compare", "/playground")
 """The addresses of pages: each is the same document, whose program reads the address."""
 
 _HEADERS: Mapping[bytes, bytes] = {

@@ -3,6 +3,7 @@
 import { ApiError, login, logout, me, whoAmI } from "./api.js";
 import { h, notice, oneLine } from "./dom.js";
 import { comparePage } from "./compare-page.js";
+import { playgroundPage } from "./playground-page.js";
 import { runList } from "./run-list.js";
 import { runPage } from "./run-page.js";
 import { sessionList } from "./session-list.js";
@@ -21,7 +22,7 @@ function show() {
   const path = location.pathname;
   const run = path.match(/^\/runs\/([^/]+)$/);
   for (const link of document.querySelectorAll("nav a")) {
-    const isHere = link.dataset.page === "sessions" ? path === "/sessions" : path === "/";
+    const isHere = link.getAttribute("href") === path;
     if (isHere) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
@@ -29,6 +30,7 @@ function show() {
   main.className = run ? "run" : "list";
   if (run) leave = runPage(main, decodeURIComponent(run[1]), go);
   else if (path === "/compare") leave = comparePage(main);
+  else if (path === "/playground") leave = playgroundPage(main);
   else if (path === "/sessions") leave = sessionList(main, go);
   else leave = runList(main, go);
 }

@@ -1,0 +1,55 @@
+"""The playground: what a dialect reads in a reply of a model, and after which character it knows it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from toolspeak.data.codec import dump
+from toolspeak.data.deltas import CallCompleted, CallMalformed, CallStarted, Delta, TextAside, TextDelta
+from toolspeak.dialects import DIALECTS, Dialect, get_dialect, open_parser, section_of_reply
+from toolspeak.web_ui.api_values import DialectReading, ReadingBody, ReadingStep, ReplyReadings
+from toolspeak.web_ui.run_views import ApiCall
+
+
+async def read_reply(call: ApiCall) -> ReplyReadings:
+    """Reads a reply as the dialect does that the body names, character by character, and tells what each dialect makes
+    of it. Raises UnknownDialect."""
+    body: ReadingBody = call.body
+    dialect = get_dialect(body.dialect)
+    return await asyncio.to_thread(_readings, dialect, body.text)
+
+
+def _readings(dialect: Dialect, text: str) -> ReplyReadings:
+    steps = tuple(ReadingStep(offset, dump(delta)) for offset, delta in _deltas(dialect, text))
+    return ReplyReadings(dialect.name, steps, tuple(_summary(each, text) for each in DIALECTS))
+
+
+def _deltas(dialect: Dialect, text: str) -> Iterator[tuple[int, Delta]]:
+    """The deltas of a reply, each with the number of characters after which it is certain."""
+    parser = open_parser(dialect, (), starts_in=section_of_reply(dialect, text, ()))
+    for offset, character in enumerate(text, 1):
+        for delta in parser.feed(character):
+            yield offset, delta
+    for delta in parser.close("stop"):
+        yield len(text), delta
+
+
+def _summary(dialect: Dialect, text: str) -> DialectReading:
+    names: dict[int, str] = {}
+    completed, malformed, characters = 0, 0, 0
+    parser = open_parser(dialect, (), starts_in=section_of_reply(dialect, text, ()))
+    for delta in [*parser.feed(text), *parser.close("stop")]:
+        match delta:
+            case CallStarted(index, name):
+                names[index] = name
+            case CallCompleted(index, name):
+                names[index] = name
+                completed += 1
+            case CallMalformed():
+                malformed += 1
+            case TextDelta(piece) | TextAside(piece):
+                characters += len(piece)
+            case _:
+                pass
+    return DialectReading(dialect.name, tuple(names.values()), completed, malformed, characters)
