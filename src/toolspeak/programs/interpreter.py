@@ -168,10 +168,13 @@ class Interpreter:
         except MontyError as error:
             return self._failed(error)
 
-    def dump(self) -> bytes:
-        """The program where it waits."""
+    def dump(self) -> bytes | None:
+        """The program where it waits; None if its process has died, as `resume` will report."""
         assert isinstance(self._snapshot, AsyncFutureSnapshot), "the program waits for calls"
-        return self._snapshot.dump()
+        try:
+            return self._snapshot.dump()
+        except MontyError:
+            return None
 
     def take_output(self) -> str:
         """What the program has printed since the last time."""

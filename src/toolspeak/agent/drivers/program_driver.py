@@ -216,7 +216,10 @@ class ProgramConversation:
         if self._turns_without:
             self._turns_without -= 1
             return position
-        snapshot = base64.b64encode(zlib.compress(self._interpreter.dump(), 1)).decode()
+        dump = self._interpreter.dump()
+        if dump is None:
+            return position
+        snapshot = base64.b64encode(zlib.compress(dump, 1)).decode()
         names = {call.tool for call in wait.calls}
         may_wait = any(request.needs_approval(spec) for spec in request.tools if spec.name in names)
         size = self._snapshot_size + len(snapshot)
@@ -280,7 +283,10 @@ def _snapshot_of(message: Message, code: str) -> bytes | None:
         return None
     if position.get("digest") != _digest(code, numbers, snapshot):
         return None
-    return zlib.decompress(base64.b64decode(snapshot))
+    try:
+        return zlib.decompress(base64.b64decode(snapshot))
+    except (ValueError, zlib.error):
+        return None
 
 
 def _calls_of(message: Message) -> tuple[programs.ProgramCall, ...]:
