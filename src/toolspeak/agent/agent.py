@@ -337,7 +337,7 @@ class Agent(RunStarter[DepsT, OutputT]):
 
     async def compact(self, run_id: str) -> HistoryCompacted | None:
         """Makes the history that a run leaves to the next one shorter, and records that; see `Session.compact`."""
-        return await compact_run(changed(self._settings, journal=self._journal or MemoryJournal()), run_id)
+        return await compact_run(changed(self._settings, journal=self._run_journal()), run_id)
 
     async def suspend(self, run_id: str) -> bool:
         """Suspends a run of the agent's journal, in whichever process it runs. That process reads the request within 3
@@ -405,8 +405,10 @@ class Agent(RunStarter[DepsT, OutputT]):
     def _run_journal(self, parent_run_id: str | None = None) -> Journal:
         # Each run has a journal of its own, so that an agent that lives long does not grow. A sub-run is recorded in
         # its parent's journal, where it is looked up when the parent's call is entered again.
-        of_parent = None if parent_run_id is None or self._journal is not None else journal_of_parent(parent_run_id)
-        return self._journal or of_parent or MemoryJournal()
+        if self._journal is not None:  # an empty one may be false
+            return self._journal
+        of_parent = None if parent_run_id is None else journal_of_parent(parent_run_id)
+        return MemoryJournal() if of_parent is None else of_parent
 
 
 __all__ = ["Agent", "ApprovalRequest", "RunResult", "result_of"]
