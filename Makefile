@@ -39,7 +39,7 @@ help:
 	@echo "make test-sdk      the wire formats against the vendors' own clients"
 	@echo "make test-adapters  the adapters against pydantic-ai, LangChain and the OpenAI Agents SDK themselves, and their types"
 	@echo "make test-clients  the gateway with clients nobody here wrote, of Python and npm, Codex and Claude Code among them (1.4 GB)"
-	@echo "make test-editors  the agent of editors with a client of npm that nobody here wrote"
+	@echo "make test-editors  the agent of editors with clients of npm that nobody here wrote"
 	@echo "make test-ui       the web view in Debian's Chromium, with axe-core (installs Chromium as root, if it is missing: 350 MB)"
 	@echo "make test-vllm VLLM=/path/to/vllm   the same against a real vLLM (0.32, on a CPU) that you installed"
 	@echo "make test-engine   the openai provider against llama.cpp's server with a made-up model"
