@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -110,14 +111,16 @@ def reply(*pieces: str) -> Answer:
     return gated(None, *pieces)
 
 
-def in_turn(*answers: Answer) -> Answer:
-    """The answers to requests for a turn, the last one for ever. This server does not say which models it has."""
+def in_turn(*answers: Answer, models: Sequence[str] = ()) -> Answer:
+    """The answers to requests for a turn, the last one for ever. `models`: what the server lists; without
+    them it does not say what it has."""
     count = 0
 
     async def answer(exchange: Exchange) -> None:
         nonlocal count
         if not exchange.body:
-            await whole("404 Not Found", b"{}")(exchange)
+            listing = json.dumps({"data": [{"id": name} for name in models]}).encode()
+            await whole("200 OK" if models else "404 Not Found", listing)(exchange)
             return
         count += 1
         await answers[min(count, len(answers)) - 1](exchange)
@@ -173,11 +176,13 @@ async def chat(
     journal: str | None = None,
     continue_last: bool = False,
     idle: bool = True,
+    models: Sequence[str] = (),
     **choices: str,
 ) -> AsyncGenerator[ChatScreen]:
-    """A conversation with a model of these answers, in a folder. `idle`: begin once it is the person's turn."""
+    """A conversation with a model of these answers, in a folder. `idle`: begin once it is the person's turn.
+    `models`: what the server lists."""
     terminal = Terminal(columns, rows)
-    async with serve(in_turn(*answers)) as server:
+    async with serve(in_turn(*answers, models=models)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         with create_pipe_input() as keys:

@@ -217,6 +217,27 @@ def test_settings_change_between_turns(monkeypatch, folder):
     asyncio.run(main())
 
 
+def test_the_models_of_the_server_are_listed_and_completed(monkeypatch, folder):
+    async def main():
+        names = ("coder-7b", "coder-32b", "writer")
+        async with chat(monkeypatch, folder, reply("Yes."), models=names, model="") as person:
+            await person.until("lists those of the server")
+            person.type("/model\r")
+            await person.until("the server has coder-32b, coder-7b, writer")
+            person.type("/model coder-7\t\r")
+            await person.until("the model is coder-7b")
+            person.type("/model openai:coder-8b\r")
+            await person.until("! the server does not list it; it has coder-7b")
+            person.type("/model openai:writer\r")
+            await person.until("the model is openai:writer")
+            person.type("hello\r")
+            await person.until("Yes.")
+            assert json.loads(person.request())["model"] == "writer"
+            assert sum("does not list it" in row for row in person.terminal.everything) == 1
+
+    asyncio.run(main())
+
+
 def test_a_message_in_place_of_an_answer_is_not_lost(monkeypatch, folder):
     async def main():
         arguments = json.dumps({"path": "b.txt", "content": "two\n"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
@@ -14,10 +15,13 @@ from toolspeak.journal import Journal
 from toolspeak.project.agent_builder import OpenedAgent, open_agent, window_of_agent
 from toolspeak.project.configuration.configured_servers import RunServers
 from toolspeak.project.run_setup import Setup
+from toolspeak.providers import get_provider
+from toolspeak.providers.server_probe import probe
 
 NO_MODEL = """\
 No model is chosen. Name one: /model ollama:qwen3:8b (a server at OLLAMA_HOST, by default http://127.0.0.1:11434), or \
-/model openai:gpt-4o (with the key in OPENAI_API_KEY). --model or TOOLSPEAK_MODEL names it at the start."""
+/model openai:gpt-4o (with the key in OPENAI_API_KEY). /model alone lists those of the server at OPENAI_BASE_URL. \
+--model or TOOLSPEAK_MODEL names it at the start."""
 
 
 class AgentKeeper:
@@ -75,6 +79,20 @@ class AgentKeeper:
         """Finds `window` out, if it is not known: ask when the model has answered."""
         if self.window is None and self._in_use is not None:
             self.window = await window_of_agent(self._in_use[1])
+
+    async def served_models(self) -> list[str]:
+        """The models that the server of the agent lists, or the one at OPENAI_BASE_URL before there is an agent; none
+        if it does not answer."""
+        if self._in_use is not None:
+            provider = getattr(self._in_use[1].agent.driver, "provider", None)
+            return [] if provider is None else sorted((await probe(provider))[0] or ())
+        if not os.environ.get("OPENAI_BASE_URL"):
+            return []
+        provider = get_provider("openai:any", os.environ)
+        try:
+            return sorted((await probe(provider))[0] or ())
+        finally:
+            await provider.aclose()
 
     async def close(self) -> None:
         """Closes the agent, if one is open."""

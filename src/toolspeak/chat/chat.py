@@ -65,8 +65,8 @@ class Chat:
         self.session_id = new_session_id() if session is None else session.session_id
         self.transcript = Transcript(front.print, lambda: front.columns, clock)
         self.approver = CallApprover(front, setup.rules, self.transcript.show_with_result)
-        self._keeper = AgentKeeper(journal, self.approver, self.transcript.note)
-        self.servers_of = self._keeper.servers_of
+        self.keeper = AgentKeeper(journal, self.approver, self.transcript.note)
+        self.servers_of = self.keeper.servers_of
         self.transcript.thoughts = thoughts
         self.state: RunState | None = None
         """The state of the last run."""
@@ -95,7 +95,7 @@ class Chat:
     @property
     def dialect(self) -> str:
         """How the model writes calls; "" before that is known."""
-        return self._keeper.dialect
+        return self.keeper.dialect
 
     @property
     def approves(self) -> str:
@@ -117,7 +117,7 @@ class Chat:
         finally:
             ticks.cancel()
             await asyncio.wait([ticks])
-            await self._keeper.close()
+            await self.keeper.close()
 
     def do(self, job: Job) -> None:
         """Does the job once the turn has ended, and at once between two turns."""
@@ -216,7 +216,7 @@ class Chat:
                 return await self._close_interrupted(run)
             task.result()
             self._tell_pause(run.state)
-            await self._keeper.ask_for_window()
+            await self.keeper.ask_for_window()
             return True
         finally:
             if not task.done():  # the person leaves: the run can be continued
@@ -371,7 +371,7 @@ class Chat:
 
     async def agent(self) -> Agent:
         """The agent of the settings, opened at its first use."""
-        return await self._keeper.agent(self.setup)
+        return await self.keeper.agent(self.setup)
 
     async def _guard(self, job: Job) -> None:
         """Does a job. An error is shown, and the conversation goes on."""
@@ -407,7 +407,7 @@ class Chat:
             line = [("", "your turn")]
         cost = None if self._unpriced else self._cost
         setup = replace(self.setup, approve=self.approves)
-        window = self._keeper.window or self.setup.window
+        window = self.keeper.window or self.setup.window
         return [*line, *settings_row(setup, self.dialect, self._tokens_now(), window, cost)]
 
     def _tokens_now(self) -> int:

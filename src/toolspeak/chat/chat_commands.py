@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
@@ -26,6 +27,7 @@ from toolspeak.ui.format import count, money, one_line
 
 _APPROVE = ("ask", "all", "all+repaired", "none")
 _MOST_SESSIONS = 20
+_MOST_MODELS = 30
 
 CommandHandler = Callable[[str], Awaitable[None]]
 
@@ -39,6 +41,7 @@ class ChatCommands:
         self._front = chat.front
         self._note = chat.transcript.note
         self._sessions: Sequence[SessionInfo] = ()  # as `/sessions` listed them last
+        self._served: Sequence[str] = ()  # the models that the server lists
         chat.front.arguments_of = self._arguments_of
         # While the model works these take effect at once, and the others after its turn.
         self._now: dict[str, Callable[[str], None]] = {
@@ -87,13 +90,22 @@ class ChatCommands:
             case "approve":
                 return _APPROVE
             case "model":
-                return [*self._config.aliases, *(f"{each}:" for each in self._config.providers)]
+                return [
+                    *self._config.aliases,
+                    *(f"{each}:" for each in self._config.providers),
+                    *self._served_strings(),
+                ]
             case "dialect":
                 return ("auto", "native", "react", *(each for names in FAMILIES.values() for each in names))
             case "sessions":
                 return [session.session_id[:8] for session in self._sessions]
             case _:
                 return ()
+
+    def _served_strings(self) -> Iterable[str]:
+        """The model strings of what the server lists, as `/model` has asked it last."""
+        prefix, colon, _ = self._chat.setup.model.partition(":")
+        return [f"{prefix}:{name}" if colon else name for name in self._served]
 
     def _help(self) -> None:
         columns = self._front.columns
@@ -102,7 +114,18 @@ class ChatCommands:
     async def _model(self, name: str) -> None:
         if name:
             await self._chat.use(model=with_absolute_path(resolved_model(self._config, name)))
-        self._note(f"· the model is {self._chat.setup.model or 'not chosen: /model NAME chooses it'}")
+        model = self._chat.setup.model
+        self._note(f"· the model is {model or 'not chosen: /model NAME chooses it'}")
+        self._served = await self._chat.keeper.served_models()
+        served_name = model.partition(":")[2]
+        is_served = any(each in (model, served_name) or each.startswith(f"{served_name}:") for each in self._served)
+        if self._served and not (name and is_served):
+            near = difflib.get_close_matches(served_name or model, self._served, n=3) if name else []
+            names = near or self._served[:_MOST_MODELS]
+            others = len(self._served) - len(names)
+            more = f" and {others:,} more" if others else ""
+            start = "! the server does not list it; it has" if name else "· the server has"
+            self._note(f"{start} {', '.join(map(one_line, names))}{more}", "warning" if name else "note")
 
     async def _dialect(self, name: str) -> None:
         chat = self._chat

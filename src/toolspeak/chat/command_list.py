@@ -6,7 +6,7 @@ from toolspeak.chat.styled_text import StyledLine
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "help": ("", "show the commands and keys"),
-    "model": ("[NAME]", "show the model, or continue with another one (openai:NAME, ollama:NAME, …)"),
+    "model": ("[NAME]", "list the server's models, or continue with another one (openai:NAME, ollama:NAME, …)"),
     "dialect": ("[NAME]", "show how the model writes calls, or choose it (auto: by the model)"),
     "approve": ("[ask|all|all+repaired|none]", "show or choose who decides about calls that change something"),
     "tools": ("", "list the tools of the model"),
