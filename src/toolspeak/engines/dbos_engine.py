@@ -25,6 +25,7 @@ _LOG = logging.getLogger(__name__)
 _VERSION = "toolspeak"
 _POLL_SECONDS, _LOOK_SECONDS = 0.5, 0.5
 _SILENT_SECONDS, _GRACE_SECONDS = 2.0, 1.0
+_LOCKED_SECONDS = 5.0  # the longest that one workflow takes to be put back
 _FORGOTTEN_SECONDS = 10.0  # after which DBOS has lost a workflow that it took: it does so while the server ends
 _RECONNECTING_SECONDS = 8.0  # after which all workers have sessions again on a server that has started
 _EVER = 10**8
@@ -157,7 +158,7 @@ class _WorkerSessions:
                 "application_name": self.own,
                 "connect_timeout": 3,
                 # A worker whose host is cut off while it resumes workflows must not keep the lock.
-                "options": f"-c idle_in_transaction_session_timeout={int(_SILENT_SECONDS * 1000)}",
+                "options": f"-c idle_in_transaction_session_timeout={int(_LOCKED_SECONDS * 1000)}",
             },
             pool_pre_ping=True,
         )
@@ -202,6 +203,7 @@ class _WorkerSessions:
             database.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _RESUMING})
             for workflow_id, queue, _ in database.execute(_ORPHANS, parameters).all():
                 if workflow_id in lost:
+                    database.execute(text("SELECT 1"))  # raises if the server has ended this session, and its lock
                     DBOS.resume_workflow(workflow_id, queue_name=queue)
 
 
