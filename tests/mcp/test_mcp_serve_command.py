@@ -178,6 +178,23 @@ def test_a_request_that_is_sent_twice_runs_once_and_prints_do_not_touch_the_mess
     assert log(shop) == ["order fig"] * 2
 
 
+@pytest.mark.parametrize("answer", [{"action": 7}, {}, {"action": "accept", "content": {"approve": "yes"}}])
+def test_an_odd_answer_of_an_older_client_approves_nothing(answer, shop):
+    server = Server(shop, "--tools", "shop.py:tools")
+    about = {"protocolVersion": "2025-11-25", "clientInfo": {"name": "odd", "version": "1"}}
+    server.send(1, "initialize", **about, capabilities={"elicitation": {}}, _meta={})
+    assert server.answer()["result"]["protocolVersion"] == "2025-11-25"
+    server.input.write(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
+    server.send(2, "tools/call", name="order", arguments={"item": "fig"}, _meta={})
+    while (message := server.answer()).get("method") == "elicitation/create":
+        line = {"jsonrpc": "2.0", "id": message["id"], "result": answer}
+        server.input.write(json.dumps(line).encode() + b"\n")
+    assert message["id"] == 2
+    assert message["result"]["isError"]
+    assert server.end() == 0
+    assert log(shop) == []
+
+
 def test_what_is_no_message_ends_nothing(shop):
     server = Server(shop, "--tools", "shop.py:tools", "--approve", "all")
     for line in (b"x" * 50_000_000, b"\xff\xfe\0", b"[]", b"{", b"[" * 100_000, b'{"jsonrpc": "2.0", "id": 1}'):

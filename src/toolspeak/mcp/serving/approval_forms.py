@@ -11,7 +11,7 @@ from mcp import types
 from toolspeak.data.approvals import ApprovalRequested, Decision
 from toolspeak.tools.builtin.text_format import visible
 
-_MOST_SHOWN = 8_000
+_MOST_SHOWN = 32_000
 """Characters of a call's arguments, and of its preview, in a question."""
 
 _FORM: types.ElicitRequestedSchema = {

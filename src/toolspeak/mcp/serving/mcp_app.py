@@ -14,6 +14,7 @@ from mcp.server import Server, ServerRequestContext
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.transport_security import TransportSecuritySettings
+from pydantic import ValidationError
 from starlette.types import Receive, Scope, Send
 
 from toolspeak.agent import Agent, Approval, Execution, RunResult
@@ -220,9 +221,10 @@ class McpApp:
                 return types.InputRequiredResult(input_requests={**forms}, request_state=result.run_id)
             try:
                 answers = {key: await request.ask(form) for key, form in forms.items()}
-            except MCPError as error:
+            except (MCPError, ValidationError) as error:
                 await runs.close(result.run_id)
-                return refusal(f"the call needs approval, and the client did not ask its user: {error.message:.500}")
+                why = error.message[:500] if isinstance(error, MCPError) else "its answer is not one"
+                return refusal(f"the call needs approval, and the client did not ask its user: {why}")
             except asyncio.CancelledError:
                 with anyio.CancelScope(shield=True):
                     await runs.close(result.run_id)
