@@ -253,6 +253,33 @@ def test_the_history_is_there_in_the_next_conversation(monkeypatch, folder, tmp_
     asyncio.run(main())
 
 
+def test_earlier_messages_are_searched(monkeypatch, folder):
+    """Esc takes what was found into the input, and does not interrupt."""
+
+    async def main():
+        gate = asyncio.Event()
+        answers = reply("First."), reply("Second."), gated(gate, "Third ", more=("time.",)), reply("Fourth.")
+        async with chat(monkeypatch, folder, *answers) as person:
+            for text, end in (("fix the tests", "First."), ("something else", "Second.")):
+                person.type(f"{text}\r")
+                await person.until(end)
+                await person.until_idle()
+            person.type("more\r")
+            await person.until("Third")
+            person.type("\x12the t")
+            await person.until("earlier message: the t")
+            person.type("\x1b")
+            await person.until(lambda: "› fix the tests" in person.terminal.lines[-3:])
+            gate.set()
+            await person.until("Third time.")
+            await person.until_idle()
+            person.type("\r")
+            await person.until("Fourth.")
+            assert json.loads(person.request())["messages"][-1]["content"] == "fix the tests"
+
+    asyncio.run(main())
+
+
 def test_a_failure_of_the_model_is_shown_and_the_conversation_goes_on(monkeypatch, folder):
     async def main():
         answers = whole("404 Not Found", b'{"error": {"message": "no such model"}}'), reply("Here.")

@@ -30,6 +30,7 @@ KEYS: dict[str, str] = {
     "Alt-Enter, Ctrl-J": "begin a new line",
     "Tab": "complete a command or a path; with an open question: change between answer and message",
     "Up, Down": "earlier messages",
+    "Ctrl-R": "search earlier messages",
     "Esc": "interrupt the model; what was said stays",
     "Ctrl-T": "show or hide thoughts",
     "Ctrl-C": "empty the line, or interrupt; twice: leave",

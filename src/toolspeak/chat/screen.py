@@ -15,7 +15,7 @@ from pathlib import Path
 from prompt_toolkit.application import Application, in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, get_common_complete_suffix
-from prompt_toolkit.filters import Condition, Filter, has_focus
+from prompt_toolkit.filters import Condition, Filter, has_focus, is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import History, InMemoryHistory
 from prompt_toolkit.input import Input
@@ -27,6 +27,7 @@ from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
 from prompt_toolkit.renderer import print_formatted_text
 from prompt_toolkit.styles import Style
+from prompt_toolkit.widgets import SearchToolbar
 
 from toolspeak.chat.command_list import BUSY_HINTS, HINTS
 from toolspeak.chat.front import NEXT, PREVIOUS, ResultT
@@ -268,11 +269,13 @@ class Screen:
             hints = BUSY_HINTS if self.is_busy else HINTS
             return next((text for text in hints if len(text) < self.columns - 3), "")
 
+        search = SearchToolbar(backward_search_prompt="earlier message: ")
         hint = AfterInput(hint_text, style="class:hint")
         message = Window(
             BufferControl(
                 self._message,
                 input_processors=[ConditionalProcessor(hint, Condition(lambda: not self._message.text))],
+                search_buffer_control=search.control,
             ),
             height=Dimension(min=1, max=_MOST_INPUT_ROWS),
             dont_extend_height=True,
@@ -286,6 +289,7 @@ class Screen:
                     ConditionalContainer(live, Condition(lambda: bool(self._rows))),
                     ConditionalContainer(answer, asks),
                     message,
+                    search,
                     CompletionsMenu(max_height=8),
                     Window(FormattedTextControl(status), height=1, style="class:status"),
                     Window(height=Dimension(min=0, preferred=0)),  # takes what the rows above gave up
@@ -300,7 +304,7 @@ class Screen:
         in_message, in_answer = has_focus(self._message), has_focus(self._answer_buffer)
         asks = Condition(lambda: self._answer is not None)
         takes_arrows = in_answer & asks & Condition(lambda: self._arrows and not self._answer_buffer.text)
-        always = Condition(lambda: True)
+        always = ~is_searching
         actions: list[tuple[Sequence[str], Filter, Callable[[], object]]] = [
             (["enter"], in_message, self._send),
             (["enter"], in_answer & asks, lambda: self._reply(self._answer_buffer.text)),
