@@ -28,6 +28,7 @@ _KINDS: Mapping[str, str] = {
     "append": "edit",
     "edit": "edit",
     "line_edit": "edit",
+    "replace": "edit",
     "shell": "execute",
     "todo": "think",
 }

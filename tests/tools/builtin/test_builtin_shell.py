@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from process_helpers import gone, until
 
+from toolspeak import Agent
 from toolspeak.data.events import Event
 from toolspeak.data.messages import ToolCall
 from toolspeak.errors import ToolError
 from toolspeak.execute import BatchContext, Executor, approve_all
+from toolspeak.testing import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.tools import RunContext, Toolset
 from toolspeak.tools.builtin import Workspace, shell_tool, workspace_tools
 from toolspeak.tools.builtin.capture import Capture
@@ -233,3 +235,35 @@ def test_a_command_reports_its_last_lines_while_it_runs(root):
 
     assert asyncio.run(main())["exit_code"] == 0
     assert lines[:4] == ["line 18", "line 19", "line 20", "100%"]
+
+
+def test_a_command_runs_in_a_folder_of_the_workspace(call, root, tmp_path_factory):
+    (root / "sub dir").mkdir()
+    (root / "a.txt").write_text("")
+    assert run(call, "pwd -P; echo $PWD", cwd="sub dir")["output"] == f"{(root / 'sub dir').resolve()}\n" * 2
+    outside = tmp_path_factory.mktemp("outside")
+    (root / "link").symlink_to(outside)
+    for cwd in ("..", "/etc", "link", "missing", "a.txt", "a\0b"):
+        with pytest.raises(ToolError):
+            run(call, "pwd", cwd=cwd)
+
+
+def test_the_folder_is_part_of_the_question_and_of_what_rules_see(root):
+    (root / "sub").mkdir()
+
+    def request(**arguments):
+        turn = ScriptedTurn("", calls=[ScriptedCall("shell", {"command": "git status", **arguments})])
+        questions = []
+
+        async def refuse(question) -> bool:
+            questions.append(question)
+            return False
+
+        model = ScriptedProvider([turn, "Done."], tools=True)
+        Agent(model, [shell_tool(Workspace(root))], approve=refuse).run_sync("Go.")
+        return questions[0]
+
+    assert request(cwd="sub").preview == "# in the folder: sub\ngit status"
+    assert request(cwd="sub").command_line == "cd sub && git status"
+    assert request().command_line == "git status"
+    assert "This call would fail" in request(cwd="..").preview

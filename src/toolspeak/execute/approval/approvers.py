@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import iscoroutinefunction, isroutine
@@ -75,9 +76,13 @@ class ApprovalRequest:
 
     @property
     def command_line(self) -> str | None:
-        """The line that the call passes to /bin/sh; None if it runs no commands."""
+        """The line that the call passes to /bin/sh; None if it runs no commands. With an argument `cwd` it begins with
+        `cd`, so that a rule for commands does not allow them in other folders."""
         line = self.call.arguments.get(self.tool.command_line) if self.tool.command_line else None
-        return line if isinstance(line, str) else None
+        if not isinstance(line, str):
+            return None
+        cwd = self.call.arguments.get("cwd")
+        return f"cd {shlex.quote(cwd)} && {line}" if isinstance(cwd, str) and cwd else line
 
     @property
     def begins(self) -> tuple[str, ...]:

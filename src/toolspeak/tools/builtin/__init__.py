@@ -23,6 +23,7 @@ from toolspeak.tools.builtin.memory import memory_tool
 from toolspeak.tools.builtin.read import read_tool
 from toolspeak.tools.builtin.read_result import read_result_tool
 from toolspeak.tools.builtin.recall import recall_tool
+from toolspeak.tools.builtin.replace import replace_tool
 from toolspeak.tools.builtin.shell import RunCommand, shell_tool
 from toolspeak.tools.builtin.todo import todo_tool
 from toolspeak.tools.builtin.workspace import Workspace
@@ -37,6 +38,7 @@ WORKSPACE_TOOLS: Mapping[str, Callable[[Workspace], Tool]] = {
     "append": append_tool,
     "edit": edit_tool,
     "line_edit": line_edit_tool,
+    "replace": replace_tool,
     "shell": shell_tool,
 }
 """The tools that work on a workspace, in the order of the prompt."""
@@ -101,6 +103,7 @@ __all__ = [
     "read_result_tool",
     "read_tool",
     "recall_tool",
+    "replace_tool",
     "shell_tool",
     "todo_tool",
     "workspace_tools",

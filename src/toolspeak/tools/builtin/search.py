@@ -42,6 +42,7 @@ class Searcher:
 
     `seconds`: the time limit for one text.
     `cancelled`: returns whether to stop the search.
+    `parameter`: the name of the pattern in errors.
     `separate`: whether to search in a separate process. In this process only the line limit bounds the time.
 
     Raises ToolError for an invalid expression, at the time limit, and when `cancelled` returns true. On POSIX the
@@ -49,8 +50,15 @@ class Searcher:
     """
 
     def __init__(
-        self, pattern: str, *, seconds: float, cancelled: Callable[[], bool], separate: bool = SEPARATE
+        self,
+        pattern: str,
+        *,
+        seconds: float,
+        cancelled: Callable[[], bool],
+        parameter: str = "content",
+        separate: bool = SEPARATE,
     ) -> None:
+        self._parameter = parameter
         self._pattern = pattern
         self._separate = separate
         self._seconds = seconds
@@ -81,7 +89,9 @@ class Searcher:
                 raise
         if error is not None:
             self._close()
-            raise ToolError(f"'content' is not a regular expression: {error}. Escape special characters with '\\'.")
+            raise ToolError(
+                f"{self._parameter!r} is not a regular expression: {error}. Escape special characters with '\\'."
+            )
         return self
 
     def __exit__(
@@ -98,6 +108,20 @@ class Searcher:
         else:
             response = search_worker.search(self._local, data, MAX_LINE, limit)
         return LineMatches([(number, line) for number, line in response["matches"]], response["count"], response["cut"])
+
+    def replaced_text(self, text: str, new: str) -> tuple[str, int]:
+        """The text with `new` instead of each match, and their number. Raises ToolError for a `new` that names a group
+        which the pattern does not have."""
+        data = text.encode()
+        if self._process is not None:
+            response = self._ask({"bytes": len(data), "new": new}, data)
+        elif self._local is None or isinstance(self._local, str):
+            raise RuntimeError("use the searcher in a `with` block")
+        else:
+            response = search_worker.replace(self._local, data, new)
+        if response["error"] is not None:
+            raise ToolError(f"'new' does not fit the pattern: {response['error']}. Write a backslash as '\\\\'.")
+        return response["text"], response["count"]
 
     def _ask(self, header: dict[str, Any], data: bytes = b"") -> dict[str, Any]:
         process = self._process
@@ -137,7 +161,7 @@ class Searcher:
 
     def _too_slow(self) -> str:
         return (
-            f"The search was stopped: 'content' took more than {self._seconds:g} seconds for one file. "
+            f"The search was stopped: {self._parameter!r} took more than {self._seconds:g} seconds for one file. "
             "Make the expression simpler (no nested repetitions like '(a+)+')."
         )
 

@@ -55,6 +55,16 @@ def search(pattern: re.Pattern[str], data: bytes, max_line: int, limit: int) -> 
     return {"matches": matches, "count": count, "cut": cut}
 
 
+def replace(pattern: re.Pattern[str], data: bytes, new: str) -> dict[str, Any]:
+    """The text with `new` (`\\1`: the first group) instead of each match, and how many there were; or the error in
+    `new`."""
+    try:
+        text, count = pattern.subn(new, data.decode())
+    except (re.error, IndexError) as error:
+        return {"error": str(error)}
+    return {"error": None, "text": text, "count": count}
+
+
 def _excerpt(line: str, at: int) -> str:
     if len(line) <= EXCERPT_CHARACTERS:
         return line
@@ -93,7 +103,11 @@ def main() -> None:
             return
         header = json.loads(line)
         allow(job["seconds"])
-        answer = search(pattern, source.read(header["bytes"]), job["max_line"], header["wanted"])
+        data = source.read(header["bytes"])
+        if "new" in header:
+            answer = replace(pattern, data, header["new"])
+        else:
+            answer = search(pattern, data, job["max_line"], header["wanted"])
 
 
 if __name__ == "__main__":

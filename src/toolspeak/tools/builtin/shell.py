@@ -22,8 +22,9 @@ from toolspeak.sandbox.processes import ProcessOutput, finished
 from toolspeak.sandbox.unconfined import Unconfined
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin.capture import Capture
+from toolspeak.tools.builtin.change import would_fail
 from toolspeak.tools.builtin.live_output import LiveOutput
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.builtin.text_format import quoted, visible
 from toolspeak.tools.builtin.workspace import Workspace
 
 OUTPUT_LIMIT = 16 * 1024
@@ -97,15 +98,16 @@ def shell_tool(
     enforced = sandbox if sandbox is not None and sandbox.is_enforced else None
 
     async def run(
-        command: str, ctx: RunContext[Any], timeout: float, confinement: Confinement | None
+        command: str, cwd: str, ctx: RunContext[Any], timeout: float, confinement: Confinement | None
     ) -> dict[str, Any]:
         _check(command, timeout)
-        environment = command_environment(root, env)
+        folder = _folder(workspace, cwd)
+        environment = command_environment(folder, env)
         default = default_sandbox() if sandbox is None else sandbox
         if run_command is not None and (default is None or not default.is_enforced):
             outcome = await run_command(
                 command,
-                folder=root,
+                folder=folder,
                 environment=environment,
                 timeout=timeout,
                 limit=output_limit,
@@ -113,7 +115,7 @@ def shell_tool(
             )
         else:
             place = Unconfined() if default is None else default.sandbox
-            outcome = await _run(command, root, timeout, output_limit, environment, place, confinement, ctx.progress)
+            outcome = await _run(command, folder, timeout, output_limit, environment, place, confinement, ctx.progress)
         result: dict[str, Any] = {"exit_code": outcome.exit_code, "output": outcome.output}
         if outcome.timed_out:
             result["timed_out"] = f"ended after {timeout:g} seconds; pass a longer timeout if it needs more time"
@@ -127,8 +129,8 @@ def shell_tool(
             result["sandbox"] = visible(" ".join(notes))
         return result
 
-    def plain_preview(command: str) -> str:
-        return visible(command)
+    def plain_preview(command: str, cwd: str) -> str:
+        return _preview(workspace, command, cwd)
 
     # No time limit for the tool: the argument limits the command, and the output until then is not lost.
     @tool(
@@ -139,7 +141,7 @@ def shell_tool(
         timeout=math.inf,
         command_line="command",
     )
-    async def shell(command: str, ctx: RunContext[Any], timeout: float = 60) -> dict[str, Any]:
+    async def shell(command: str, ctx: RunContext[Any], timeout: float = 60, cwd: str = "") -> dict[str, Any]:
         """Run a command line with /bin/sh in the workspace folder, without input.
 
         Returns the exit code and the output (standard output and error together; of a long one the beginning
@@ -148,12 +150,13 @@ def shell_tool(
         Args:
             command: The command line.
             timeout: Seconds after which the command is ended.
+            cwd: The folder to run it in, relative to the workspace.
         """
         default = default_sandbox()
         if default is None or not default.is_enforced:
-            return await run(command, ctx, timeout, None)
+            return await run(command, cwd, ctx, timeout, None)
         confinement = default.confinement(root, None, network=default.sandbox.filters_hosts or default.hosts is None)
-        return await run(command, ctx, timeout, confinement)
+        return await run(command, cwd, ctx, timeout, confinement)
 
     if sandbox is None:
         return replace(shell, sandbox=default_level)
@@ -176,11 +179,12 @@ def shell_tool(
             approval=only_reads and not enforced.unasked_reads,
         )
 
-    def preview(command: str, writes: list[str] | None, network: bool) -> str:
+    def preview(command: str, writes: list[str] | None, network: bool, cwd: str) -> str:
+        line = _preview(workspace, command, cwd)
         if enforced is None:
-            return visible(command)
+            return line
         changes = "nothing" if writes == [] else "the workspace" if writes is None else ", ".join(map(visible, writes))
-        return f"{visible(command)}\n# may change: {changes}; network: {_reachable(enforced) if network else 'none'}"
+        return f"{line}\n# may change: {changes}; network: {_reachable(enforced) if network else 'none'}"
 
     @tool(
         name="shell",
@@ -197,6 +201,7 @@ def shell_tool(
         timeout: float = 60,
         writes: list[str] | None = None,
         network: bool = False,
+        cwd: str = "",
     ) -> dict[str, Any]:
         """Run a command line with /bin/sh in the workspace folder, without input.
 
@@ -209,6 +214,7 @@ def shell_tool(
             timeout: Seconds after which the command is ended.
             writes: Existing files or folders that the command may change; [] if it only reads. Default: the workspace.
             network: Whether the command needs the network.
+            cwd: The folder to run it in, relative to the workspace.
         """
         confinement = None
         if enforced is not None:
@@ -223,13 +229,34 @@ def shell_tool(
                     " command without it, or tell the user to install bubblewrap."
                 )
             confinement = enforced.confinement(root, writes, network=network)
-        return await run(command, ctx, timeout, confinement)
+        return await run(command, cwd, ctx, timeout, confinement)
 
     return replace(sandboxed_shell, sandbox=sandbox.sandbox.level)
 
 
 def _reachable(sandbox: CommandSandbox) -> str:
     return "all" if sandbox.hosts is None else ", ".join(map(str, sandbox.hosts)) or "none"
+
+
+def _folder(workspace: Workspace, cwd: str) -> str:
+    """The real path of the folder that a command runs in. Raises ToolError for one outside of the workspace, and for
+    what is no folder."""
+    if not cwd:
+        return str(workspace.root)
+    if not workspace.is_folder(cwd):
+        raise ToolError(f"'cwd': {cwd!r} is no folder of the workspace: name one, or leave it out.")
+    return workspace.real(cwd)
+
+
+def _preview(workspace: Workspace, command: str, cwd: str) -> str:
+    """The command as a person approves it, with the folder that it runs in."""
+    if not cwd:
+        return visible(command)
+    try:
+        _folder(workspace, cwd)
+    except ToolError as error:
+        return would_fail(error)
+    return f"# in the folder: {quoted(cwd)}\n{visible(command)}"
 
 
 def _check(command: str, timeout: float) -> None:
