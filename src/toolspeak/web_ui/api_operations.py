@@ -25,9 +25,7 @@ from toolspeak.web_ui.api_values import (
     MessageSent,
     MessagesPage,
     PageQuery,
-    ReadingBody,
     RecordsPage,
-    ReplyReadings,
     RunComparison,
     RunDetail,
     RunsPage,
@@ -44,6 +42,7 @@ from toolspeak.web_ui.api_values import (
     TextQuery,
     UiRole,
 )
+from toolspeak.web_ui.reply_readings import ReadingBody, ReplyReadings
 from toolspeak.web_ui.run_views import ApiCall
 
 ROOT = "/api/v1"

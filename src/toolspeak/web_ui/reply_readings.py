@@ -4,12 +4,54 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import Meta
 
 from toolspeak.data.codec import dump
 from toolspeak.data.deltas import CallCompleted, CallMalformed, CallStarted, Delta, TextAside, TextDelta
+from toolspeak.data.messages import JSON
+from toolspeak.data.values import quick
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, open_parser, section_of_reply
-from toolspeak.web_ui.api_values import DialectReading, ReadingBody, ReadingStep, ReplyReadings
+from toolspeak.web_ui.api_values import ShortText
 from toolspeak.web_ui.run_views import ApiCall
+
+
+@quick()
+class ReadingBody:
+    """A reply of a model, and the dialect that reads it."""
+
+    text: Annotated[str, Meta(max_length=20_000)]
+    dialect: ShortText = "auto"
+
+
+@quick()
+class ReadingStep:
+    """A delta, and the number of characters after which it is certain."""
+
+    offset: int
+    delta: JSON
+
+
+@quick()
+class DialectReading:
+    """What a dialect makes of a reply: the names of the calls that it sees, how many of them are complete, how many
+    attempts it cannot read, and how many characters are text."""
+
+    dialect: str
+    calls: tuple[str, ...]
+    completed: int
+    malformed: int
+    text: int
+
+
+@quick()
+class ReplyReadings:
+    """What one dialect reads step by step, and what each makes of the whole."""
+
+    dialect: str
+    steps: tuple[ReadingStep, ...]
+    dialects: tuple[DialectReading, ...]
 
 
 async def read_reply(call: ApiCall) -> ReplyReadings:
