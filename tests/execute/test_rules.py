@@ -135,7 +135,7 @@ def test_what_came_before():
     assert fitting(rule, a_request(earlier=(a_call("fetch_page"),))) == "reject"
 
     class State:
-        run_id, step, metadata, sources = "r", 1, {}, frozenset()
+        run_id, step, metadata, sources, given_urls = "r", 1, {}, frozenset(), None
 
         def __init__(self, code):
             result = ToolResult("c1", "fetch_page", "failure" if code else "success", (), code)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -15,12 +15,13 @@ from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.state import RunState
 from toolspeak.data.codec import dumps
 from toolspeak.data.events import CallSuspended, RunPaused, SubRunUsed
-from toolspeak.data.messages import Message, Usage
+from toolspeak.data.messages import JSON, Message, Usage
 from toolspeak.data.run_values import Limits
 from toolspeak.data.values import changed
+from toolspeak.data.web_sources import URLS, with_sources
 from toolspeak.errors import ToolspeakError
 from toolspeak.execute import ApprovalRequest, BatchApprover, BatchPaused, Decision, Escalate, Pause, StandingRules
-from toolspeak.execute.approval.after_web import usual_after_web
+from toolspeak.execute.approval.after_web import urls_of_others, usual_after_web
 from toolspeak.execute.approval.approvers import (
     StandingApprover,
     ask,
@@ -158,12 +159,18 @@ def journal_of_parent(parent_run_id: str | None) -> Journal | None:
     return parent.journal if isinstance(parent.journal, MemoryJournal) else None
 
 
-def sources_of_parent(parent_run_id: str | None) -> frozenset[str]:
-    """From where on the web the run has read whose tool starts a run here. What it asks of that run may be of there."""
+def web_of_parent(parent_run_id: str | None, messages: Sequence[Message]) -> Mapping[str, JSON]:
+    """What RunStarted says of the web, for a run with these messages that a tool starts here: what its parent has read,
+    and the URLs of its task that the parent's model did not make up."""
     call = ENTERED.get()
-    parents = (parent_run_id, None if call is None else call.run_id)
+    parents = dict.fromkeys((parent_run_id, None if call is None else call.run_id))
     states = [_ACTIVE_RUNS[each].recorder.current for each in parents if each in _ACTIVE_RUNS]
-    return frozenset(source for state in states if state is not None for source in state.sources)
+    readers = [state for state in states if state is not None and state.sources]
+    if not readers:
+        return {}
+    sources = {source for state in readers for source in state.sources}
+    urls = {url for state in readers for url in urls_of_others(messages, state)}
+    return {**with_sources({}, sources), URLS: sorted(urls)}
 
 
 def decided_by_parent(state: RunState) -> dict[str, Decision]:

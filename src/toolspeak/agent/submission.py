@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, cast
 
-from toolspeak.agent.child_runs import decided_by_parent, parent_call, sources_of_parent, within_parent
+from toolspeak.agent.child_runs import decided_by_parent, parent_call, web_of_parent, within_parent
 from toolspeak.agent.options import RunOptions
 from toolspeak.agent.result import Resumption, RunResult, result_from, resume_events
 from toolspeak.agent.run_inputs import decision_key
@@ -22,7 +22,6 @@ from toolspeak.data.messages import Message, ToolChoice
 from toolspeak.data.prices import price_of
 from toolspeak.data.run_values import UNFINISHED, Limits
 from toolspeak.data.values import changed, quick
-from toolspeak.data.web_sources import with_sources
 from toolspeak.errors import ConfigurationError, RunConflict
 from toolspeak.execute.calls.prepare import new_id
 from toolspeak.journal.base import Journal
@@ -112,7 +111,7 @@ def prepared_start(
         limits,
         setup=options.get("setup", {}),
         choice=checked_choice(options.get("tool_choice", settings.choice), settings.all_tools),
-        extra=with_sources({}, sources_of_parent(parent)),
+        extra=web_of_parent(parent, [message]),
     )
     if place is not None:
         run_start = placed(run_start, place)

@@ -17,6 +17,10 @@ WEB = "web:"
 SOURCES = "sources"
 """The key in the `extra` of a result, a message and RunStarted that lists the sources."""
 
+URLS = "urls"
+"""The key in the `extra` of RunStarted that lists the URLs of a sub-run's task which its parent's model did not make
+up. It is there if the parent has read the web."""
+
 _MOST_SOURCES = 50
 
 
@@ -31,6 +35,16 @@ def sources_in(extra: Mapping[str, JSON]) -> Collection[str]:
     if not isinstance(entries, list | tuple):
         return ()
     return [each for each in cast("list[JSON]", entries) if isinstance(each, str)]
+
+
+def urls_in(extra: Mapping[str, JSON]) -> tuple[str, ...] | None:
+    """The URLs that the `extra` of RunStarted lists; None if it lists none and all count."""
+    urls = extra.get(URLS)
+    return (
+        tuple(each for each in cast("list[JSON]", urls) if isinstance(each, str))
+        if isinstance(urls, list | tuple)
+        else None
+    )
 
 
 def sources_of(messages: Iterable[Message]) -> frozenset[str]:

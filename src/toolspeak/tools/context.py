@@ -55,6 +55,11 @@ class StateView(Protocol):
         """From where on the web the model has read (`web:example.com`)."""
         ...
 
+    @property
+    def given_urls(self) -> Collection[str] | None:
+        """If a model wrote the task that had read the web: the URLs in it that others wrote. None for other runs."""
+        ...
+
 
 def _ignore(_message: str) -> None:
     return None

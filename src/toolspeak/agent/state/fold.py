@@ -61,7 +61,7 @@ from toolspeak.data.messages import (
     tokens_of,
 )
 from toolspeak.data.values import changed
-from toolspeak.data.web_sources import SOURCES, sources_in, sources_of
+from toolspeak.data.web_sources import SOURCES, sources_in, sources_of, urls_in
 from toolspeak.errors import RunError
 
 _NO_ANSWER = ("invalid_arguments", "malformed")  # why a call of `FINAL_TOOL` was refused
@@ -257,6 +257,7 @@ def _run_started(record: Record, event: RunStarted, before: Sequence[Message]) -
         turn=TurnRules(event.choice),
         found_tools=with_choice(with_more(event.found_tools, found_in_messages(history)), event.choice),
         sources=sources_of(history).union(sources_in(event.extra)),
+        given_urls=urls_in(event.extra),
     )
 
 

@@ -405,6 +405,8 @@ class RunState:
     """The names of the deferred tools that the run has found, or the session before it."""
     sources: frozenset[str] = frozenset()
     """From where on the web the model has read: resources such as `web:example.com`. They never become fewer."""
+    given_urls: tuple[str, ...] | None = None
+    """The URLs in the task that others wrote, if the task is of a model that had read the web."""
 
     @property
     def messages(self) -> Sequence[Message]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
+from itertools import islice
 from typing import Literal, TypeAlias
 
 from toolspeak.data.approvals import Decision, Escalate
@@ -24,6 +25,8 @@ AfterWeb: TypeAlias = Literal["ask", "refuse", "allow"]
 that has read the web: a person is asked, whoever else approves; it is refused; or nothing special."""
 
 _URL = re.compile("https?://", re.IGNORECASE)
+_URL_IN_TEXT = re.compile(r"https?://[^\s()\[\]<>\"'`|*,#{}\\]+", re.IGNORECASE)
+_MOST_URLS = 200
 
 _MOST_NAMED = 3
 _DEFAULTS: list[AfterWeb] = []
@@ -79,17 +82,29 @@ def _own_url(request: ApprovalRequest, state: StateView) -> str:
     """A URL that a call would read and that the model made up: it may carry what the model knows to its host. "" if
     each stands in a message to the model."""
     urls = (each for each in request.call.arguments.values() if isinstance(each, str) and _URL.match(each))
-    for url in urls if request.hosts else ():
-        # To its end: of a longer URL a model could choose where to cut it.
-        whole = re.compile(rf"(?<![\w/]){re.escape(url)}(?=$|[\s()\[\]<>\"'`|*,#{{}}\\]|[.;:!?]+(?:$|[\s)\"'\]]))")
-        if not any(whole.search(text) for message in state.messages for text in _texts_to_model(message)):
-            return url
-    return ""
+    return next((url for url in urls if request.hosts and not _is_of_others(url, state)), "")
 
 
-def _texts_to_model(message: Message) -> Iterator[str]:
-    """The texts of a message that others than the model wrote."""
-    if message.role == "tool":
-        yield from (result.text for result in message.results)
-    elif message.role != "assistant":
-        yield message.text
+def urls_of_others(messages: Iterable[Message], state: StateView) -> list[str]:
+    """The URLs in messages of a run's model, such as the task of another run, that it did not make up."""
+    text = "\n".join(message.text for message in messages)
+    urls = dict.fromkeys(match[0].rstrip(".;:!?") for match in islice(_URL_IN_TEXT.finditer(text), _MOST_URLS))
+    return [url for url in urls if _is_of_others(url, state)]
+
+
+def _is_of_others(url: str, state: StateView) -> bool:
+    """Whether a URL stands in a text that others than the model wrote, to its end: of a longer one a model could choose
+    where to cut it."""
+    if state.given_urls is not None and url in state.given_urls:
+        return True
+    whole = re.compile(rf"(?<![\w/]){re.escape(url)}(?=$|[\s()\[\]<>\"'`|*,#{{}}\\]|[.;:!?]+(?:$|[\s)\"'\]]))")
+    for message in state.messages:
+        if message.role == "tool":
+            texts = [result.text for result in message.results]
+        elif message.role == "assistant" or (message.role == "user" and state.given_urls is not None):
+            continue  # what a user says to a run that a tool started is what another model wrote
+        else:
+            texts = [message.text]
+        if any(whole.search(text) for text in texts):
+            return True
+    return False
