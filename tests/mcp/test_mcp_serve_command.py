@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from mcp_clients import YES, Person, client_of, client_of_command, command, text_of
+from terminal_harness import TerminalProcess
 
 from forked import Command, completed_text
 
@@ -293,3 +295,13 @@ def test_the_sdks_client_starts_the_command(shop):
 
     asyncio.run(main())
     assert log(shop) == ["order plum"]
+
+
+def test_whoever_starts_it_at_a_terminal_reads_what_it_is_for_and_ends_it(shop):
+    with TerminalProcess("mcp", "serve", "--tools", "shop.py:tools", cwd=shop, env=environment(shop)) as process:
+        process.read_until("a client starts this command")
+        process.read_until("Ctrl-C ends it.")
+        process.signal(signal.SIGINT)
+        code, screen = process.finish()
+    assert code == 130
+    assert "Traceback" not in screen

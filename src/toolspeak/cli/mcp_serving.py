@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import click
 
@@ -31,6 +32,10 @@ from toolspeak.sandbox.process_default import use_by_default
 from toolspeak.tools import Tool
 from toolspeak.tools.builtin import WORKSPACE_TOOLS, workspace_tools
 from toolspeak.ui import printable
+
+_AT_A_TERMINAL = """\
+toolspeak mcp: a client starts this command and talks to it over standard input and output (JSON-RPC). The guide "Serve
+tools and agents over MCP" says what to write into the client's settings. Ctrl-C ends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,11 @@ async def serve(
             f"others can reach {address[0]}, and there are no API keys: name a file of keys (--api-keys FILE), set "
             "TOOLSPEAK_API_KEYS, or listen on 127.0.0.1"
         )
+    if address is None:
+        if cast("object", sys.stdin) is None:  # `<&-`
+            raise ConfigurationError("standard input is closed: a client starts this command, and keeps it open")
+        if sys.stdin.isatty():
+            click.echo(_AT_A_TERMINAL, err=True)
     hide_environment()
     CONFIGURED.set(configuration(offer.workspace, asks=False).providers)
     async with AsyncExitStack() as opened_parts:
