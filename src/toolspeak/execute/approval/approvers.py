@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import iscoroutinefunction, isroutine
@@ -17,7 +16,7 @@ from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.data.web_sources import WEB
 from toolspeak.errors import ConfigurationError, RunError, suggest
-from toolspeak.execute.approval.command_lines import prefix_words, prefixes_of
+from toolspeak.execute.approval.command_lines import line_in_folder, prefix_words, prefixes_of
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.tools.context import StateView
 
@@ -76,13 +75,9 @@ class ApprovalRequest:
 
     @property
     def command_line(self) -> str | None:
-        """The line that the call passes to /bin/sh; None if it runs no commands. With an argument `cwd` it begins with
-        `cd`, so that a rule for commands does not allow them in other folders."""
+        """The line that the call passes to /bin/sh; None if it runs no commands."""
         line = self.call.arguments.get(self.tool.command_line) if self.tool.command_line else None
-        if not isinstance(line, str):
-            return None
-        cwd = self.call.arguments.get("cwd")
-        return f"cd {shlex.quote(cwd)} && {line}" if isinstance(cwd, str) and cwd else line
+        return line_in_folder(line, self.call.arguments.get("cwd")) if isinstance(line, str) else None
 
     @property
     def begins(self) -> tuple[str, ...]:

@@ -24,6 +24,12 @@ _TOKEN = re.compile(
 _QUOTED = re.compile(r"""'([^']*)'|"([^"]*)\"""")
 
 
+def line_in_folder(line: str, cwd: object) -> str:
+    """The command line of a call, with the folder of its argument `cwd`: it begins with `cd` then, so that a rule for
+    commands does not allow them in other folders."""
+    return f"cd {shlex.quote(cwd)} && {line}" if isinstance(cwd, str) and cwd else line
+
+
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
