@@ -103,7 +103,7 @@ async def _work(place: str) -> None:
     listener = Agent(
         ScriptedProvider([lambda messages: f"heard: {messages[-1].text}"] * 50), name="ear", journal=journal
     )
-    worker = Worker([page_agent(journal, ASKS[1:] * 50), writer, listener], journal)
+    worker = Worker([page_agent(journal, ASKS[1:] * 50), writer, listener], journal, drain_seconds=1.0)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
     await worker.run()
     await journal.aclose()
