@@ -276,18 +276,18 @@ class Screen:
                 self._message,
                 input_processors=[ConditionalProcessor(hint, Condition(lambda: not self._message.text))],
                 search_buffer_control=search.control,
+                preview_search=True,
             ),
             height=Dimension(min=1, max=_MOST_INPUT_ROWS),
             dont_extend_height=True,
             wrap_lines=True,
             get_line_prefix=lambda line, wrap: [("class:prompt", "› " if line == wrap == 0 else "  ")],
         )
-        asks = Condition(lambda: self._answer is not None)
         return Layout(
             HSplit(
                 [
                     ConditionalContainer(live, Condition(lambda: bool(self._rows))),
-                    ConditionalContainer(answer, asks),
+                    ConditionalContainer(answer, Condition(lambda: self._answer is not None)),
                     message,
                     search,
                     CompletionsMenu(max_height=8),
