@@ -1,4 +1,5 @@
-"""Draws the records of `measure.py throughput`: steps a second by the number of workers, for each engine and its floor.
+"""Draws the records of `measure.py throughput`: steps a second by the number of workers, for each engine and the floors
+of both databases, and the CPU time of a step with two workers.
 
 .venv-loops/bin/python benchmarks/scale/plot.py results.jsonl docs/images/scale.svg
 """
@@ -21,23 +22,42 @@ COLOURS = {
     "restate": "#5f3dc4",
     "dbos": "#2b8a3e",
 }
+WORKERS = 2  # of the CPU times
 NAMES = {"embedded-sqlite": "embedded, SQLite", "embedded": "embedded, PostgreSQL"}
 
 
-def draw(axes: Axes, records: list[dict[str, Any]], steps: int) -> None:
+def draw_speeds(axes: Axes, records: list[dict[str, Any]], steps: int) -> None:
     for engine, colour in COLOURS.items():
-        for subject, style in ((engine, "-o"), (f"floor of {engine}", ":")):
-            rows = [each for each in records if each["engine"] == subject and each.get("steps", steps) == steps]
-            if rows:
-                rows.sort(key=lambda each: each["workers"])
-                label = NAMES.get(engine, engine) if style == "-o" else f"floor of {NAMES.get(engine, engine)}"
-                workers = [each["workers"] for each in rows]
-                axes.plot(workers, [each["calls_a_second"] for each in rows], style, color=colour, label=label, ms=4)
-    axes.set(xscale="log", yscale="log", xlabel="workers", title=f"runs of {steps} steps")
+        name = NAMES.get(engine, engine)
+        rows = [each for each in records if each["engine"] == engine and each["steps"] == steps]
+        rows.sort(key=lambda each: each["workers"])
+        axes.plot(*_points(rows), "-o", color=colour, label=name, ms=4)
+        if engine in NAMES:
+            floors = {each["workers"]: each for each in reversed(records) if each["engine"] == f"floor of {engine}"}
+            axes.plot(*_points([floors[each] for each in sorted(floors)]), ":", color=colour, label=f"floor of {name}")
+    axes.set(xscale="log", yscale="log", xlabel="workers", title=f"steps a second, runs of {steps} steps")
     axes.set_xticks([1, 2, 4, 8], ["1", "2", "4", "8"])
     axes.minorticks_off()
-    axes.grid(visible=True, color="#dee2e6", linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _points(rows: list[dict[str, Any]]) -> tuple[list[int], list[float]]:
+    return [each["workers"] for each in rows], [each["calls_a_second"] for each in rows]
+
+
+def draw_cpu(axes: Axes, records: list[dict[str, Any]]) -> None:
+    rows = [
+        (engine, steps, each)
+        for engine in COLOURS
+        for steps in sorted({each["steps"] for each in records if "steps" in each})
+        for each in records
+        if (each["engine"], each.get("steps"), each["workers"]) == (engine, steps, WORKERS)
+    ]
+    labels = [f"{NAMES.get(engine, engine)}, {steps} steps" for engine, steps, _ in rows]
+    own, server = ([each.get(key, 0.0) for _, _, each in rows] for key in ("cpu_ms", "db_cpu_ms"))
+    axes.barh(labels, own, color=[COLOURS[engine] for engine, _, _ in rows], label="workers")
+    axes.barh(labels, server, left=own, color="#ced4da", label="PostgreSQL")
+    axes.invert_yaxis()
+    axes.set(xlabel=f"ms of CPU for a step, with {WORKERS} workers (grey: PostgreSQL)", title="CPU time")
 
 
 def main() -> None:
@@ -46,14 +66,17 @@ def main() -> None:
     options.add_argument("plot", type=Path)
     chosen = options.parse_args()
     records: list[dict[str, Any]] = [json.loads(line) for line in chosen.records.read_text("utf-8").splitlines()]
-    counts = sorted({each["steps"] for each in records if "steps" in each})
+    steps = min(each["steps"] for each in records if "steps" in each)
     # Text as text and the same names at every run: the file stays small, and its changes mean something.
     mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "toolspeak", "font.family": "sans-serif"})
-    figure, panels = plt.subplots(1, len(counts), figsize=(10, 4), layout="constrained", squeeze=False)
-    for axes, steps in zip(panels.flat, counts, strict=True):
-        draw(axes, records, steps)
-    panels[0][0].set_ylabel("steps a second (logarithmic)")
-    panels[0][0].legend(fontsize=7, frameon=False)
+    figure, panels = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
+    draw_speeds(panels[0], records, steps)
+    draw_cpu(panels[1], records)
+    for axes in panels:
+        axes.grid(visible=True, color="#dee2e6", linewidth=0.6)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].legend(fontsize=7, frameon=False, ncols=2)
     figure.savefig(chosen.plot, metadata={"Date": None} if chosen.plot.suffix == ".svg" else None, facecolor="white")
 
 
