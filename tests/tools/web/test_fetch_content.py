@@ -131,6 +131,7 @@ JAPANESE = "日本語のページ"
         (WORDS.encode("cp1252"), "text/plain; charset=utf-8", WORDS),
         (WORDS.encode("cp1252"), "text/plain; charset=ISO-8859-1", WORDS),
         (WORDS.encode("cp1252"), "text/plain", WORDS),
+        (b'<meta charset="utf-16">ab', "text/plain", '<meta charset="utf-16">ab'),
         (JAPANESE.encode("shift_jis"), "text/plain; charset=Shift_JIS", JAPANESE),
         (JAPANESE.encode("euc_jp"), 'text/plain; charset="euc-jp"', JAPANESE),
         (JAPANESE.encode("iso2022_jp"), "text/plain; charset=iso-2022-jp", JAPANESE),

@@ -90,7 +90,9 @@ def text_of_page(body: bytes, content_type: str) -> str:
         if body.startswith(mark):
             return body[len(mark) :].decode(name, "replace")
     label_matches = (_CHARSET.search(content_type.encode("ascii", "replace")), _CHARSET.search(body[:_SNIFFED]))
-    names = [_codec_of(match[1].decode("ascii")) for match in label_matches if match]
+    names = ["" if match is None else _codec_of(match[1].decode("ascii")) for match in label_matches]
+    if names[1].startswith("utf-16"):
+        names[1] = ""  # it was read as ASCII, so the page is not UTF-16
     first = [name for name in names if name in _OF_ASCII]
     for name in (*first, "utf-8", *names):
         if name:
