@@ -72,6 +72,15 @@ def test_arguments_are_shown_in_full_unless_the_preview_shows_them():
     assert (command.count("rm"), "timeout: 5" in command) == (1, True)
 
 
+def test_a_command_stands_once_also_with_a_note_below_it():
+    note = "# may change: the workspace; network: none"
+    text = whole(request({"command": "make check", "timeout": 9}, f"make check\n{note}", ["command"]))
+    assert text.count("make check") == 1
+    assert note in text
+    assert "timeout: 9" in text
+    assert "command:" in whole(request({"command": "make check"}, f"make checks\n{note}"))  # another command
+
+
 def test_what_a_preview_was_not_made_of_is_shown_in_full():
     message = "m" * 70 + " --force"
     text = whole(request({"path": "a", "message": message, "hooks": ["x" * 70, "rm"]}, DIFF, ["path"]))

@@ -86,12 +86,12 @@ def preview_lines(preview: str) -> Iterator[Line]:
 
 
 def _arguments(request: ApprovalRequest) -> list[str]:
-    """All arguments in full, except those in the preview: a text that equals the preview (a command) is left out, and a
-    text in a diff is shortened."""
+    """All arguments in full, except those in the preview: a text with which the preview begins (a command, with a note
+    below it) is left out, and a text in a diff is shortened."""
     diff, lines = is_diff(request.preview), list[str]()
     for name, value in request.call.arguments.items():
         in_preview = bool(request.preview) and name in request.previewed
-        if in_preview and isinstance(value, str) and visible(value) == visible(request.preview):
+        if in_preview and isinstance(value, str) and f"{visible(request.preview)}\n".startswith(f"{visible(value)}\n"):
             continue
         text = value_text(value, _BESIDE_DIFF) if in_preview and diff else json.dumps(value, ensure_ascii=False)
         plain = _PLAIN_NAME.fullmatch(name) and visible(name) == name
