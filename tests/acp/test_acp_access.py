@@ -223,10 +223,11 @@ def test_the_tools_work_in_additional_directories_too(folder, files):
         ("edit", {"path": f"{lib}/a.txt", "old": "one", "new": "two"}),
         ("write", {"path": f"{docs}/new/b.txt", "content": "b"}),
         ("append", {"path": f"{docs}/new/b.txt", "content": "c"}),
+        ("replace", {"path": f"{lib}", "old": "tw", "new": "Tw"}),
     ]
     looks = [
         ("list", {"prefix": f"{lib}"}),
-        ("find", {"path": f"{lib}", "content": "one|two"}),
+        ("find", {"path": f"{lib}", "content": "one|Two"}),
         ("shell", {"command": f"echo more >> {lib}/a.txt"}),
     ]
     refusals = [("read", {"path": path}) for path in (f"{lib}/link", f"{lib}/../secret.txt", f"{folder}/secret.txt")]
@@ -262,4 +263,4 @@ def test_the_tools_work_in_additional_directories_too(folder, files):
         assert (lib / "a.txt").read_text() == "one\n"  # the undo knows both folders
         assert not (docs / "new" / "b.txt").exists()
     else:
-        assert editor.buffers == {str(lib / "a.txt"): "two\n", str(docs / "new" / "b.txt"): "bc"}
+        assert editor.buffers == {str(lib / "a.txt"): "Two\n", str(docs / "new" / "b.txt"): "bc"}

@@ -50,9 +50,9 @@ class EditorFiles(Workspace):
         peer: Peer,
         session_id: str,
         capabilities: ClientCapabilities,
-        changes: dict[tuple[str, str], FileChange],
+        changes: dict[tuple[str, str], dict[str, FileChange]],
     ) -> None:
-        """`changes`: takes what calls change in buffers, by the ids of run and call."""
+        """`changes`: takes what calls change in buffers, by the ids of run and call, and by path."""
         super().__init__(root)
         self._peer = peer
         self._session_id = session_id
@@ -131,7 +131,9 @@ class EditorFiles(Workspace):
         if call is not None and max(len(before or b""), len(text)) <= MOST_SHOWN:
             with suppress(ToolError):  # what was there is no text
                 present = None if before is None else decode(before, path)
-                self._changes[call.run_id, call.call_id] = FileChange(self._place(path), present, text)
+                place, changes = self._place(path), self._changes.setdefault((call.run_id, call.call_id), {})
+                earlier = changes.get(place)
+                changes[place] = FileChange(place, present if earlier is None else earlier.before, text)
 
     def _writable_text(self, data: bytes) -> str | None:
         """The text that the editor writes; None if it goes to the disk."""

@@ -87,7 +87,7 @@ class EditorSession:
         self.journal = journal
         self._options = options
         folders = (str(Path(folder).resolve()), *self.setup.folders)
-        self._in_buffers: dict[tuple[str, str], FileChange] = {}  # what the turn's calls changed, by run and call
+        self._in_buffers: dict[tuple[str, str], dict[str, FileChange]] = {}  # what the turn's calls changed
         self._files: Workspace | None = None
         if capabilities.reads or capabilities.writes:
             files = [EditorFiles(each, peer, session_id, capabilities, self._in_buffers) for each in folders]
@@ -381,9 +381,9 @@ class EditorSession:
 
     async def _changes_by(self, run_id: str, result: ToolResult) -> Sequence[FileChange]:
         """What a call has changed: on the disk as the store of changes has it, else in the editor's buffer."""
-        in_buffer = self._in_buffers.pop((run_id, result.call_id), None)
+        in_buffers = self._in_buffers.pop((run_id, result.call_id), {}).values()
         changes = await asyncio.to_thread(self._recorded_changes.of_result, run_id, result)
-        return changes or ([] if in_buffer is None else [in_buffer])
+        return changes or [each for each in in_buffers if each.before != each.after]
 
     def _saw_event(self, event: object) -> None:
         """Shows the calls of sub-runs beside those of the run."""

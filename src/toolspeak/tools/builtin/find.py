@@ -12,7 +12,7 @@ from toolspeak.tools.builtin.glob import Glob
 from toolspeak.tools.builtin.search import MAX_LINE, Searcher
 from toolspeak.tools.builtin.tree import printable_path, walk
 from toolspeak.tools.builtin.workspace import Workspace
-from toolspeak.tools.builtin.workspace_folders import anywhere
+from toolspeak.tools.builtin.workspace_folders import anywhere, walk_start
 
 MAX_RESULTS = 100
 
@@ -52,8 +52,7 @@ def find_tool(workspace: Workspace, *, seconds_per_file: float = 10) -> Tool:
 
 
 def _files(workspace: Workspace, glob: Glob, path: str, ctx: RunContext[Any]) -> list[str]:
-    # An absolute path is one of another folder, or refused where it is opened.
-    folder = (path.rstrip("/") or path) if path.startswith("/") else "/".join(workspace.resolve(path))
+    folder = walk_start(workspace, path)
     if folder and not workspace.is_folder(path):
         with workspace.open(path):
             return [folder] if glob.matches(folder) else []

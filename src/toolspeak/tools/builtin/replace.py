@@ -18,6 +18,7 @@ from toolspeak.tools.builtin.search import Searcher
 from toolspeak.tools.builtin.text_format import decode, encode, visible
 from toolspeak.tools.builtin.tree import walk
 from toolspeak.tools.builtin.workspace import MAX_EDIT, Workspace
+from toolspeak.tools.builtin.workspace_folders import anywhere, walk_start
 
 MOST_FILES = 200
 """The most files that one call changes."""
@@ -85,7 +86,7 @@ def replace_tool(workspace: Workspace, *, seconds_per_file: float = 10) -> Tool:
         except ToolError as error:
             return would_fail(error)
 
-    @tool(name="replace", effects=effects, effects_bound=effects(""), preview=would)
+    @tool(name="replace", effects=effects, effects_bound=anywhere(workspace, effects("")), preview=would)
     def replace(old: str, new: str, ctx: RunContext[Any], files: str = "*", path: str = "", regex: bool = False) -> str:
         r"""Replace a text everywhere in many files; returns what changed as a diff.
 
@@ -108,7 +109,7 @@ def replace_tool(workspace: Workspace, *, seconds_per_file: float = 10) -> Tool:
 
 
 def _files(workspace: Workspace, glob: Glob, path: str, cancelled: Callable[[], bool]) -> list[str]:
-    folder = "/".join(workspace.resolve(path))
+    folder = walk_start(workspace, path)
     if folder and not workspace.is_folder(path):
         return [folder]
     names = (

@@ -81,3 +81,9 @@ def anywhere(workspace: Workspace, effects: Effects) -> Effects:
     own, others = workspace.scope(""), frozenset(each.scope("") for each in workspace.others)
     reads, writes = (keys | others if own in keys else keys for keys in (effects.reads, effects.writes))
     return changed(effects, reads=reads, writes=writes)
+
+
+def walk_start(workspace: Workspace, path: str) -> str:
+    """The path of a folder, as a walk through it names what is below: without links, or absolute in another folder. An
+    absolute path elsewhere is refused where it is opened."""
+    return (path.rstrip("/") or path) if path.startswith("/") else "/".join(workspace.resolve(path))
