@@ -131,7 +131,7 @@ def test_each_request_is_checked_anew():
     async def run() -> None:
         async with serve(redirect("/next"), page("secret")) as server:
             url = f"http://rebind.example:{server.port}/"
-            resolver, hosts = resolving(["127.0.0.1"], ["93.184.216.34", "10.0.0.1"])
+            resolver, hosts = resolving(["127.0.0.1"], ["192.0.2.1"])
             allowed = WebAccess(allow=(f"rebind.example:{server.port}",), resolver=resolver, seconds=0.5)
             await fetched(url, allowed)
             assert hosts == ["rebind.example", "rebind.example"]
