@@ -16,6 +16,7 @@ from mcp_clients import YES, Person, client_of, client_of_command, command, text
 from terminal_harness import TerminalProcess
 
 from forked import Command, completed_text
+from toolspeak.tools.builtin import WORKSPACE_TOOLS
 
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -270,7 +271,7 @@ def test_the_built_in_tools_over_http_with_keys_write_and_undo(tmp_path):
         async def main() -> None:
             async with client_of(url, key="key-of-a-client-1234", elicitation_callback=Person(YES)) as client:
                 names = [each.name for each in (await client.list_tools()).tools]
-                assert names == ["list", "read", "find", "write", "append", "edit", "line_edit", "replace", "shell"]
+                assert names == list(WORKSPACE_TOOLS)
                 assert not (await client.call_tool("write", {"path": "a.txt", "content": "one\n"})).is_error
                 again = {"path": "a.txt", "content": "two\n", "overwrite": True}
                 assert not (await client.call_tool("write", again)).is_error  # the client knows the file
