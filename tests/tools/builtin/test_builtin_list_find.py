@@ -237,7 +237,8 @@ def test_active_file(root):
 def test_the_toolset_has_every_tool_documented(root):
     tools = workspace_tools(str(root))
     assert [tool.name for tool in tools] == [
-        "list", "read", "find", "write", "append", "edit", "line_edit", "replace", "shell", "active_file", "read_result",
+        "list", "read", "find", "write", "append", "edit", "line_edit", "replace", "shell", "active_file",
+        "read_result",
     ]  # fmt: skip
     for tool in tools:
         assert tool.spec.description
