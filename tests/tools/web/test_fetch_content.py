@@ -279,7 +279,7 @@ def test_ten_megabytes_of_hostile_html_do_not_stall_the_loop(name: str):
                     turns += 1
 
             ticking = asyncio.ensure_future(tick())
-            tool = fetch_tool(access, reader=PageReader(seconds=2.0))
+            tool = fetch_tool(access, reader=PageReader(seconds=5.0))
             first, second = await called(tool, {"url": url}, {"url": url})
             ticking.cancel()
             assert first.status == "success" or "reading the page" in first.text
