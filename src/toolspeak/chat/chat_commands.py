@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
@@ -112,6 +113,7 @@ class ChatCommands:
         self._front.print([[], *(row for line in help_lines() for row in wrap(line, columns)), []])
 
     async def _model(self, name: str) -> None:
+        had_none = not self._chat.setup.model
         if name:
             await self._chat.use(model=with_absolute_path(resolved_model(self._config, name)))
         model = self._chat.setup.model
@@ -126,6 +128,8 @@ class ChatCommands:
             more = f" and {others:,} more" if others else ""
             start = "! the server does not list it; it has" if name else "· the server has"
             self._note(f"{start} {', '.join(map(one_line, names))}{more}", "warning" if name else "note")
+        elif had_none and model:
+            self._note(f"· for the next time: model = {json.dumps(model)} in `toolspeak config edit`")
 
     async def _dialect(self, name: str) -> None:
         chat = self._chat
