@@ -6,9 +6,8 @@ import asyncio
 import json
 import os
 import re
-import signal
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -73,14 +72,21 @@ def journal(tmp_path):
 def served(journal: str, home: Path, *options: str, worker: bool = False):
     server = UiServer(journal, home, *options)
     server.start()
-    process = start_worker(journal) if worker else None
     try:
-        yield server
+        with working(journal) if worker else nullcontext():
+            yield server
     finally:
-        if process is not None:
-            process.send_signal(signal.SIGTERM)
-            process.wait(30)
-        assert server.stop() in (0, -signal.SIGKILL)
+        assert server.stop() == 0
+
+
+@contextmanager
+def working(journal: str):
+    process = start_worker(journal)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(60)
 
 
 def open_page(browser: Browser, server: UiServer, *, key: str | None = None, **options) -> Page:
@@ -293,8 +299,7 @@ def test_a_killed_server_comes_back_and_nothing_is_lost_or_doubled(browser, jour
     with served(journal, tmp_path) as server:
         page = open_page(browser, server)
         show(page, server, "writer")
-        worker = start_worker(journal)
-        try:
+        with working(journal):
             words = page.locator(".writing .text")
             expect(words).to_contain_text("word40 ")
             server.kill()
@@ -307,9 +312,6 @@ def test_a_killed_server_comes_back_and_nothing_is_lost_or_doubled(browser, jour
             assert words_now == [f"word{number}" for number in range(len(words_now))]
             Path(f"{journal}.gate").touch()
             expect(chip(page)).to_have_text("answered")
-        finally:
-            worker.terminate()
-            worker.wait(30)
         expect(page.locator(".message.assistant")).to_have_count(1)
         text = page.locator(".message.assistant .text").first.inner_text()
         assert text.split() == [f"word{number}" for number in range(WORDS)]
