@@ -59,8 +59,8 @@ def ip(*arguments: str) -> str:
 
 def remove_those_left_behind() -> None:
     """Removes the hosts and the bridges of processes that have ended."""
-    for kind, listed in (("netns", ip("netns", "list")), ("link", ip("-o", "link", "show", "type", "bridge"))):
-        for name, pid in re.findall(r"\b((?:toolspeak-|ts)(\d+)(?:-\d+)?)\b", listed):
+    for kind, listing in (("netns", ip("netns", "list")), ("link", ip("-o", "link", "show", "type", "bridge"))):
+        for name, pid in re.findall(r"\b((?:toolspeak-|ts)(\d+)(?:-\d+)?)\b", listing):
             if not Path(f"/proc/{pid}").exists():
                 with suppress(subprocess.CalledProcessError):  # another process was faster
                     ip(kind, "del", name)

@@ -292,8 +292,8 @@ def test_a_reply_is_read_as_every_dialect_reads_it():
         answer = await view.post("/readings", text=reply, dialect="hermes")
         kinds = [step["delta"]["type"] for step in answer["steps"]]
         assert kinds[0] == "TextDelta"
-        (started,) = [step for step in answer["steps"] if step["delta"]["type"] == "CallStarted"]
-        assert reply[: started["offset"]].endswith('"name": "read"')
+        (start,) = [step for step in answer["steps"] if step["delta"]["type"] == "CallStarted"]
+        assert reply[: start["offset"]].endswith('"name": "read"')
         (whole,) = [step for step in answer["steps"] if step["delta"]["type"] == "CallCompleted"]
         assert whole["delta"]["arguments"] == {"path": "é😀"}
         assert [step["offset"] for step in answer["steps"]] == sorted(step["offset"] for step in answer["steps"])
