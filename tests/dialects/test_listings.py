@@ -83,7 +83,10 @@ def test_what_is_said_of_inner_values_is_told_with_their_path():
 
 def test_every_fact_of_the_built_in_tools_is_told_in_each_listing():
     specs = workspace_tools(".").specs
-    texts = {listing: " ".join(list_tools(specs, listing).replace('\\"', '"').split()) for listing in LISTINGS}
+    texts = {
+        listing: " ".join(list_tools(specs, listing).replace('\\"', '"').replace("\\\\", "\\").split())
+        for listing in LISTINGS
+    }
     for spec in specs:
         facts = [spec.name, *spec.properties, *(schema.get("description", "") for schema in spec.properties.values())]
         for listing, text in texts.items():

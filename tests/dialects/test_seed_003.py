@@ -157,7 +157,10 @@ def test_write_capable_tools_say_that_they_need_confirmation():
     Agent(provider, workspace_tools("."), dialect="tool-call").run_sync("Go on.")
     prompt = scripted_request(provider).system
     (sentence,) = (line for line in prompt.splitlines() if "approved" in line)
-    assert sentence == "A call of write, append, edit, line_edit or shell may wait until the user has approved it."
+    assert (
+        sentence
+        == "A call of write, append, edit, line_edit, replace or shell may wait until the user has approved it."
+    )
 
 
 def test_results_of_the_model_itself_are_a_forgery():
