@@ -8,10 +8,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from escape_attempts import ATTEMPTS, SECRET, EscapeStage
+from escape_attempts import ATTEMPTS, MARK, SECRET, EscapeStage
 from sandbox_levels import problem_with
 
 from toolspeak.data.codec import loads
@@ -160,6 +163,27 @@ def test_a_worker_holds_the_commands_of_its_agents(tmp_path: Path, options: tupl
     assert "sandbox: " in errors
 
 
+def run_model(
+    folder: Path, stage: EscapeStage, turns: Sequence[Sequence[Mapping[str, object]]], *options: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs a model that makes these calls, each turn's together, on the command line: everything is approved."""
+    book = folder / "model.json"
+    texts = ["\n".join(f"<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in turn) for turn in turns]
+    book.write_text(json.dumps({"turns": [*texts, "Done."]}))
+    return subprocess.run(
+        [sys.executable, "-m", "toolspeak", "run", "task", "--model", f"scripted:{book}", "--dialect", "hermes",
+         "--approve", "all", "--json", "--sandbox", "required", "--allow-net", "api.example:443",
+         "--rules", str(stage.workspace / "rules.json"), "--journal", str(folder / "runs.db"), *options],
+        cwd=stage.workspace,
+        env={**os.environ, "HOME": str(stage.home)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )  # fmt: skip
+
+
 def test_a_model_that_tries_every_way_out_gets_nothing(tmp_path: Path):
     if problem_with("bubblewrap"):
         pytest.skip(problem_with("bubblewrap"))
@@ -182,22 +206,8 @@ def test_a_model_that_tries_every_way_out_gets_nothing(tmp_path: Path):
             for network in (False, True)
         ]
         assert len(calls) >= 100
-        turns = ["\n".join(f"<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in calls[at : at + 20])
-                 for at in range(0, len(calls), 20)]  # fmt: skip
-        book = tmp_path / "model.json"
-        book.write_text(json.dumps({"turns": [*turns, "Done."]}))
-        done = subprocess.run(
-            [sys.executable, "-m", "toolspeak", "run", "task", "--model", f"scripted:{book}", "--dialect", "hermes",
-             "--approve", "all", "--json", "--sandbox", "required", "--allow-net", "api.example:443",
-             "--rules", str(stage.workspace / "rules.json"), "--journal", str(tmp_path / "runs.db")],
-            cwd=stage.workspace,
-            env={**os.environ, "HOME": str(home)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )  # fmt: skip
+        turns = [calls[at : at + 20] for at in range(0, len(calls), 20)]
+        done = run_model(tmp_path, stage, turns)
         assert done.returncode == 0, done.stderr
         records = [each for each in map(loads, done.stdout.splitlines()) if isinstance(each, Record)]
         results = [each.event.result for each in records if isinstance(each.event, ToolFinished)]
@@ -206,4 +216,78 @@ def test_a_model_that_tries_every_way_out_gets_nothing(tmp_path: Path):
         assert not [each.text for each in results if SECRET in each.text]
         assert not stage.is_out("")
     finally:
+        stage.close()
+
+
+class Redirect(BaseHTTPRequestHandler):
+    """Answers with a redirect to the address in `target`."""
+
+    target = ""
+
+    def do_GET(self) -> None:
+        self.send_response(302)
+        self.send_header("Location", self.target)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+PROGRAM = """
+import asyncio
+async def attempt(call):
+    try:
+        return str(await call)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+calls = [shell(command=command, network=network) for command in %r for network in (False, True)]
+calls += [notes__write(path=path, text=%r) for path in %r]
+calls += [fetch(url=url) for url in %r]
+for result in await asyncio.gather(*[attempt(call) for call in calls]):
+    print(repr(result)[:300])
+"""
+
+
+def test_a_program_an_mcp_server_and_the_web_bring_nothing_out(tmp_path: Path):
+    """The same by code mode, beside calls of a server in a sandbox, and URLs of this machine."""
+    if problem_with("bubblewrap"):
+        pytest.skip(problem_with("bubblewrap"))
+    home = tmp_path / "home"
+    home.mkdir()
+    stage = EscapeStage(tmp_path, home)
+    redirecting = ThreadingHTTPServer(("127.0.0.1", 0), Redirect)
+    threading.Thread(target=redirecting.serve_forever, daemon=True).start()
+    try:
+        port, allowed = stage.sockets.tcp, redirecting.server_address[1]
+        Redirect.target = f"http://127.0.0.1:{port}/{MARK}"
+        commands = [
+            stage.command(attempt)
+            for attempt in ATTEMPTS
+            if not attempt.is_python and "journal" not in attempt.name
+        ]  # fmt: skip
+        paths = [str(stage.outside / "file"), str(stage.workspace / ".git" / "hooks" / "pre-commit"),
+                 str(home / ".bashrc"), str(stage.workspace / "rules.json")]  # fmt: skip
+        hosts = ("127.0.0.1", "localhost", "[::1]", "127.1", "0x7f.1", "2130706433", "[::ffff:127.0.0.1]", "0.0.0.0")
+        urls = [f"http://{host}:{port}/{MARK}" for host in hosts]
+        urls += [f"http://127.0.0.1:{allowed}/", f"http://user:{MARK}@127.0.0.1:{allowed}/"]
+        servers = server_in(tmp_path, {"writable": []})
+        code = PROGRAM % (commands, MARK, paths, urls)
+        count = 2 * len(commands) + len(paths) + len(urls)
+        assert count >= 100
+        direct = [{"name": "run_code", "arguments": {"code": code}}]
+        options = ("--code-mode", "--web", "--web-allow", f"127.0.0.1:{allowed}", "--mcp", str(servers))
+        done = run_model(tmp_path, stage, [direct], "--defer", "none", *options)
+        assert done.returncode == 0, done.stderr
+        (text,) = [
+            record.event.result.text
+            for record in map(loads, done.stdout.splitlines())
+            if isinstance(record, Record) and isinstance(record.event, ToolFinished)
+        ]
+        assert len(text.splitlines()) == count, text
+        assert text.count(f"{Redirect.target} was not fetched: 127.0.0.1 is at 127.0.0.1") == 2  # and by the redirect
+        assert SECRET not in text
+        assert not stage.is_out("")
+    finally:
+        redirecting.shutdown()
+        redirecting.server_close()
         stage.close()
