@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
+_TERMINAL_CODES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+_OVERWRITTEN = re.compile(r"^[^\n]*\r(?=[^\r\n])", re.MULTILINE)
+
+
+def printed_text(output: str) -> str:
+    """A command's output as a terminal shows it in the end: without colours and other control sequences (ECMA-48), and
+    of a line that carriage returns write over, as a progress bar does, the last text."""
+    return _OVERWRITTEN.sub("", _TERMINAL_CODES.sub("", output)) if "\x1b" in output or "\r" in output else output
+
 
 class Capture:
     """Keeps the first and the last half of `limit` bytes, and all of an output that is not longer."""

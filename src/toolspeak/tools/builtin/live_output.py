@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from toolspeak.tools.builtin.capture import printed_text
+
 MOST_LINES = 4
 """How many lines one report has: of a fast output the others are left out. The result has them."""
 
@@ -45,7 +47,6 @@ class LiveOutput:
         lines, self._lines = self._lines, []
         self._timer, self._pause = None, PAUSE
         for line in lines:
-            # A carriage return begins the line anew, as that of a progress bar does.
-            text = line.rstrip(b"\r").rpartition(b"\r")[2][-_LONGEST_LINE:].decode(errors="replace")
+            text = printed_text(line.decode(errors="replace")).strip("\r")
             if text.strip():
                 self._report(text)

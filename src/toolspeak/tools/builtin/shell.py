@@ -21,7 +21,7 @@ from toolspeak.sandbox.process_default import default_level, default_sandbox
 from toolspeak.sandbox.processes import ProcessOutput, finished
 from toolspeak.sandbox.unconfined import Unconfined
 from toolspeak.tools import RunContext, Tool, tool
-from toolspeak.tools.builtin.capture import Capture
+from toolspeak.tools.builtin.capture import Capture, printed_text
 from toolspeak.tools.builtin.change import would_fail
 from toolspeak.tools.builtin.live_output import LiveOutput
 from toolspeak.tools.builtin.text_format import quoted, visible
@@ -116,7 +116,7 @@ def shell_tool(
         else:
             place = Unconfined() if default is None else default.sandbox
             outcome = await _run(command, folder, timeout, output_limit, environment, place, confinement, ctx.progress)
-        result: dict[str, Any] = {"exit_code": outcome.exit_code, "output": outcome.output}
+        result: dict[str, Any] = {"exit_code": outcome.exit_code, "output": printed_text(outcome.output)}
         if outcome.timed_out:
             result["timed_out"] = f"ended after {timeout:g} seconds; pass a longer timeout if it needs more time"
         notes = list(outcome.notes)
