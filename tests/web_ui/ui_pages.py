@@ -244,6 +244,7 @@ def test_the_keyboard_and_the_timeline_lead_to_records(browser, journal, tmp_pat
         page.keyboard.press("t")
         timeline = page.locator(".lanes")
         expect(timeline).to_be_focused()
+        expect(timeline.locator("[data-bar]").first).to_be_visible()  # it comes after the conversation
         for key in ("ArrowDown", "ArrowDown", "+", "-", "0"):
             page.keyboard.press(key)
         expect(page.locator(".timeline .info")).to_contain_text("look_up")
