@@ -19,9 +19,8 @@ class Inbox:
     def __init__(self) -> None:
         self._messages: list[Message] = []
         self._has_news = False  # other processes may have sent messages
-
-    def __bool__(self) -> bool:
-        return self._has_news or bool(self._messages)
+        self.may_have_unread = False
+        """Whether `read` may have something to do."""
 
     @property
     def unread(self) -> Sequence[Message]:
@@ -31,10 +30,11 @@ class Inbox:
     def put(self, message: Message) -> None:
         """Adds a message of this process."""
         self._messages.append(message)
+        self.may_have_unread = True
 
     def look(self) -> None:
         """Lets the next `read` look for messages of other processes."""
-        self._has_news = True
+        self._has_news = self.may_have_unread = True
 
     async def read(self, settings: RunSettings, recorder: Recorder, interceptors: InterceptorRunner) -> None:
         """Records the messages until now, each once, unless an interceptor refuses it."""
@@ -51,6 +51,7 @@ class Inbox:
         while self._messages:
             await _admit(self._messages[0], settings, recorder, interceptors)
             del self._messages[0]  # now it is read, or refused
+        self.may_have_unread = self._has_news
 
 
 async def _admit(

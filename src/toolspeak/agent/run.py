@@ -265,8 +265,8 @@ class Run(Generic[AnswerT]):
         """Goes on to the end of the next step. False once the run has ended or pauses."""
         recorder, state, stays_long = self._recorder, self._recorder.state, False
         while state.status not in FINAL:
-            if self._inbox:
-                await self._read_inbox()
+            if self._inbox.may_have_unread:
+                await self._inbox.read(self._settings, self._recorder, self._interceptors)
                 state = recorder.state
             if state.agent is not None and state.agent != self._settings.agent:
                 await self._hand_over(state.agent)
@@ -328,10 +328,6 @@ class Run(Generic[AnswerT]):
             finish = finish_event or cast("Finish", decide(self.state))
         await self.record(RunFinished(finish.status, finish.answer, finish.reason))
 
-    async def _read_inbox(self) -> None:
-        if self._inbox:
-            await self._inbox.read(self._settings, self._recorder, self._interceptors)
-
     async def _intercepted_step(self, action: AskModel | RunTools) -> None:
         """`_step` inside the interceptors of steps."""
         step: Step | None = Step(self.state.step + isinstance(action, AskModel))
@@ -362,7 +358,8 @@ class Run(Generic[AnswerT]):
                 await self._end(turn_end)
             if self._publisher is not None:
                 self._inbox.look()  # who follows may say something during the last turn
-            await self._read_inbox()
+            if self._inbox.may_have_unread:
+                await self._inbox.read(self._settings, self._recorder, self._interceptors)
             state = self._recorder.state
             following = decide(state)
             if not state.pending.calls or not isinstance(following, RunTools):

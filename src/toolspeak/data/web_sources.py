@@ -24,11 +24,6 @@ up. It is there if the parent has read the web."""
 _MOST_SOURCES = 50
 
 
-def web_sources(keys: Iterable[str]) -> frozenset[str]:
-    """Those of the resource keys that are of the web."""
-    return frozenset(key for key in keys if key.startswith(WEB))
-
-
 def sources_in(extra: Mapping[str, JSON]) -> Collection[str]:
     """The sources that the `extra` of a value lists."""
     entries = extra.get(SOURCES)

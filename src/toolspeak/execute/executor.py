@@ -19,7 +19,7 @@ from toolspeak.data.approvals import Decision, Rule
 from toolspeak.data.events import Event, StopRequested
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, no_extra
 from toolspeak.data.tools import Effects
-from toolspeak.execute.approval.after_web import AfterWeb, after_web_now
+from toolspeak.execute.approval.after_web import AfterWeb, usual_after_web
 from toolspeak.execute.approval.approvers import Approve, Approver, BatchApprover, Policy, resolve_approver
 from toolspeak.execute.approval.evaluator import PolicyEvaluator
 from toolspeak.execute.approval.policy_rules import StandingRules, resolve_policy
@@ -173,9 +173,9 @@ class Executor:
         Raises AgentStop, with the batch's result, if a tool, an interceptor or the approver did, or a decision ended
         the run. Raises ToolFailed (`throw_on_failure`). Raises BatchPaused if the context's `pause` was requested, once
         the calls under way have their results; the others are left for the next `run`. Raises BatchHeld if calls wait
-        (see `BatchHeld`); the next `run` calls these functions again. Raises what `emit` or the
-        approver raises: a fact that cannot be recorded stops the batch, and its call does not run. Cancelling cancels
-        the async tools and waits for them, orphans the synchronous ones, and records no result of either.
+        (see `BatchHeld`); the next `run` calls these functions again. Raises what `emit` or the approver raises: a fact
+        that cannot be recorded stops the batch before its call. Cancelling cancels and awaits the async tools, orphans
+        the synchronous ones, and records no result of either.
         """
         approver = self.approver if approver is None else approver
         if context is None:
@@ -204,7 +204,7 @@ class Executor:
             owner,
             loop.create_future(),
         )
-        after_web = after_web_now(self.after_web, approver, context.state)
+        after_web = self.after_web or usual_after_web(approver) if context.state and context.state.sources else "allow"
         admission = CallAdmission(batch, PolicyEvaluator(self.policy, self.rules, decisions, after_web), approver)
         try:
             await admission.admit_all(earlier_results, max_calls)

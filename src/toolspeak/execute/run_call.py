@@ -12,7 +12,7 @@ from time import time
 from toolspeak.data.events import StopRequested, ToolFinished, ToolStarted
 from toolspeak.data.found_tools import FOUND_TOOLS
 from toolspeak.data.messages import TextPart, ToolCall, ToolResult, failure
-from toolspeak.data.web_sources import SOURCES, sources_in, web_sources, with_sources
+from toolspeak.data.web_sources import SOURCES, WEB, sources_in, with_sources
 from toolspeak.errors import AgentStop, ReplayDiverged, ToolError
 from toolspeak.execute.batch_context import NotStarted
 from toolspeak.execute.batch_state import BatchState, Call
@@ -321,7 +321,7 @@ async def _invoke(batch: BatchState, call: Call, prepared: PreparedCall) -> tupl
             result = _interrupted(batch, call, tool_call, cancelled)
         case other:
             raise other
-    sources = web_sources(prepared.effects.reads)
+    sources = {key for key in prepared.effects.reads if key.startswith(WEB)}
     if sub_runs is not None and sub_runs.inactive:
         sources = sources.union(*(run.sources for run in sub_runs.inactive.values()))
     return (replace(result, extra=with_sources(result.extra, sources)) if sources else result), stop

@@ -44,13 +44,6 @@ def usual_after_web(approver: Approver | BatchApprover | None) -> AfterWeb:
     return "ask" if approver is None or isinstance(approver, StandingApprover) else "allow"
 
 
-def after_web_now(
-    choice: AfterWeb | None, approver: Approver | BatchApprover | None, state: StateView | None
-) -> AfterWeb:
-    """What counts for the calls of a batch: "allow" as long as the run has not read the web."""
-    return (choice or usual_after_web(approver)) if state is not None and state.sources else "allow"
-
-
 def answer_after_web(
     choice: AfterWeb, request: ApprovalRequest, answer: ApprovalAnswer | None
 ) -> ApprovalAnswer | None:

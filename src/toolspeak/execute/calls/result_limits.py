@@ -18,7 +18,6 @@ from toolspeak.data.messages import (
     TextPart,
     ToolCall,
     ToolResult,
-    no_extra,
 )
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ConfigurationError, ToolError
@@ -63,10 +62,10 @@ def result_of_value(call: ToolCall, value: Any, secrets: Secrets) -> ToolResult:
     """
     try:
         content, structured = to_content(value)
-        extra = value.extra if type(value) is Returned else no_extra()
-        return hide_secrets(
-            ToolResult(call.id, call.name, "success", content, structured=structured, extra=extra), secrets
-        )
+        result = ToolResult(call.id, call.name, "success", content, structured=structured)
+        if type(value) is Returned:
+            result = replace(result, extra=value.extra)
+        return hide_secrets(result, secrets)
     except Exception as error:  # noqa: BLE001 - a value's own conversion may raise anything
         log_crash(_LOG, f"what the tool {call.name} returned cannot be shown", error, secrets.hide_text)
         note = TextPart(secrets.hide_text(_unshowable(error)))
