@@ -210,7 +210,7 @@ test-templates: $(ENGINE_VENV)/.ready
 		&& CHAT_TEMPLATES="$$templates" $(ENGINE_VENV)/bin/python -m pytest tests/templates/template_*.py
 
 # The parts of the long sweeps that `make test` leaves out, and the full number of hypothesis' examples (tests/sweeps.py).
-# CI draws every example in `make test` already (SWEEPS=whole), and takes SLOW=slow here.
+# CI draws every example in `make test` already (SWEEPS=whole), and takes SLOW="slow and not long" here.
 SLOW ?= slow or hypothesis
 
 test-slow: $(VENV)/.dev

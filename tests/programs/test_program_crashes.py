@@ -142,15 +142,15 @@ def test_a_program_that_is_killed_at_a_record_goes_on(desk, number, when, proces
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("process", range(4))
+@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.long), "after"])
+@pytest.mark.parametrize("process", [0, *(pytest.param(each, marks=pytest.mark.long) for each in (1, 2)), 3])
 def test_at_every_record(desk, when, process):
     kills = len([*itertools.takewhile(lambda number: killed_at(desk, number, when, process), itertools.count())])
     assert kills > 8
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(each, marks=pytest.mark.long) for each in range(1, 8))])
 def test_at_random_moments(desk, seed):
     chance, kills = random.Random(seed), 0
     _, seconds = desk.perform(desk.folder())
