@@ -152,10 +152,11 @@ def test_a_policy_for_doubts_that_nobody_knows_is_refused_at_once():
 def test_a_person_is_asked_what_to_do(approved, way):
     toolbox, reasons = Toolbox(), []
     journal, run_id = interrupted("add_line", toolbox)
+    decision = Decision(approved, "" if approved else "it ran far enough", by="Ann")
 
     async def approver(request):
         reasons.append(request.reason)
-        return Decision(approved, by="Ann")
+        return decision
 
     if way == "approver":
         result = resume(journal, run_id, toolbox, "add_line", approve=approver)
@@ -164,11 +165,12 @@ def test_a_person_is_asked_what_to_do(approved, way):
         assert (paused.status, paused.waiting, len(toolbox.ran)) == ("awaiting_approval", ("call_1_0",), 1)
         reasons.append(paused.requests[0].reason)
         # Again from the journal alone, as another process would.
-        result = resume(journal, run_id, toolbox, "add_line", {"call_1_0": approved}, approve=None)
+        result = resume(journal, run_id, toolbox, "add_line", {"call_1_0": decision}, approve=None)
     assert "before the run was interrupted" in reasons[0]
     assert result.status == "answered"
     assert len(toolbox.ran) == 1 + approved
     assert journal.results()[-1].code == (None if approved else "unknown_outcome")
+    assert ("It was not run again: it ran far enough" in journal.results()[-1].text) == (not approved)
 
 
 def test_a_yes_is_good_for_one_more_start():

@@ -189,7 +189,7 @@ class CallAdmission:
         elif outcome:
             call.admit(prepared)
         else:
-            self._keep_from_running(call, unknown_outcome(tool_call))
+            self._keep_from_running(call, batch.doubtful_calls.unknown(tool_call))
 
     def _judge(self, call: Call, prepared: PreparedCall) -> ApprovalRequest | None:
         """Admits or refuses a call, or returns the question that a person must answer.
@@ -344,7 +344,7 @@ class CallAdmission:
         elif answer.approved:
             call.admit(prepared)
         else:
-            self._keep_from_running(call, unknown_outcome(prepared.call))
+            self._keep_from_running(call, unknown_outcome(prepared.call, fact.reason))
 
     async def _ask_together(
         self, approver: BatchApprover, requests: Sequence[ApprovalRequest]

@@ -71,6 +71,11 @@ class CallsInDoubt:
             return failure(call, "unknown_outcome", f"{_REPORT} It was not run again: {result.text}")
         return result
 
+    def unknown(self, call: ToolCall) -> ToolResult:
+        """Returns the failure of a call that `settle` does not run again, with the reason of its decision."""
+        decision = self.decisions.get(call.id)
+        return unknown_outcome(call, "" if decision is None or decision.approved else decision.reason)
+
     async def settle(self, prepared: PreparedCall, digest: str, context: RunContext[Any]) -> Happened | bool | None:
         """Decides about a call in doubt: True if it runs again, False if its outcome stays unknown, None if a person
         must decide, `Happened` if it took effect.
@@ -105,9 +110,10 @@ def has_person(approver: Approver | BatchApprover | None) -> bool:
     return approver is not None and not isinstance(approver, StandingApprover)
 
 
-def unknown_outcome(call: ToolCall) -> ToolResult:
-    """Returns the failure of a call in doubt whose outcome stays unknown."""
-    return failure(call, "unknown_outcome", _REPORT)
+def unknown_outcome(call: ToolCall, reason: str = "") -> ToolResult:
+    """Returns the failure of a call in doubt whose outcome stays unknown. `reason`: of whoever did not let it run
+    again."""
+    return failure(call, "unknown_outcome", f"{_REPORT} It was not run again: {reason}" if reason else _REPORT)
 
 
 async def _verify(tool: Tool, arguments: Mapping[str, Any], context: RunContext[Any]) -> Happened | bool | None:
