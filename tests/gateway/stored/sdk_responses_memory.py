@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +19,8 @@ from postgres_server import postgres
 from processes import Process, running_process
 from serving import in_turn, texts, written
 from test_gateway_stored_responses import TOOL, changed
+
+from toolspeak.gateway.stored.response_store import LEASE_SECONDS
 
 KEY = "k" * 20
 
@@ -101,10 +104,13 @@ def test_its_client_polls_and_cancels_and_a_worker_that_dies_leaves_nothing_open
                 await polled(client, each.id, "in_progress")
             cancelled = await client.responses.cancel(made[0].id)
             assert (cancelled.status, cancelled.id) == ("cancelled", made[0].id)
+            killed_at = time.monotonic()
             for line in await process.logged("serving", 2):
                 os.kill(line["pid"], signal.SIGKILL)
             await process.logged("serving", 4)
-            assert (await polled(client, made[1].id, "in_progress")).status == "in_progress"  # its lease still holds
+            unfinished = await polled(client, made[1].id, "in_progress", "failed")
+            # Its lease still holds, unless the machine took that long to start the workers.
+            assert unfinished.status == "in_progress" or time.monotonic() - killed_at > LEASE_SECONDS / 2
             await changed(store, "UPDATE responses SET held_until = 0 WHERE status = 'in_progress'")
             lost = await polled(client, made[1].id, "failed")
             assert lost.error is not None
