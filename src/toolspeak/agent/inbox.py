@@ -19,8 +19,11 @@ class Inbox:
     def __init__(self) -> None:
         self._messages: list[Message] = []
         self._has_news = False  # other processes may have sent messages
-        self.may_have_unread = False
+
+    @property
+    def may_have_unread(self) -> bool:
         """Whether `read` may have something to do."""
+        return self._has_news or bool(self._messages)
 
     @property
     def unread(self) -> Sequence[Message]:
@@ -30,11 +33,10 @@ class Inbox:
     def put(self, message: Message) -> None:
         """Adds a message of this process."""
         self._messages.append(message)
-        self.may_have_unread = True
 
     def look(self) -> None:
         """Lets the next `read` look for messages of other processes."""
-        self._has_news = self.may_have_unread = True
+        self._has_news = True
 
     async def read(self, settings: RunSettings, recorder: Recorder, interceptors: InterceptorRunner) -> None:
         """Records the messages until now, each once, unless an interceptor refuses it."""
@@ -51,7 +53,6 @@ class Inbox:
         while self._messages:
             await _admit(self._messages[0], settings, recorder, interceptors)
             del self._messages[0]  # now it is read, or refused
-        self.may_have_unread = self._has_news
 
 
 async def _admit(

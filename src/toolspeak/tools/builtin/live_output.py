@@ -16,7 +16,7 @@ FIRST_PAUSE = 0.5
 PAUSE = 0.2
 """Seconds between two reports."""
 
-_LONGEST_LINE = 500  # bytes: of a longer line the end is reported
+_LONGEST_LINE = 500  # bytes, then characters: of a longer line the end is reported
 
 
 class LiveOutput:
@@ -47,6 +47,6 @@ class LiveOutput:
         lines, self._lines = self._lines, []
         self._timer, self._pause = None, PAUSE
         for line in lines:
-            text = printed_text(line.decode(errors="replace")).strip("\r")
+            text = printed_text(line.decode(errors="replace")).strip("\r")[-_LONGEST_LINE:]
             if text.strip():
                 self._report(text)
