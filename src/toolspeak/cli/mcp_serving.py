@@ -20,6 +20,7 @@ from toolspeak.cli.agents_option import load_agents
 from toolspeak.cli.configuration import configuration
 from toolspeak.cli.journal_option import journal_of
 from toolspeak.errors import ConfigurationError
+from toolspeak.gateway.listening_socket import listen
 from toolspeak.gateway.settings.api_keys import Key, admitted, keys_of, read_keys
 from toolspeak.gateway.settings.gateway_settings import LOOPBACK
 from toolspeak.journal import Journal
@@ -92,12 +93,12 @@ async def serve(
             await app.serve_stdio()
         else:
             serving = importlib.import_module("toolspeak.mcp.serving.http_serving")  # not for standard input
-            await serving.serve_http(app, *address, _print_address)
-
-
-def _print_address(address: str) -> None:
-    with suppress(OSError):  # a closed standard error must not stop the server
-        click.echo(f"toolspeak serves MCP at {address}/mcp", err=True)
+            host, port = address
+            sock = listen(host, port, backlog=128, option="port")
+            name = f"[{host}]" if ":" in host else host
+            with suppress(OSError):  # a closed standard error must not stop the server
+                click.echo(f"toolspeak serves MCP at http://{name}:{sock.getsockname()[1]}/mcp", err=True)
+            await serving.serve_http(app, sock)
 
 
 async def _served(

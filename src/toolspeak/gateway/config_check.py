@@ -77,7 +77,7 @@ async def check(settings: Settings, environ: Mapping[str, str]) -> ConfigReport:
     findings = await _models(settings, environ)
     problems, notes = await _stores(settings), list[str]()
     try:
-        listen(settings).close()
+        listen(settings.host, settings.port, backlog=1).close()
     except PortInUse:
         notes.append(f"port {settings.port} is in use: a second gateway could not serve there (is one running?)")
     except ConfigurationError as error:

@@ -1,4 +1,4 @@
-"""The socket that the gateway listens on."""
+"""The socket that a server listens on."""
 
 from __future__ import annotations
 
@@ -6,26 +6,22 @@ import errno
 import socket
 
 from toolspeak.errors import ConfigurationError
-from toolspeak.gateway.settings.gateway_settings import Settings
 
 
 class PortInUse(ConfigurationError):
     """Another process listens on the port."""
 
 
-def listen(settings: Settings) -> socket.socket:
-    """A socket that listens, for any process that inherits it. Raises ConfigurationError, PortInUse among them."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    sock = socket.socket(family)
+def listen(host: str, port: int, *, backlog: int, option: str = "--port") -> socket.socket:
+    """A socket that listens, with at most `backlog` connections that wait. Raises ConfigurationError, which names
+    `option` as the remedy, PortInUse among them."""
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((settings.host, settings.port))
-        sock.listen(2048)
-        sock.set_inheritable(True)
+        sock.bind((host, port))
+        sock.listen(backlog)
     except OSError as error:
         sock.close()
         kind = PortInUse if error.errno == errno.EADDRINUSE else ConfigurationError
-        raise kind(
-            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; choose another --port"
-        ) from error
+        raise kind(f"cannot listen on {host}:{port}: {error.strerror}; choose another {option}") from error
     return sock

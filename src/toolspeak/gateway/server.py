@@ -29,6 +29,7 @@ from toolspeak.gateway.generation import check_settings
 from toolspeak.gateway.http.asgi import Receive, Scope, Send
 from toolspeak.gateway.listening_socket import listen
 from toolspeak.gateway.observability import MULTIPROCESS, RequestTracer, log, log_to_stderr, worker_gone
+from toolspeak.gateway.ready_server import ReadyServer
 from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.settings.settings_sources import Sources
 
@@ -192,19 +193,6 @@ def server_config(application: Application) -> uvicorn.Config:
     )
 
 
-class _Server(uvicorn.Server):
-    """Calls `ready` once the application has opened its stores and accepts requests."""
-
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ready = ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if not self.should_exit:
-            self._ready()
-
-
 class _Workers(Multiprocess):
     """Replaces workers that have ended, and removes their gauges. On SIGHUP the workers reload their settings;
     uvicorn's supervisor would replace the workers. A new worker starts with the newest settings.
@@ -272,11 +260,12 @@ def serve(
     settings = loaded.settings
     config = server_config(Application(settings, loaded=loaded, tracer=tracer))
     check_settings(settings, os.environ)  # once, not in each worker
-    sock = listen(settings)
+    sock = listen(settings.host, settings.port, backlog=2048)
+    sock.set_inheritable(True)  # by the workers
     host, port = sock.getsockname()[:2]
     answers = partial(ready, f"http://{f'[{host}]' if ':' in host else host}:{port}")
     if settings.workers == 1:
-        _Server(config, answers).run(sockets=[sock])
+        ReadyServer(config, answers).run(sockets=[sock])
         return
     folder = tempfile.mkdtemp(prefix="toolspeak-metrics-")
     os.environ[MULTIPROCESS] = folder

@@ -16,6 +16,8 @@ import uvicorn
 
 from toolspeak.engines import Engine, RunClient
 from toolspeak.errors import ConfigurationError
+from toolspeak.gateway.listening_socket import listen
+from toolspeak.gateway.ready_server import ReadyServer
 from toolspeak.gateway.settings.gateway_settings import LOOPBACK
 from toolspeak.journal.base import Journal
 from toolspeak.web_ui.access import Access, read_ui_keys
@@ -41,17 +43,8 @@ class UiSettings:
     secret_file: Path | None = None
 
 
-class _UiServer(uvicorn.Server):
-    """Says when it accepts requests, and ends the streams before it waits for open requests."""
-
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ready = ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if not self.should_exit:
-            self._ready()
+class _UiServer(ReadyServer):
+    """Ends the streams before it waits for open requests."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self.config.app.state.live.aclose()  # type: ignore[union-attr]
@@ -72,7 +65,7 @@ async def serve_ui(
             " approve >> keys.toml`, then --keys keys.toml)"
         )
     keys = None if settings.keys is None else read_ui_keys(settings.keys)
-    with _listening(settings) as sock:
+    with listen(settings.host, settings.port, backlog=256) as sock:
         port = sock.getsockname()[1]
         host_text = f"[{settings.host}]" if ":" in settings.host else settings.host
 
@@ -115,20 +108,6 @@ async def serve_ui(
             server.should_exit = True
             await serving
             raise
-
-
-def _listening(settings: UiSettings) -> socket.socket:
-    sock = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((settings.host, settings.port))
-        sock.listen(256)
-    except OSError as error:
-        sock.close()
-        raise ConfigurationError(
-            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; choose another --port"
-        ) from error
-    return sock
 
 
 def _secret(file: Path | None) -> bytes:
