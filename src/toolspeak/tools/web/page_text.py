@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -45,8 +46,8 @@ class PageText:
 class PageReader:
     """Reads pages in processes, which stay for a while for the next page.
 
-    `seconds`: the time limit of a page. After a fifth of it the main text is not searched for any more, and all text of
-    the page is taken.
+    `seconds`: the time limit of a page. If its main text is not found within a fifth of it, or takes too much memory,
+    all text of the page is taken.
 
     Raises ConfigurationError if `trafilatura` is not installed.
     """
@@ -63,7 +64,7 @@ class PageReader:
         self._idle: list[_PageProcess] = []
 
     async def read(self, page: str, url: str) -> PageText:
-        """The text of a page. Raises ToolError if reading it takes too long, or too much memory."""
+        """The text of a page. Raises ToolError if even all of its text takes too long, or too much memory."""
         reading = _PageTask()
         try:
             return await asyncio.to_thread(self._read, page, url, reading)
@@ -84,20 +85,18 @@ class PageReader:
             process = _PageProcess(self._library, self._seconds)
             if reading.uses(process) and process.start():
                 answer = process.ask(page, url, self._seconds)
+        with self._lock:
+            if not process.has_ended and len(self._idle) < _MOST_IDLE:
+                self._idle.append(process)
+            else:
+                process.kill()
         if answer is None:
-            process.kill()
             how = f"took more than {self._seconds:g} seconds"
             if not process.is_late:
                 how = "ended its process (too much memory, or a fault of a library)"
             raise ToolError(f"{url}: reading the page {how}, so it was stopped: pass want='source' for its source")
-        with self._lock:
-            if len(self._idle) < _MOST_IDLE:
-                self._idle.append(process)
-                process = None
-        if process is not None:
-            process.kill()
         if "error" in answer:
-            raise ToolError(f"{url}: the page could not be read ({answer['error']}): pass want='source' for its source")
+            raise ToolError(f"{url}: reading the page failed ({answer['error']}): pass want='source' for its source")
         return PageText(answer["title"], answer["text"], answer["length"], answer["all"], answer["refresh"])
 
 
@@ -132,10 +131,14 @@ def shared_reader() -> PageReader:
 
 
 class _PageProcess:
-    """One process. `is_late`: whether it was killed at a time limit."""
+    """One process.
+
+    - `has_ended`: whether it ended, or was killed, before its last answer.
+    - `is_late`: whether that was at the time limit.
+    """
 
     def __init__(self, library: list[str], seconds: float) -> None:
-        self.is_late = False
+        self.has_ended = self.is_late = False
         settings = {"library": library, "seconds": seconds, "memory": _MEMORY, "idle": _IDLE_SECONDS}
         self._process = subprocess.Popen(
             [sys.executable, "-I", str(Path(page_worker.__file__)), json.dumps(settings)],
@@ -151,12 +154,13 @@ class _PageProcess:
         return self._within(_START_SECONDS, b"") is not None
 
     def ask(self, page: str, url: str, seconds: float) -> Mapping[str, Any] | None:
-        """The answer about a page; None if the process has ended."""
+        """The best answer about a page; None if the process ended before there was one."""
         data = page.encode("utf-8", "replace")
         return self._within(seconds, json.dumps({"url": url, "bytes": len(data)}).encode() + b"\n" + data)
 
     def kill(self) -> None:
         """Ends the process."""
+        self.has_ended = True
         atexit.unregister(self.kill)
         self._process.kill()
         for pipe in (self._process.stdin, self._process.stdout):
@@ -171,19 +175,21 @@ class _PageProcess:
         process = self._process
         assert process.stdin is not None, "the process has pipes"
         assert process.stdout is not None, "the process has pipes"
+        answer: dict[str, Any] | None = None
         end = time.monotonic() + seconds
         timer = threading.Timer(seconds, process.kill)
         timer.daemon = True
         timer.start()
         try:
-            process.stdin.write(data)
-            process.stdin.flush()
-            line = process.stdout.readline()
-        except (OSError, ValueError):  # it has ended, or was ended while it was asked
-            line = b""
+            with suppress(OSError, ValueError):  # it has ended, or was ended while it was asked
+                process.stdin.write(data)
+                process.stdin.flush()
+                while (line := process.stdout.readline()).endswith(b"\n"):
+                    answer = cast("dict[str, Any]", json.loads(line))
+                    if answer.get("is_last"):
+                        self.has_ended = False
+                        return answer
         finally:
             timer.cancel()
-        if line.endswith(b"\n"):
-            return cast("dict[str, Any]", json.loads(line))
-        self.is_late = time.monotonic() >= end
-        return None
+        self.has_ended, self.is_late = True, time.monotonic() >= end
+        return answer

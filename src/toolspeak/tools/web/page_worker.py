@@ -2,13 +2,14 @@
 
 It runs by its path, and imports only the standard library and `trafilatura`, from the folders that it is given.
 
-- Arguments: JSON with the folders of the library, and the limits of time and memory. After a fifth of a page's time the
-  search for its main text is given up, and the text is all of the page's.
+- Arguments: JSON with the folders of the library, and the limits of time and memory.
 - Standard input: for each page a JSON line with its URL and its length in bytes, and the bytes (UTF-8).
-- Standard output: a JSON line when it is ready, and one for each page: its title, its main text as Markdown with its
-  length, the length of all of its text, and where it leads by itself (`<meta http-equiv="refresh">`).
+- Standard output: a JSON line when it is ready, and up to three for each page, each better than the one before: all of
+  its text with its length; its title, and where it leads by itself (`<meta http-equiv="refresh">`); its main text as
+  Markdown. The last one has `"is_last": true`. So a page that costs the library too much still has a text.
 
-The process ends at the end of its input, if a page takes too long, and if it gets nothing to do for a while (POSIX).
+The process ends at the end of its input, if a page takes too long (a fifth of its time is for its main text, which the
+library may search for in C, where nothing else stops it), and if it gets nothing to do for a while (POSIX).
 See `page_text.py`.
 """
 
@@ -20,6 +21,7 @@ import logging
 import re
 import signal
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from html.parser import HTMLParser
 from typing import Any
@@ -64,47 +66,26 @@ def plain_text(page: str) -> str:
     return "\n".join(line for line in lines if line)
 
 
-class MainTextTooSlow(BaseException):
-    """The search for the main text is given up. Not an Exception: the library catches those."""
-
-
-def give_up(_signal: int, _frame: object) -> None:
-    raise MainTextTooSlow
-
-
-def main_text(library: Any, tree: Any, url: str, seconds: float) -> str:
-    """The main text of a page as Markdown; "" if none is found within so many seconds (POSIX)."""
-    try:
-        allow(seconds, give_up)
-        text: str | None = library.extract(
-            tree,
-            url=url,
-            output_format="markdown",
-            include_comments=False,
-            include_tables=True,
-            include_links=True,
-        )
-        return text or ""
-    except MainTextTooSlow:
-        return ""
-    finally:
-        allow(seconds)
-
-
-def read_page(library: Any, page: str, url: str, seconds: float) -> dict[str, str | int]:
-    """The title, the text and the refresh of a page."""
+def readings(library: Any, page: str, url: str, seconds: float) -> Iterator[dict[str, Any]]:
+    """What is known of a page, each time all of it. Ends the process if all but the first take more than `seconds`."""
+    text = plain_text(page)
+    lengths = {"length": len(text), "all": len(text)}
+    answer: dict[str, Any] = {"title": "", "refresh": "", "text": text[:MOST_CHARACTERS], **lengths}
+    yield answer
+    allow(seconds)
     tree = library.load_html(page)
-    title = refresh = text = ""
-    if tree is not None:
-        title = " ".join((tree.findtext(".//title") or "").split())
-        for tag in tree.iterfind(".//meta[@http-equiv]"):
-            if tag.get("http-equiv", "").strip().lower() == "refresh" and (m := _REFRESH.match(tag.get("content", ""))):
-                refresh = m[1]
-        text = main_text(library, tree, url, seconds)
-    all_text = plain_text(page)
-    text = text or all_text
-    lengths = {"length": len(text), "all": len(all_text)}
-    return {"title": title[:500], "refresh": refresh[:2000], "text": text[:MOST_CHARACTERS], **lengths}
+    if tree is None:
+        return
+    answer["title"] = " ".join((tree.findtext(".//title") or "").split())[:500]
+    for tag in tree.iterfind(".//meta[@http-equiv]"):
+        if tag.get("http-equiv", "").strip().lower() == "refresh" and (m := _REFRESH.match(tag.get("content", ""))):
+            answer["refresh"] = m[1][:2000]
+    yield answer
+    main_text = library.extract(
+        tree, url=url, output_format="markdown", include_comments=False, include_tables=True, include_links=True
+    )
+    if main_text:
+        yield {**answer, "text": main_text[:MOST_CHARACTERS], "length": len(main_text)}
 
 
 def limit_memory(memory: int) -> None:
@@ -115,22 +96,28 @@ def limit_memory(memory: int) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def allow(seconds: float, at_the_end: Any = None) -> None:
-    """Sets the seconds after which the system ends this process, or a function is called."""
+def allow(seconds: float) -> None:
+    """Sets the seconds after which the system ends this process, even within a library."""
     if hasattr(signal, "setitimer"):
-        signal.signal(signal.SIGALRM, at_the_end or signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def allow_processor(seconds: float) -> None:
-    """Sets the seconds of the processor's time after which the system ends this process, even within a library."""
+    """Sets the seconds of the processor's time after which the system ends this process."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
+def write(answer: Mapping[str, Any]) -> None:
+    """Writes a line for the process that asks."""
+    sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
+    sys.stdout.buffer.flush()
 
 
 def main() -> None:
     settings = json.loads(sys.argv[1])
     if hasattr(signal, "setitimer"):
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM, signal.SIGPROF})
     allow(settings["idle"])
@@ -138,9 +125,8 @@ def main() -> None:
     sys.path.extend(settings["library"])
     logging.disable()
     library = importlib.import_module("trafilatura")
-    source, sink = sys.stdin.buffer, sys.stdout.buffer
-    sink.write(b"{}\n")
-    sink.flush()
+    source = sys.stdin.buffer
+    write({"is_last": True})
     while True:
         allow_processor(0)
         allow(settings["idle"])
@@ -150,12 +136,13 @@ def main() -> None:
         allow(settings["seconds"])
         allow_processor(settings["seconds"])
         page = source.read(header["bytes"]).decode("utf-8", "replace")
+        answer: dict[str, Any] = {}
         try:
-            answer = read_page(library, page, header["url"], settings["seconds"] / 5)
+            for answer in readings(library, page, header["url"], settings["seconds"] / 5):
+                write(answer)
         except Exception as error:  # noqa: BLE001 - whatever a page makes of the library, the next page is read
-            answer = {"error": type(error).__name__}
-        sink.write(json.dumps(answer).encode() + b"\n")
-        sink.flush()
+            answer = answer or {"error": type(error).__name__}
+        write({**answer, "is_last": True})
 
 
 if __name__ == "__main__":
