@@ -138,7 +138,9 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "calls": {"concurrency"},
         "approval": {"calls", "concurrency"},
     },
-    "project": {"configuration": {"folders", "hook_settings", "own_tools", "run_setup", "user_folders"}},
+    "project": {
+        "configuration": {"folders", "hook_settings", "own_tools", "run_setup", "surroundings", "user_folders"}
+    },
     "cli": {"commands": CLI_SHARED},
 }
 

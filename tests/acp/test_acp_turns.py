@@ -1,10 +1,13 @@
 """A conversation in an editor: what it sees of a turn, and what it is asked."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
 from acp import RequestError
+from chat_screen import in_turn, reply
+from loopback_server import serve
 from scripted_editor import ScriptedEditor, connection, playbook, text
 
 EDIT = ("edit", {"path": "a.txt", "old": "two", "new": "three"})
@@ -30,6 +33,22 @@ def in_editor(folder, editor, *turns, arguments=(), prompts=("Go.",), mode=None)
             return [await agent.prompt(session_id=session.session_id, prompt=text(each)) for each in prompts]
 
     return asyncio.run(main())
+
+
+def test_the_model_reads_which_folder_the_session_is_for(folder):
+    async def main():
+        async with serve(in_turn(reply("Done."))) as server:
+            env = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "none"}
+            async with connection(ScriptedEditor(), folder, "--model", "openai:m", "--dialect", "native", **env) as (
+                agent,
+                _,
+            ):
+                session = await agent.new_session(cwd=str(folder / "work"), mcp_servers=[])
+                await agent.prompt(session_id=session.session_id, prompt=text("Go."))
+            (request,) = (json.loads(each.body) for each in server.exchanges if each.body)
+            assert f"- the folder: {folder / 'work'}\n" in request["messages"][0]["content"]
+
+    asyncio.run(main())
 
 
 def test_a_turn_shows_its_calls_and_asks_about_a_batch_at_once(folder):

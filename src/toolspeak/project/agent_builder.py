@@ -192,7 +192,9 @@ async def open_agent(
                 model,
                 with_deferral(own_tools, setup, added_names),
                 dialect=speech if model == setup.model else "auto",
-                instructions="\n\n".join(filter(None, (file.instructions, setup.instructions, files.instructions))),
+                instructions="\n\n".join(
+                    filter(None, (file.instructions, setup.instructions, files.instructions, setup.surroundings))
+                ),
                 # A person answers the questions of a sub-run in the run above it, which shows them.
                 approve=changed(approval, approver=approver if isinstance(approver, str | StandingApprover) else None),
                 execution=Execution(schedule=setup.schedule),
@@ -213,7 +215,9 @@ async def open_agent(
             with_deferral(toolset, setup, added_names),
             code_mode=setup.code_mode == "yes" and CodeMode(direct=_DIRECT_TOOLS),
             dialect=speech,
-            instructions="\n\n".join(filter(None, (_INSTRUCTIONS, setup.instructions, files.instructions, profile))),
+            instructions="\n\n".join(
+                filter(None, (_INSTRUCTIONS, setup.instructions, files.instructions, profile, setup.surroundings))
+            ),
             approve=approval,
             execution=Execution(schedule=setup.schedule),
             window=setup.window,

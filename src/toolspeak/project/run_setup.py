@@ -54,6 +54,8 @@ class Setup:
     """The user's own providers, by name."""
     instructions: str = ""
     """What the model reads besides toolspeak's own instructions."""
+    surroundings: str = ""
+    """What the model reads of the folder, the system and the date; "" for nothing."""
     mcp_servers: Mapping[str, JSON] = field(default_factory=no_extra)
     """MCP servers besides those of the file `mcp`, as the table of such a file."""
     hooks: Mapping[str, JSON] = field(default_factory=no_extra)

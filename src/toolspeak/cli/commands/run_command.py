@@ -193,6 +193,8 @@ def run_command(
         record="" if record is None else str(Path(record).resolve()),
         active_file=active_file or "",
         recording="" if cassette is None else cassette.id,
+        # A recording is played in any folder, on any day.
+        surroundings=setup.surroundings if cassette is None else "",
     )
     if close and not continues:
         raise ConfigurationError("--close needs --session or -c: it closes that session's last run")

@@ -55,6 +55,7 @@ _SCALARS = (
     "defer",
     "memory",
     "code_mode",
+    "surroundings",
 )
 _TABLES = ("limits", "aliases", "providers", "theme")
 _LISTS = ("env", "tools")
@@ -91,6 +92,7 @@ class Config:
     - `mcp`: a file that lists MCP servers. `mcp_servers`: those of the tables `[mcp.NAME]`, as in such a file.
     - `tools`: places of the user's own Python tools.
     - `code_mode`: whether the model calls tools from programs (`Setup.code_mode`).
+    - `surroundings`: whether models read of the folder, the system and the date.
     - `memory`: whether models read and keep facts about the user.
     - `defer`: the tools of which the model reads the names alone (`Setup.defer`).
     - `theme`: styles of the terminal by name.
@@ -123,6 +125,7 @@ class Config:
     defer: str = "auto"
     memory: bool = False
     code_mode: bool = False
+    surroundings: bool = True
     theme: Mapping[str, str] = field(default_factory=no_extra)
     hooks: Mapping[str, Sequence[JSON]] = field(default_factory=no_extra)
     sandbox: SandboxTable = SandboxTable()

@@ -88,6 +88,7 @@ class ConfigTable:
     defer: str | None = None
     memory: bool | None = None
     code_mode: bool | None = None
+    surroundings: bool | None = None
     theme: Mapping[str, str] = field(default_factory=no_extra)
     hooks: Mapping[str, JSON] = field(default_factory=no_extra)
     sandbox: SandboxTable | None = None

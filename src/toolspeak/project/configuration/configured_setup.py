@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from toolspeak.data.values import changed
 from toolspeak.project.configuration.config import Config, resolved_model
 from toolspeak.project.own_tools import absolute_place
 from toolspeak.project.run_setup import Setup
+from toolspeak.project.surroundings import surroundings_text
 from toolspeak.providers.configured_providers import ConfiguredProvider
 
 
@@ -76,6 +78,9 @@ def configured_setup(config: Config, workspace: str, **choices: Unpack[SetupChoi
         aliases=config.aliases,
         providers=config.providers,
         instructions=config.instructions,
+        surroundings=surroundings_text(workspace, f"{datetime.date.today():%A, %Y-%m-%d}")
+        if config.surroundings
+        else "",
         mcp_servers=config.mcp_servers,
         price_table=config.prices,
         theme=config.theme,
