@@ -33,12 +33,18 @@ _Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 @quick()
 class UiKey:
-    """A person's or a program's key. `roles`: what it may do besides reading. `expires`: from when on it is refused."""
+    """A person's or a program's key.
+
+    - `roles`: what it may do besides reading.
+    - `expires`: from when on it is refused.
+    - `principal`: whose runs and sessions alone it sees, and on whose behalf it starts runs. None: it sees all.
+    """
 
     name: str
     sha256: _Digest
     roles: tuple[UiRole, ...] = ()
     expires: datetime | None = None
+    principal: Annotated[str, Meta(min_length=1, max_length=1_000)] | None = None
 
 
 @quick()
@@ -50,12 +56,17 @@ class KeysFile:
 
 @quick()
 class Caller:
-    """Who sends a request. `by_cookie`: a browser, whose requests need the CSRF token."""
+    """Who sends a request.
+
+    - `by_cookie`: a browser, whose requests need the CSRF token.
+    - `sees`: the principal whose runs alone the caller sees; None: all.
+    """
 
     name: str
     roles: frozenset[UiRole]
     by_cookie: bool = False
     csrf: str = ""
+    sees: str | None = None
 
 
 def read_ui_keys(path: str | Path) -> tuple[UiKey, ...]:
@@ -134,7 +145,7 @@ class Access:
             key = self._key_of(authorization[7:].strip())
             if key is None:
                 raise ApiFailure(401, "unknown_key", "this key is not known here, or has expired")
-            return Caller(key.name, frozenset({"look", *key.roles}))
+            return _caller(key)
         caller = self._caller_of(cookies.get(self.cookie_name, ""))
         if caller is None:
             raise ApiFailure(401, "login", "log in with a key, or open the address that `toolspeak ui` printed")
@@ -203,7 +214,7 @@ class Access:
         if self._keys is None:
             return Caller(name, frozenset(ROLES), True, csrf) if name == self._user else None
         key = self._keys.get(name)
-        return None if key is None or self._is_over(key) else Caller(name, frozenset({"look", *key.roles}), True, csrf)
+        return None if key is None or self._is_over(key) else _caller(key, csrf)
 
     def _signature(self, name: str, content: str) -> str:
         # With the key's digest: a cookie ends with the key that it was made for.
@@ -212,6 +223,10 @@ class Access:
 
     def _sign(self, text: str) -> str:
         return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
+
+
+def _caller(key: UiKey, csrf: str = "") -> Caller:
+    return Caller(key.name, frozenset({"look", *key.roles}), bool(csrf), csrf, key.principal)
 
 
 class Rates:

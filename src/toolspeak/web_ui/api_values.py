@@ -32,12 +32,17 @@ class Secret:
 
 @quick()
 class Me:
-    """The caller. `csrf` goes into the header `x-csrf-token` of requests that change something."""
+    """The caller.
+
+    - `csrf` goes into the header `x-csrf-token` of requests that change something.
+    - `sees`: the principal whose runs alone the caller sees; None: all.
+    """
 
     principal: str
     roles: tuple[UiRole, ...]
     csrf: str
     version: str
+    sees: str | None = None
 
 
 # --- lists ----------------------------------------------------------------------------------------------------------
@@ -377,7 +382,11 @@ class ForkBody:
 
 @quick()
 class SubmitBody:
-    """A new run for a worker that has the agent. Submitting the same `run_id` twice gives the same run."""
+    """A new run for a worker that has the agent. Submitting the same `run_id` twice gives the same run.
+
+    The ids of a caller who sees one principal alone are apart from those of all others: the answer has the run's id,
+    which begins with a digest of the principal and ends with `run_id`.
+    """
 
     agent: Annotated[str, Meta(min_length=1, max_length=200)]
     task: LongText

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from toolspeak.agent.options import CommonOptions
 from toolspeak.agent.storage.runs import closed_history, load_state
+from toolspeak.agent.submission import check_run_id
 from toolspeak.data.approvals import Decision, Rule
 from toolspeak.data.events import RunStarted
 from toolspeak.data.messages import Message
@@ -110,7 +112,12 @@ async def fork(call: ApiCall) -> Acceptance:
 
 async def submit(call: ApiCall) -> Acceptance:
     body: SubmitBody = call.body
-    options: CommonOptions = {"principal": call.caller.name, "run_id": body.run_id}
+    sees, run_id = call.caller.sees, body.run_id
+    if sees is not None and run_id is not None:
+        # Else an id that another principal's run has would be a conflict, which says that there is such a run.
+        check_run_id(run_id)
+        run_id = f"{hashlib.sha256(sees.encode()).hexdigest()[:16]}-{run_id}"
+    options: CommonOptions = {"principal": call.caller.name if sees is None else sees, "run_id": run_id}
     submitted = await call.services.client.submit(body.agent, body.task, **options)
     return await _standing(call, submitted.run_id)
 

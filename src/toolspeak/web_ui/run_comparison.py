@@ -6,9 +6,8 @@ from collections.abc import AsyncGenerator
 
 from toolspeak.journal.base import Journal
 from toolspeak.ui.timeline import Timeline
-from toolspeak.web_ui.api_errors import ApiFailure
 from toolspeak.web_ui.api_values import ComparisonQuery, RunComparison
-from toolspeak.web_ui.run_views import ApiCall, info_of
+from toolspeak.web_ui.run_views import ApiCall, info_of, seen_run
 
 _PAGE = 200
 
@@ -18,9 +17,8 @@ async def compare_runs(call: ApiCall) -> RunComparison:
     ids."""
     query: ComparisonQuery = call.query
     journal, info = call.services.journal, await info_of(call)
-    if await journal.run(query.other) is None:
-        raise ApiFailure(404, "not_there", "the journal has no such run to compare with")
-    ours, theirs = _entries(journal, info.run_id), _entries(journal, query.other)
+    other = await seen_run(call, query.other)
+    ours, theirs = _entries(journal, info.run_id), _entries(journal, other.run_id)
     common = 0
     empty: tuple[None, tuple[str, ...]] = (None, ())
     try:

@@ -18,7 +18,7 @@ from toolspeak.data.codec import load
 from toolspeak.data.events import ModelAsked, Record
 from toolspeak.data.messages import Message
 from toolspeak.data.run_values import UNFINISHED
-from toolspeak.data.values import quick
+from toolspeak.data.values import changed, quick
 from toolspeak.engines import RunClient
 from toolspeak.journal.base import Journal, RunInfo, SessionInfo
 from toolspeak.journal.leases import is_held
@@ -85,11 +85,15 @@ class ApiCall:
 
 async def list_runs(call: ApiCall) -> RunsPage:
     query: RunsQuery = call.query
+    if not _sees(call, query.principal or call.caller.sees):
+        return RunsPage(())
+    if query.parent is not None and call.caller.sees is not None and await _seen_run(call, query.parent) is None:
+        return RunsPage(())
     infos = await call.services.journal.runs(
         prefix=query.prefix,
         session_id=query.session,
         status=query.status,
-        principal=query.principal,
+        principal=call.caller.sees or query.principal,
         agent=query.agent,
         model=query.model,
         folder=query.folder,
@@ -99,28 +103,30 @@ async def list_runs(call: ApiCall) -> RunsPage:
         limit=query.limit,
     )
     more = _cursor_text(infos[-1].created, infos[-1].run_id) if len(infos) == query.limit else None
-    return RunsPage(tuple(run_item(info) for info in infos), more)
+    return RunsPage(await _run_items(call, infos), more)
 
 
 async def list_sessions(call: ApiCall) -> SessionsPage:
     query: SessionsQuery = call.query
+    if not _sees(call, query.principal or call.caller.sees):
+        return SessionsPage(())
     infos = await call.services.journal.sessions(
-        principal=query.principal, after=_cursor(query.after), limit=query.limit
+        principal=call.caller.sees or query.principal, after=_cursor(query.after), limit=query.limit
     )
     more = _cursor_text(infos[-1].updated, infos[-1].session_id) if len(infos) == query.limit else None
-    return SessionsPage(tuple(_session_item(info) for info in infos), more)
+    return SessionsPage(tuple([await _session_item(call, info) for info in infos]), more)
 
 
 async def one_session(call: ApiCall) -> SessionItem:
     info = await call.services.journal.session(call.path["session_id"])
-    if info is None:
+    if info is None or not _sees(call, info.principal):
         raise ApiFailure(404, "not_there", "there is no such session")
-    return _session_item(info)
+    return await _session_item(call, info)
 
 
 async def search(call: ApiCall) -> SearchMatches:
     query: SearchQuery = call.query
-    hits = await call.services.journal.search(query.q, limit=query.limit)
+    hits = await call.services.journal.search(query.q, principal=call.caller.sees, limit=query.limit)
     return SearchMatches(
         tuple(
             SearchMatch(each.run_id, each.seq, each.title, each.time, each.role, each.snippet, each.session_id)
@@ -149,7 +155,20 @@ def run_item(info: RunInfo) -> RunItem:
     )
 
 
-def _session_item(info: SessionInfo) -> SessionItem:
+async def _run_items(call: ApiCall, infos: Sequence[RunInfo]) -> tuple[RunItem, ...]:
+    """Runs as lists have them. A caller learns of no run above them that it does not see."""
+    items = tuple(run_item(info) for info in infos)
+    if call.caller.sees is None:
+        return items
+    parents = {each for info in infos if (each := info.parent_run_id) is not None}
+    hidden = {each for each in parents if await _seen_run(call, each) is None}
+    return tuple(changed(item, parent_run_id=None) if item.parent_run_id in hidden else item for item in items)
+
+
+async def _session_item(call: ApiCall, info: SessionInfo) -> SessionItem:
+    forked_from = info.forked_from[0] if info.forked_from else None
+    if forked_from is not None and call.caller.sees is not None and await _seen_run(call, forked_from) is None:
+        forked_from = None
     return SessionItem(
         info.session_id,
         info.title,
@@ -158,7 +177,7 @@ def _session_item(info: SessionInfo) -> SessionItem:
         info.runs,
         info.last_run,
         info.principal,
-        info.forked_from[0] if info.forked_from else None,
+        forked_from,
     )
 
 
@@ -182,11 +201,25 @@ def _cursor(text: str | None) -> tuple[float, str] | None:
 
 
 async def info_of(call: ApiCall) -> RunInfo:
-    """The run that the path names. Raises ApiFailure if it is not there."""
-    info = await call.services.journal.run(call.path["run_id"])
+    """The run that the path names. Raises ApiFailure if it is not there, or if the caller does not see it."""
+    return await seen_run(call, call.path["run_id"])
+
+
+async def seen_run(call: ApiCall, run_id: str) -> RunInfo:
+    """A run. Raises ApiFailure if it is not there, and the same if the caller does not see it."""
+    info = await _seen_run(call, run_id)
     if info is None:
         raise ApiFailure(404, "not_there", "the journal has no such run")
     return info
+
+
+async def _seen_run(call: ApiCall, run_id: str) -> RunInfo | None:
+    info = await call.services.journal.run(run_id)
+    return info if info is not None and _sees(call, info.principal) else None
+
+
+def _sees(call: ApiCall, principal: str | None) -> bool:
+    return call.caller.sees in (None, principal)
 
 
 async def fold_of(call: ApiCall) -> tuple[RunInfo, RunFold, RunState]:
@@ -220,10 +253,11 @@ async def one_run(call: ApiCall) -> RunDetail:
     messages = [
         cast("Message", load(entry.data)) for entry in inputs if entry.kind == "message" and entry.taken_by is None
     ]
-    sub_runs = await journal.runs(parent_run_id=info.run_id, limit=_MOST_SUB_RUNS)
+    sub_runs = await journal.runs(parent_run_id=info.run_id, principal=call.caller.sees, limit=_MOST_SUB_RUNS)
+    (item,) = await _run_items(call, [info])
     setup = await setup_of_run(journal, info.run_id)
     return RunDetail(
-        run_item(info),
+        item,
         state.step,
         RunTotals(
             usage.input or 0,

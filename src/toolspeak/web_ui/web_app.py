@@ -209,7 +209,8 @@ class _EventResponse(StreamingResponse):
 
 
 def _me(caller: Caller) -> Me:
-    return Me(caller.name, tuple(role for role in ROLES if role in caller.roles), caller.csrf, __version__)
+    roles = tuple(role for role in ROLES if role in caller.roles)
+    return Me(caller.name, roles, caller.csrf, __version__, caller.sees)
 
 
 def _failure(failure: ApiFailure) -> Response:

@@ -31,8 +31,18 @@ def keys_command() -> None:
     type=click.Choice(["approve", "run"]),
     help="Of a key for `toolspeak ui`: what it may do besides reading; repeatable.",
 )
+@click.option(
+    "--principal", metavar="NAME", help="Of a key for `toolspeak ui`: it sees only runs on behalf of NAME (all runs)."
+)
 @click.option("--digest-only", is_flag=True, help="Print only the digest, to add it to the `sha256` of an old key.")
-def new(name: str, models: tuple[str, ...], roles: tuple[str, ...], digest_only: bool, **limits: int | None) -> None:
+def new(
+    name: str,
+    models: tuple[str, ...],
+    roles: tuple[str, ...],
+    principal: str | None,
+    digest_only: bool,
+    **limits: int | None,
+) -> None:
     """Make a key for the client NAME.
 
     Prints a table for the gateway's configuration, with the key's digest, to standard output. Prints the key itself,
@@ -57,6 +67,8 @@ def new(name: str, models: tuple[str, ...], roles: tuple[str, ...], digest_only:
             rows.append(f"models = {json.dumps(models, ensure_ascii=False)}")
         if roles:
             rows.append(f"roles = {json.dumps(roles)}")
+        if principal is not None:
+            rows.append(f"principal = {json.dumps(principal, ensure_ascii=False)}")
         rows += [f"{limit} = {count}" for limit, count in limits.items() if count is not None]
         write_text("\n".join(["", "[[key]]", *rows, ""]))
     click.echo(f"The key of {name}, shown only now: {key}", err=True)
