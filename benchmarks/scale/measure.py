@@ -1,15 +1,17 @@
 """Measures how many runs and calls per second workers drive on each engine, with a floor, and how the cost grows.
 
     python benchmarks/scale/measure.py throughput [--engines embedded-sqlite embedded queue restate dbos]
-        [--workers 1 2 4 8] [--steps 5 100] [--runs 10000] [--seconds 20] [--out results.jsonl]
+        [--workers 1 2 4 8] [--steps 5 100] [--runs 10000] [--seconds 20] [--queuing 120] [--faults]
+        [--out results.jsonl]
     python benchmarks/scale/measure.py growth [--finished 10000 100000 1000000] [--engine embedded-sqlite]
     python benchmarks/scale/measure.py soak --rate RUNS [--engine embedded] [--workers 2] [--seconds 1200] [--faults]
 
 `throughput` queues `--runs` runs of `--steps` steps each and starts the workers. When every worker has finished a call,
 it counts for `--seconds`, or until no run is left. `restate` and `dbos` take runs only once a worker has started, so
-their runs get a time at which all of them are due. The model is scripted and the tool does nothing, so only the loop,
-the journal and the engine are measured. A worker drives up to 50 runs at once. The server and the workers share this
-machine's cores, so compare figures only within one run, and with the floor:
+the runs of `restate` are all due `--queuing` seconds later. The model is scripted and the tool does nothing, so only
+the loop, the journal and the engine are measured. A worker drives up to 50 runs at once. The server and the workers
+share this machine's cores, so compare figures only within one run, and with the floor. With `--faults` the
+faults of `soak` happen meanwhile. The figures:
 
 - `floor`: the same number of processes insert the bytes of a step (four records of a run) into a bare table, with one
   commit per step, and do nothing else.
@@ -22,9 +24,10 @@ its steps per second, how long `due_runs` and a list of 50 runs take, and the si
 `soak` submits so many runs of five steps a second, and waits for the answer of every tenth. Each minute it prints the
 time from a submission to its answer, the oldest run that waits for a worker, and the memory of the workers. It ends
 with 1 if an answer is missing, if the oldest run waits for longer than 30 seconds, or if the workers' memory at the end
-is more than a fifth above that after a quarter of the time. Let the rate be four fifths of what `throughput` measured.
-With `--faults` a worker stands still for six seconds, four busy processes take the CPU for twenty, and the database
-pauses for six, one of them every half minute. It counts the runs that one worker takes over from another.
+is more than a fifth above that after a quarter of the time. Let the rate be four fifths of what `throughput` measured,
+with the same faults. With `--faults` a worker stands still for six seconds, four busy processes take the CPU for
+twenty, and the database pauses for six, one of them every half minute. It counts the runs that one worker takes over
+from another.
 
 PostgreSQL must be installed. It runs in a temporary folder, with fsync. `restate` and `dbos` need the environment of
 `make test-engines`.
@@ -67,7 +70,6 @@ HERE = Path(__file__).parent
 TESTS = HERE.parents[1] / "tests"
 CONCURRENCY = 50
 AT_ONCE = 64  # submissions
-SUBMISSIONS = 40  # a second, at least
 FLOOR_SECONDS = 5.0
 ENGINES = ("embedded-sqlite", "embedded", "queue", "restate", "dbos")
 
@@ -230,11 +232,13 @@ async def submit(where: Servers, runs: int, at: float | None = None) -> float:
     return runs / seconds
 
 
-def throughput(name: str, workers: int, steps: int, runs: int, seconds: float) -> dict[str, Any]:
-    with servers(name) as where:
+def throughput(
+    name: str, workers: int, steps: int, runs: int, seconds: float, queuing: float, *, faulty: bool = False
+) -> dict[str, Any]:
+    with servers(name) as where, ExitStack() as stack:
         running, due = None, None
         if name == "restate":  # it calls workers that are away again later and later, so they are there from the start
-            running, due = Workers(where, workers, steps), time.time() + 10 + runs / SUBMISSIONS
+            running, due = Workers(where, workers, steps), time.time() + 10 + queuing
         elif name == "dbos":  # its tables are made by a worker
             maker = Workers(where, 1, steps)
             maker.look(0)
@@ -242,7 +246,10 @@ def throughput(name: str, workers: int, steps: int, runs: int, seconds: float) -
             maker.end()
         submitted = asyncio.run(submit(where, runs, due))
         if due is not None:
-            time.sleep(max(0.0, due - time.time()))
+            if due < time.time():
+                running.end()
+                sys.exit(f"queuing {runs} runs at {submitted:.0f} a second took longer than --queuing {queuing:.0f}")
+            time.sleep(due - time.time())
         running = running or Workers(where, workers, steps)
         has_workers = due is not None
         try:
@@ -252,6 +259,8 @@ def throughput(name: str, workers: int, steps: int, runs: int, seconds: float) -
             log = ask_postgres(where.journal, "SELECT pg_current_wal_lsn() - '0/0'") if where.postgres else 0
             db_cpu = cpu_of(where.postgres) if where.postgres else 0.0
             last = first
+            if faulty:
+                stack.callback(Faults([process.pid for process in running.processes], where.postgres).end)
             while last[0]["time"] < first[0]["time"] + seconds and sum(report["runs"] for report in last) < runs:
                 last = running.look(0)
             figures = _between(first, last)
@@ -296,7 +305,6 @@ def _insert(journal: str, rows: Sequence[str], number: int, until: float, counts
     done = 0
     if not journal.startswith("postgresql:"):
         with closing(sqlite3.connect(journal, isolation_level=None, timeout=60)) as db:
-            db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = NORMAL")
             while time.time() < until:
                 db.execute("BEGIN IMMEDIATE")
@@ -326,6 +334,7 @@ def floor(name: str, workers: int, seconds: float) -> dict[str, Any]:
             ask_postgres(where.journal, table.format("BIGSERIAL"))
         else:
             with closing(sqlite3.connect(where.journal)) as db:
+                db.execute("PRAGMA journal_mode = WAL")  # for all connections: another one may not change it under way
                 db.execute(table.format("INTEGER"))
         counts = multiprocessing.Array("q", workers)
         before, db_before = os.times(), cpu_of(where.postgres) if where.postgres else 0.0
@@ -480,6 +489,8 @@ def main() -> None:
     one.add_argument("--steps", nargs="+", type=int, default=[5, 100])
     one.add_argument("--runs", type=int, default=10_000)
     one.add_argument("--seconds", type=float, default=20.0)
+    one.add_argument("--queuing", type=float, default=120.0)
+    one.add_argument("--faults", action="store_true")
     one.add_argument("--out", type=Path)
     two = commands.add_parser("growth")
     two.add_argument("--finished", nargs="+", type=int, default=[10_000, 100_000, 1_000_000])
@@ -518,7 +529,9 @@ def main() -> None:
                 bare = floor(name, workers, FLOOR_SECONDS)
                 report(f"{bare['engine']:25} {line(bare, keys)}", bare, options.out)
                 for steps in options.steps:
-                    row = throughput(name, workers, steps, options.runs, options.seconds)
+                    row = throughput(
+                        name, workers, steps, options.runs, options.seconds, options.queuing, faulty=options.faults
+                    )
                     row["times_floor"] = bare["calls_a_second"] / row["calls_a_second"]
                     report(f"{name:25} {line(row, keys)}", row, options.out)
 

@@ -1,4 +1,4 @@
-"""A worker of the queue that stood still gets its own job again."""
+"""The queue: a worker that stood still, one that is told to end, and many jobs at once."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import time
 from functools import partial
 from pathlib import Path
 
+import asyncpg
 import pytest
 from engine_place import open_place
 from engine_servers import engine_server
@@ -21,6 +22,7 @@ from toolspeak.testing.journal import new_id
 STANDSTILL_SECONDS = 6  # longer than the queue trusts a silent worker
 SECONDS = 60.0  # a limit for what hangs
 DRAINS = 40
+MANY_JOBS = 10_000
 
 
 def test_a_worker_may_get_its_own_job_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
@@ -85,3 +87,39 @@ def test_a_worker_ends_whenever_it_is_told_to(tmp_path: Path):
 
     with engine_server("queue", tmp_path / "queue") as server:
         asyncio.run(act(server.url, server.journal))
+
+
+def test_the_server_does_not_read_the_whole_queue_for_each_job(tmp_path: Path):
+    """Also before it has statistics of the table: it counts what it reads."""
+    copies = f"""WITH one AS MATERIALIZED (SELECT queue_name, task_name, args FROM procrastinate_jobs)
+        INSERT INTO procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args)
+        SELECT queue_name, task_name, 'run-' || n, 'run-' || n, args FROM one, generate_series(2, {MANY_JOBS}) AS n"""
+    reads = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'procrastinate_jobs'"
+    # The copies refer to themselves by the primary key.
+    entries = """SELECT sum(idx_tup_read)::bigint FROM pg_stat_user_indexes
+        WHERE relname = 'procrastinate_jobs' AND indexrelname <> 'procrastinate_jobs_pkey'"""
+
+    async def ask(journal_url: str, *statements: str) -> list[int]:
+        server = await asyncpg.connect(journal_url, server_settings={"search_path": "toolspeak_queue"})
+        answers = [await server.fetchval(each) for each in statements]
+        await server.close()
+        return answers
+
+    async def act(engine_url: str, journal_url: str) -> int:
+        engine, journal = open_place(engine_url, journal_url)
+        stop = asyncio.Event()
+
+        async def handle(delivery: Delivery) -> None:
+            stop.set()
+
+        await engine.enqueue("run-1", agent="a")
+        await ask(journal_url, copies)
+        async with asyncio.timeout(SECONDS):
+            await engine.work(handle, agents=["a"], limits=WorkLimits(1), stop=stop)
+        await engine.aclose()
+        await journal.aclose()
+        return sum(await ask(journal_url, reads, entries))
+
+    with engine_server("queue", tmp_path / "queue") as server:
+        # The server reads the table once when a worker of procrastinate ends.
+        assert asyncio.run(act(server.url, server.journal)) < 2 * MANY_JOBS
