@@ -102,7 +102,7 @@ def postgres() -> Iterator[tuple[str, int]]:
         run = {"user": user, "group": user, "cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         command = [bin_folder / "initdb", "-D", folder / "data", "-U", "bench", "-A", "trust", "-E", "UTF8"]
         subprocess.run(command, check=True, **run)
-        options = {"listen_addresses": "", "unix_socket_directories": name, "max_connections": "200"}
+        options = {"listen_addresses": "", "unix_socket_directories": name, "max_connections": "400"}
         command = [bin_folder / "postgres", "-D", folder / "data"]
         command += [f"--{key}={value}" for key, value in options.items()]
         with subprocess.Popen(command, **run) as server:
