@@ -33,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
 	@echo "make check         lint, types and the fast half of the tests: a minute"
-	@echo "make test          set up and run all tests, of the long sweeps a part"
+	@echo "make test          set up and run all tests, of those with many cases and of the long sweeps a part"
 	@echo "make test-slow     the rest of the long sweeps, hundreds of killed processes, and every example of hypothesis"
 	@echo "make test-grammar  the grammars at length, with xgrammar too"
 	@echo "make test-sdk      the wire formats against the vendors' own clients"
@@ -78,8 +78,11 @@ $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt
 demo: $(VENV)/.runtime
 	$(BIN)/toolspeak demo
 
+# Of a test with many cases one in four runs (tests/sweeps.py). SWEEPS=whole runs them all, and every example.
+SWEEPS ?= sample
+
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 20 $(TESTS)
+	SWEEPS=$(SWEEPS) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 20 $(TESTS)
 
 # The tests that start no process, without hypothesis. The types are checked beside them, for there are two cores.
 FAST ?= tests/test_architecture.py tests/test_errors.py tests/data tests/wire tests/tools tests/execute tests/ui tests/testing \
@@ -209,9 +212,10 @@ test-templates: $(ENGINE_VENV)/.ready
 	templates=$$($(ENGINE_VENV)/bin/python tests/templates/fetch_templates.py requirements/engine-source.txt "$(ENGINE_CACHE)") \
 		&& CHAT_TEMPLATES="$$templates" $(ENGINE_VENV)/bin/python -m pytest tests/templates/template_*.py
 
-# The parts of the long sweeps that `make test` leaves out, and the full number of hypothesis' examples (tests/sweeps.py).
-# CI draws every example in `make test` already (SWEEPS=whole), and takes SLOW="slow and not long" here.
-SLOW ?= slow or hypothesis
+# The parts of the long sweeps and the cases that `make test` leaves out, and the full number of hypothesis' examples
+# (tests/sweeps.py). CI runs these cases and examples in `make test` already (SWEEPS=whole), and takes
+# SLOW="slow and not long" here.
+SLOW ?= slow or more_cases or hypothesis
 
 test-slow: $(VENV)/.dev
 	SWEEPS=whole $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal -m "$(SLOW)"

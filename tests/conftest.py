@@ -8,9 +8,10 @@ import os
 import signal
 import tempfile
 
+import pytest
 from hypothesis import settings
 
-from sweeps import fewer
+from sweeps import fewer, mark_more_cases
 from toolspeak.sandbox.opening import open_sandbox
 
 # From the profile that hypothesis has chosen (in CI: the same examples each time). No deadline: machines are loaded.
@@ -21,6 +22,11 @@ settings.load_profile("toolspeak")
 for each in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
     if signal.getsignal(each) == signal.SIG_IGN:
         signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    mark_more_cases(items)
 
 
 def pytest_collection_finish():

@@ -1,9 +1,10 @@
-"""Which part of a long sweep `make test` runs. `make test-slow` runs the rest: every part that is marked slow, and the
-full number of hypothesis' examples."""
+"""Which part of a long sweep `make test` runs. `make test-slow` runs the rest: every part that is marked slow, three in
+four cases of a test that has many, and the full number of hypothesis' examples. CI runs all of it (SWEEPS=whole)."""
 
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -11,13 +12,31 @@ from typing import Any
 import pytest
 
 IS_WHOLE = os.environ.get("SWEEPS") == "whole"
+IS_SAMPLE = os.environ.get("SWEEPS") == "sample"
+"""Whether tests with many cases run one of four. Without the variable (`pytest FILE`) they run them all."""
 SHARE = 4
-"""`make test` draws one example of so many."""
+"""`make test` draws one example, and one case, of so many."""
+MANY_CASES = 8
 
 
 def fewer(examples: int) -> int:
     """The number of examples that hypothesis draws: a quarter, and all of them in `make test-slow`."""
     return examples if IS_WHOLE else -(-examples // SHARE)
+
+
+def mark_more_cases(items: Sequence[pytest.Item]) -> None:
+    """Marks three in four cases of each test with many as `more_cases`; slow if this run leaves them out."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if "callspec" in vars(item) and item.get_closest_marker("slow") is None:
+            cases.setdefault(item.nodeid.split("[")[0], []).append(item)
+    for name, each in cases.items():
+        first = zlib.crc32(name.encode())  # else no test would run with the second dialect
+        for i, item in enumerate(each if len(each) > MANY_CASES else ()):
+            if (i + first) % SHARE:
+                item.add_marker("more_cases")
+                if IS_SAMPLE:
+                    item.add_marker("slow")
 
 
 def parts(number: int) -> Callable[[Any], Any]:
