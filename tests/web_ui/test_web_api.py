@@ -15,10 +15,20 @@ from starlette.routing import Route
 from web_view import DESCRIPTION, SECRET, events_of, viewing
 
 from toolspeak import Agent, MemoryJournal, SqliteJournal, tool
-from toolspeak.data.events import ApprovalDecided, Event, RunFinished, ToolFinished, UserMessageQueued
+from toolspeak.data.approvals import Rule
+from toolspeak.data.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    Event,
+    RunFinished,
+    ToolFinished,
+    UserMessageQueued,
+)
 from toolspeak.data.messages import ImagePart, Message, TextPart, ToolResult
+from toolspeak.data.values import changed
 from toolspeak.dialects import DIALECTS
 from toolspeak.engines import RunClient
+from toolspeak.execute.approval.approvers import definition_digest
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.testing.journal import a_run, every_kind, write
 from toolspeak.web_ui.access import Access
@@ -194,17 +204,65 @@ def test_of_two_decisions_one_wins_and_the_other_learns_who_made_it(tmp_path, ri
     in_view(main, SqliteJournal(tmp_path / "runs.db"))
 
 
-def test_always_adds_a_rule_that_holds_for_this_call_alone():
+def test_always_adds_a_rule_that_holds_for_what_was_shown():
+    """As in a conversation at the terminal: the rule names the definition that the question was about, and of a command
+    how it begins."""
+
+    @tool(command_line="command")
+    def run_line(command: str) -> str:
+        "Runs a line."
+        return f"ran {command}"
+
+    lines = ["git status -s", "git status --long", "git push"]
+    calls = [ScriptedTurn("", calls=(ScriptedCall("run_line", {"command": line}),)) for line in lines]
+
     async def main(view, journal):
-        run_id, shop = new_id(), agent(journal, [ship])
+        for scope, fits, fields in (
+            ("call", 0, {"arguments": {"command": lines[0]}, "exact": True}),
+            ("commands", 1, {"begins": ("git status",)}),
+            ("tool", 2, {}),
+        ):
+            run_id = new_id()
+            runner = Agent(ScriptedProvider([*calls, "done"]), [run_line], dialect="native", journal=journal)
+            await runner.run("go", run_id=run_id)
+            (question,) = (await view.get(f"/runs/{run_id}"))["questions"]
+            assert [offer["scope"] for offer in question["always"]] == ["call", "commands", "tool"]
+            assert "commands that begin with 'git status'" in question["always"][1]["text"]
+            body = {"call_id": question["call_id"], "digest": question["digest"], "action": "always", "scope": scope}
+            other = await view.post(f"/runs/{run_id}/decisions", 409, **{**body, "digest": "0" * 64})
+            assert other["error"]["code"] == "changed"
+            await view.post(f"/runs/{run_id}/decisions", 400, **{**body, "scope": "host"})
+            await view.post(f"/runs/{run_id}/decisions", **body)
+            result = await runner.resume(run_id)
+            events = [each.event for each in await journal.read(run_id)]
+            asked_lines = [each.call.arguments["command"] for each in events if isinstance(each, ApprovalRequested)]
+            assert asked_lines == [lines[0], *lines[fits + 1 : fits + 2]]
+            assert (result.status == "answered") == (scope == "tool")
+            first = next(each for each in events if isinstance(each, ApprovalDecided))
+            assert first.always == Rule("approve", "run_line", definition=definition_digest(run_line.spec), **fields)
+
+    in_view(main)
+
+
+def test_a_question_of_an_earlier_version_offers_no_rule():
+    """It does not say for which definition of the tool a rule would hold."""
+
+    async def main(view, journal):
+        run_id, shop = new_id(), agent(MemoryJournal(), [ship])
         await shop.run(SHIP, run_id=run_id)
+        records = [
+            replace(each, event=changed(each.event, definition="", begins=()))
+            if isinstance(each.event, ApprovalRequested)
+            else each
+            for each in await shop.journal.read(run_id)
+        ]
+        await write(journal, records)
         (question,) = (await view.get(f"/runs/{run_id}"))["questions"]
+        assert question["always"] == []
         body = {"call_id": question["call_id"], "digest": question["digest"], "action": "always"}
-        await view.post(f"/runs/{run_id}/decisions", **body)
-        await shop.resume(run_id)
-        (fact,) = [each.event for each in await journal.read(run_id) if isinstance(each.event, ApprovalDecided)]
-        assert fact.always is not None
-        assert (fact.always.tool, fact.always.arguments, fact.always.exact) == ("ship", {"order": "1"}, True)
+        refusal = await view.post(f"/runs/{run_id}/decisions", 400, **body)
+        assert "an earlier toolspeak recorded it" in refusal["error"]["message"]
+        await view.post(f"/runs/{run_id}/decisions", **{**body, "action": "approve"})
 
     in_view(main)
 

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import re
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
+from browser_pages import (
+    SCREENSHOTS,
+    awaited,
+    browser,
+    check_axe,
+    open_page,
+    records_of,
+    served,
+    show,
+    working,
+)
 from page_runs import LINE, WORDS, odd_run
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 from postgres_server import postgres
-from ui_server import UiServer, fill, start_worker
+from ui_server import fill
 
+from toolspeak import Agent, tool
+from toolspeak.data.codec import load
 from toolspeak.data.events import ModelAnswered, UserMessageQueued
 from toolspeak.gateway.settings.api_keys import digest
 from toolspeak.journal import open_journal
+from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.testing.journal import a_run, write
 
-ROOT = Path(__file__).parents[2]
-SCREENSHOTS = ROOT / "build" / "ui"
-AXE = Path(__file__).parent / "npm" / "node_modules" / "axe-core" / "axe.min.js"
-PATIENCE = 60_000
-expect.set_options(timeout=PATIENCE)
+__all__ = ["browser"]  # a fixture
+
 ANN, BOB = "a" * 24, "b" * 24
 KEYS = f"""
 [[key]]
@@ -40,20 +47,6 @@ roles = ["approve"]
 """
 
 
-def awaited(work):
-    """The outcome of a coroutine. Playwright's own event loop runs in this thread."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, work).result()
-
-
-@pytest.fixture(scope="session")
-def browser():
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=os.environ["CHROMIUM"], args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
-
-
 @pytest.fixture(scope="session")
 def postgres_url():
     with postgres() as url:
@@ -66,60 +59,6 @@ def journal(tmp_path):
     place = str(tmp_path / "runs.db")
     awaited(fill(place))
     return place
-
-
-@contextmanager
-def served(journal: str, home: Path, *options: str, worker: bool = False):
-    server = UiServer(journal, home, *options)
-    server.start()
-    try:
-        with working(journal) if worker else nullcontext():
-            yield server
-    finally:
-        assert server.stop() == 0
-
-
-@contextmanager
-def working(journal: str):
-    process = start_worker(journal)
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait(60)
-
-
-def open_page(browser: Browser, server: UiServer, *, key: str | None = None, **options) -> Page:
-    """A page of a browser of its own that is logged in. An error on it fails the test."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
-    context.set_default_timeout(PATIENCE)
-    page = context.new_page()
-    page.on("pageerror", lambda error: pytest.fail(f"the page failed: {error}"))
-    if key is None:
-        page.goto(server.address)
-        server.address = server.next_address()
-    else:
-        page.goto(server.base)
-        page.get_by_label("Key or token").fill(key)
-        page.get_by_role("button", name="Log in").click()
-    page.locator(".row").first.wait_for()
-    return page
-
-
-def records_of(journal: str, run_id: str):
-    async def read():
-        store = open_journal(journal)
-        records = await store.read(run_id)
-        await store.aclose()
-        return records
-
-    return awaited(read())
-
-
-def show(page: Page, server: UiServer, run_id: str) -> None:
-    page.goto(f"{server.base}/runs/{run_id}")
-    page.locator(".part").first.wait_for()
-    page.locator(".facts-list dd").first.wait_for()
 
 
 def chip(page: Page):
@@ -168,6 +107,59 @@ def test_a_refusal_an_edit_and_a_rule_reach_the_run(browser, journal, tmp_path):
         expect(question).to_contain_text("approved by")
         expect(question.get_by_role("button", name="Approve", exact=True)).to_be_hidden()
         page.context.close()
+
+
+def test_long_arguments_are_whole_before_they_are_edited(browser, tmp_path):
+    """The record has their beginning, and the browser's numbers have fewer digits."""
+    place, note, number = str(tmp_path / "runs.db"), "ä\n" * 400_000, 12345678901234567890123
+
+    @tool
+    def book(number: int, note: str, amount: float = 1.0) -> str:
+        "Books an order."
+        return f"booked {number}"
+
+    async def make():
+        journal = open_journal(place)
+        call = ScriptedCall("book", {"number": number, "note": note, "amount": 2.0})
+        shop = Agent(
+            ScriptedProvider([ScriptedTurn("", calls=(call,)), "ok"]), [book], dialect="native", journal=journal
+        )
+        await shop.run("Book it", run_id="long")
+        await journal.aclose()
+
+    async def decision():
+        journal = open_journal(place)
+        (entry,) = await journal.inputs("long")
+        await journal.aclose()
+        return load(entry.data)
+
+    awaited(make())
+    with served(place, tmp_path) as server:
+        page = open_page(browser, server)
+        show(page, server, "long")
+        question = page.locator(".ask")
+        expect(question.get_by_label("Always approve").locator("option")).to_have_text(
+            ["exactly this call", "every call of book"]
+        )
+        more = question.locator("button.more")
+        while more.count():
+            label = more.inner_text()
+            more.click()
+            page.wait_for_function(
+                "before => { const next = document.querySelector('.ask button.more');"
+                " return !next || (!next.disabled && next.textContent !== before); }",
+                arg=label,
+            )
+        question.get_by_text("Edit the arguments").click()
+        editor = question.get_by_label("Arguments as JSON")
+        expect(editor).to_be_enabled()
+        whole_text = editor.input_value()
+        assert json.loads(whole_text) == {"number": number, "note": note, "amount": 2.0}
+        editor.fill(whole_text.replace("2.0", "3.5"))
+        question.get_by_role("button", name="Approve with these arguments").click()
+        expect(question).to_contain_text("approved by")
+        page.context.close()
+    assert awaited(decision()).arguments == {"number": number, "note": note, "amount": 3.5}
 
 
 def test_two_browsers_race_and_one_is_told_who_was_faster(browser, journal, tmp_path):
@@ -431,18 +423,10 @@ def test_a_long_run_and_a_long_list_keep_the_document_small(browser, tmp_path):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_has_no_serious_finding(browser, journal, tmp_path, scheme):
     with served(journal, tmp_path) as server:
-        # axe is a script that no page of ours would load.
         page = open_page(browser, server, bypass_csp=True, color_scheme=scheme)
 
         def check(what: str) -> None:
-            page.add_script_tag(content=AXE.read_text("utf-8"))
-            results = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
-            serious = [
-                (each["id"], [node["target"] for node in each["nodes"]][:3], each["nodes"][0]["failureSummary"])
-                for each in results["violations"]
-                if each["impact"] in ("serious", "critical")
-            ]
-            assert serious == [], (what, serious)
+            check_axe(page, what)
 
         check("the list")
         page.get_by_role("button", name="New run").click()

@@ -18,11 +18,13 @@ from toolspeak.data.approvals import Decision, Rule
 from toolspeak.data.events import ApprovalRequested, Record
 from toolspeak.errors import ConfigurationError
 from toolspeak.execute import ApprovalRequest, Escalate, StandingRules
+from toolspeak.execute.approval.always_rules import rules_offered
+from toolspeak.execute.approval.approvers import question_fact
 from toolspeak.execute.approval.evaluator import unapproved_repair
 from toolspeak.ui.argument_editor import arguments_from_json, arguments_to_json, edit, editor
 from toolspeak.ui.format import argument_lines, is_diff, one_line, printable, shorten
 from toolspeak.ui.question import Line, Question
-from toolspeak.ui.terminal_approver import rules_offered, understand
+from toolspeak.ui.terminal_approver import understand
 
 _KEYS = "(y)es · (n)o and why · (e)dit · (r)emember this approval · (a)pprove all · (q)uit the turn"
 _HIDDEN_KEYS = "{hidden:,} more characters: (s)how them first · (n)o and why · (e)dit · (q)uit the turn"
@@ -241,7 +243,7 @@ class CallApprover:
 
     async def _remember(self, current: _CallQuestion) -> None:
         """Approves the call, and those that the person chooses besides."""
-        offered = rules_offered(current.request)
+        offered = rules_offered(question_fact(current.request))
         places = ["in this conversation", *([f"also later, kept in {self.rules_path}"] if self.rules_path else [])]
         choices = [(place, *each) for place in places for each in offered]
         self._note("Always approve:")

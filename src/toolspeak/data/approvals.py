@@ -123,6 +123,11 @@ class ApprovalRequested:
     """What the call would change: a unified diff, a command."""
     digest: str = ""
     """SHA-256 (hex) of the tool's definition, the arguments and the effects. A decision holds for this digest alone."""
+    definition: str = ""
+    """SHA-256 (hex) of the tool's definition, for which a rule of this question holds; "" in records of earlier
+    versions."""
+    begins: tuple[str, ...] = ()
+    """How each command of the call begins; () if it runs none, or one that its beginning does not identify."""
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 

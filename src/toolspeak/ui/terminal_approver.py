@@ -10,18 +10,16 @@ import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Literal
 
 from rich.console import Console
 
 from toolspeak.data.approvals import Rule
 from toolspeak.data.values import quick
-from toolspeak.data.web_sources import WEB
 from toolspeak.errors import ConfigurationError
 from toolspeak.execute import ApprovalRequest, Approver, Decision, Escalate
-from toolspeak.execute.approval.approvers import approve_none
+from toolspeak.execute.approval.always_rules import rules_offered
+from toolspeak.execute.approval.approvers import approve_none, question_fact
 from toolspeak.execute.concurrency.limits import in_thread
-from toolspeak.tools.builtin.text_format import visible
 from toolspeak.ui.argument_editor import arguments_from_json, arguments_to_json, edit, editor
 from toolspeak.ui.console import make_console, write
 from toolspeak.ui.question import Line, Question, screen_rows
@@ -146,7 +144,7 @@ class TerminalApprover:
         """The rule that the person chooses; None if the person chooses none."""
         duration = f"also in later runs with --rules {self._rules_path}, until `toolspeak rules` revokes it"
         write(console, f"  Always approve, {duration if self._rules_path else 'until this program ends'}:")
-        offered = rules_offered(current)
+        offered = rules_offered(question_fact(current))
         for number, (_, text) in enumerate(offered, 1):
             write(console, f"    {number}  {text}")
         while line := (await _ask_line(_WHICH, fd, console)).strip():
@@ -209,19 +207,6 @@ def _first_screen(request: ApprovalRequest, console: Console) -> Question:
     question = Question(request)
     question.show(console, screen_rows(console))
     return question
-
-
-def rules_offered(request: ApprovalRequest) -> list[tuple[Literal["call", "commands", "host", "tool"], str]]:
-    """What a person may always approve because of this request, for `ApprovalRequest.always`, and in words."""
-    begins = " or ".join(map(repr, request.begins))
-    commands = visible(f"commands that begin with {begins}, with any arguments")
-    hosts = visible(", ".join(each.removeprefix(WEB) for each in request.hosts))
-    return [
-        ("call", "exactly this call"),
-        *([("commands", commands)] if request.begins else []),
-        *([("host", f"every call of {visible(request.tool.name)} that reads {hosts}")] if request.hosts else []),
-        ("tool", visible(f"every call of {request.tool.name}")),
-    ]
 
 
 @quick()

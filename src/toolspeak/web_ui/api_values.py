@@ -10,6 +10,7 @@ from msgspec import Meta
 from toolspeak.data.messages import JSON
 from toolspeak.data.run_values import RunStatus
 from toolspeak.data.values import quick
+from toolspeak.execute.approval.always_rules import AlwaysScope
 
 UiRole: TypeAlias = Literal["look", "approve", "run"]
 """What a caller may do: read; decide about calls; start, steer and stop runs."""
@@ -170,11 +171,20 @@ class RunTotals:
 
 
 @quick()
+class AlwaysOffer:
+    """Calls that a person may always approve because of a question: their `scope` in a decision, and in words."""
+
+    scope: AlwaysScope
+    text: str
+
+
+@quick()
 class OpenQuestion:
     """A call that needs a decision.
 
     - `seq`: the record that asks.
     - `digest`: what a decision must name.
+    - `always`: what may always be approved because of it.
     - `decided_by`: who has decided, if no process has continued the run since.
     """
 
@@ -185,6 +195,7 @@ class OpenQuestion:
     reason: str
     decision: str = ""
     decided_by: str = ""
+    always: tuple[AlwaysOffer, ...] = ()
 
 
 @quick()
@@ -313,7 +324,9 @@ class DecisionBody:
 
     - `digest`: that of the question as the person saw it.
     - `action`: `edit` approves the call with `arguments` instead; `always` approves it, and from then on every call
-      with exactly these arguments (`scope` "call") or every call of the tool ("tool").
+      of its `scope`, while the tool's definition stays as it was for the question: with exactly these arguments
+      ("call"), whose commands begin alike ("commands"), that reads the same hosts of the web ("host"), or every call
+      of the tool ("tool"). The question's `always` says which of them there are.
     - `reason`: of a refusal, for the model. `ends_run`: a refusal that ends the run.
     """
 
@@ -323,7 +336,7 @@ class DecisionBody:
     reason: Annotated[str, Meta(max_length=20_000)] = ""
     arguments: dict[str, JSON] | None = None
     ends_run: bool = False
-    scope: Literal["call", "tool"] = "call"
+    scope: AlwaysScope = "call"
 
 
 @quick()

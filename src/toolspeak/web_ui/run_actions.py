@@ -12,7 +12,7 @@ from toolspeak.data.approvals import Decision, Rule
 from toolspeak.data.events import RunStarted
 from toolspeak.data.messages import Message
 from toolspeak.errors import RunConflict, RunError
-from toolspeak.execute.approval.approvers import literal
+from toolspeak.execute.approval.always_rules import always_rule
 from toolspeak.web_ui.api_errors import ApiFailure
 from toolspeak.web_ui.api_values import (
     Acceptance,
@@ -34,11 +34,8 @@ async def decide(call: ApiCall) -> DecisionMade:
     client, by = call.services.client, call.caller.name
     question = state.approvals.undecided.get(body.call_id)
     always: Rule | None = None
-    if body.action == "always" and question is not None:
-        if body.scope == "tool":
-            always = Rule("approve", tool=literal(question.call.name))
-        else:
-            always = Rule("approve", tool=literal(question.call.name), arguments=question.call.arguments, exact=True)
+    if body.action == "always" and question is not None and question.digest == body.digest:
+        always = always_rule(question, body.scope)
     if body.action == "edit" and body.arguments is None:
         raise ApiFailure(400, "bad_request", "`edit` needs the new `arguments`")
     decision = Decision(
@@ -49,6 +46,8 @@ async def decide(call: ApiCall) -> DecisionMade:
         ends_run=body.ends_run and body.action == "refuse",
         always=always,
     )
+    if body.action == "always" and always is None and question is not None:
+        raise ApiFailure(409, "changed", f"run {info.run_id} asks something else by now: look at the question again")
     try:
         is_first = await client.decide(info.run_id, body.call_id, decision, principal=by, digest=body.digest)
     except RunConflict as error:

@@ -20,6 +20,7 @@ from toolspeak.data.messages import Message
 from toolspeak.data.run_values import UNFINISHED
 from toolspeak.data.values import changed, quick
 from toolspeak.engines import RunClient
+from toolspeak.execute.approval.always_rules import rules_offered
 from toolspeak.journal.base import Journal, RunInfo, SessionInfo
 from toolspeak.journal.leases import is_held
 from toolspeak.project.recorded_setup import setup_of_run
@@ -27,6 +28,7 @@ from toolspeak.project.run_lookup import status_of
 from toolspeak.web_ui.access import Caller
 from toolspeak.web_ui.api_errors import ApiFailure
 from toolspeak.web_ui.api_values import (
+    AlwaysOffer,
     MessagesPage,
     OpenQuestion,
     PageQuery,
@@ -248,6 +250,7 @@ async def one_run(call: ApiCall) -> RunDetail:
                 request.reason,
                 "" if decision is None else ("approved" if decision.approved else "refused"),
                 "" if decision is None else decision.by or "someone",
+                tuple(AlwaysOffer(*offer) for offer in rules_offered(request)),
             )
         )
     messages = [

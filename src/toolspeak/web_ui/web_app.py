@@ -25,7 +25,7 @@ from toolspeak.version import __version__
 from toolspeak.web_ui.access import COOKIE_SECONDS, ROLES, Access, Caller
 from toolspeak.web_ui.api_errors import ApiFailure, failure_for
 from toolspeak.web_ui.api_operations import OPERATIONS, ROOT, Operation, description
-from toolspeak.web_ui.api_values import Me, Secret
+from toolspeak.web_ui.api_values import Me, Secret, UiRole
 from toolspeak.web_ui.live_runs import LiveRuns, json_of
 from toolspeak.web_ui.run_folds import RunFolds
 from toolspeak.web_ui.run_views import ApiCall, UiServices
@@ -209,7 +209,7 @@ class _EventResponse(StreamingResponse):
 
 
 def _me(caller: Caller) -> Me:
-    roles = tuple(role for role in ROLES if role in caller.roles)
+    roles: tuple[UiRole, ...] = tuple(role for role in ROLES if role in caller.roles)
     return Me(caller.name, roles, caller.csrf, __version__, caller.sees)
 
 

@@ -14,8 +14,8 @@ from toolspeak.data.events import ApprovalDecided, ApprovalRequested
 from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.data.values import quick
-from toolspeak.data.web_sources import WEB
 from toolspeak.errors import ConfigurationError, RunError, suggest
+from toolspeak.execute.approval.always_rules import AlwaysScope, always_rule, web_hosts
 from toolspeak.execute.approval.command_lines import line_in_folder, prefix_words, prefixes_of
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.tools.context import StateView
@@ -87,11 +87,9 @@ class ApprovalRequest:
     @property
     def hosts(self) -> tuple[str, ...]:
         """The hosts of the web that the call reads, as resources; () if it touches anything else."""
-        keys = self.effects.reads
-        is_of_web = self.effects.read_only and self.effects.declared and all(key.startswith(WEB) for key in keys)
-        return tuple(sorted(keys)) if is_of_web and WEB not in keys else ()
+        return web_hosts(self.effects)
 
-    def always(self, what: Literal["tool", "commands", "host", "call"] = "tool") -> Rule:
+    def always(self, what: AlwaysScope = "tool") -> Rule:
         """Returns a rule that approves every call of this tool, while the tool's definition stays the same.
 
         - "commands": only calls whose commands begin as this one's (`begins`). If this one only reads, only those that
@@ -101,19 +99,7 @@ class ApprovalRequest:
 
         Raises ConfigurationError for "commands" if `begins` is empty, for "host" if `hosts` is.
         """
-        rule = Rule("approve", tool=literal(self.tool.name), definition=definition_digest(self.tool))
-        if what == "call":
-            return replace(rule, arguments=self.call.arguments, exact=True)
-        if what == "host":
-            if not self.hosts:
-                raise ConfigurationError("this call does not only read hosts of the web")
-            return replace(rule, paths=tuple(map(literal, self.hosts)))
-        if what == "commands":
-            if not self.begins:
-                raise ConfigurationError("this call does not run plain commands that could be told by how they begin")
-            only_reads = self.effects.declared and self.effects.read_only and not self.effects.external
-            return replace(rule, begins=self.begins, effects="reads" if only_reads else "any")
-        return rule
+        return always_rule(question_fact(self), what)
 
 
 Revise: TypeAlias = Callable[[Mapping[str, JSON]], Awaitable[ApprovalRequest]]
@@ -265,11 +251,6 @@ def request_digest(call: ToolCall, tool: ToolSpec, effects: Effects, *, again: b
     return _digest([*parts, "again"] if again else parts)
 
 
-def literal(name: str) -> str:
-    """A pattern that matches this text alone."""
-    return "".join(f"[{character}]" if character in "*?[" else character for character in name)
-
-
 def _effect_fields(effects: Effects) -> list[Any]:
     flags = (effects.external, effects.idempotent, effects.destructive, effects.declared, effects.polls)
     # Not a flag more: decisions of earlier versions still hold.
@@ -284,8 +265,10 @@ def _digest(value: Any) -> str:
 
 def question_fact(request: ApprovalRequest) -> ApprovalRequested:
     """The event that records the question about a call."""
-    call = request.call
-    return ApprovalRequested(call.id, request.reason, call, request.effects, request.preview, request.digest)
+    call, definition = request.call, definition_digest(request.tool)
+    return ApprovalRequested(
+        call.id, request.reason, call, request.effects, request.preview, request.digest, definition, request.begins
+    )
 
 
 def decision_fact(call_id: str, decision: Decision, digest: str, secrets: Secrets) -> ApprovalDecided:

@@ -23,13 +23,21 @@ function url(path, query = {}) {
   return address;
 }
 
-async function request(method, path, query, body) {
+/** A body as JSON, with further fields that are JSON already. */
+function jsonOf(body, fields) {
+  const parts = Object.entries(fields).map(([name, text]) =>
+    // A lone surrogate has no UTF-8: it is written as JSON escapes it.
+    `${JSON.stringify(name)}:${text.replace(/\p{Cs}/gu, (each) => `\\u${each.charCodeAt(0).toString(16)}`)}`);
+  return parts.length ? `{${[JSON.stringify(body).slice(1, -1), ...parts].join(",")}}` : JSON.stringify(body);
+}
+
+async function request(method, path, query, body, fields = {}) {
   const headers = {};
   if (method !== "GET") headers["x-csrf-token"] = csrf;
   if (body !== undefined) headers["content-type"] = "application/json";
   let response;
   try {
-    response = await fetch(url(path, query), { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+    response = await fetch(url(path, query), { method, headers, body: body === undefined ? undefined : jsonOf(body, fields) });
   } catch {
     throw new ApiError(0, { code: "away", message: "The server does not answer. It may be starting again." });
   }
@@ -45,7 +53,8 @@ async function request(method, path, query, body) {
 }
 
 export const get = (path, query) => request("GET", path, query);
-export const post = (path, body = undefined) => request("POST", path, {}, body);
+/** `fields`: further fields of the body, each as JSON. */
+export const post = (path, body = undefined, fields = {}) => request("POST", path, {}, body, fields);
 export const runPath = (runId, rest = "") => `/runs/${encodeURIComponent(runId)}${rest}`;
 export const eventsUrl = (runId, start) => url(runPath(runId, "/events"), { start });
 export const imageUrl = (runId, seq, place) => url(runPath(runId, `/records/${seq}/image`), { place: JSON.stringify(place) });

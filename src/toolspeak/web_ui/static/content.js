@@ -131,6 +131,18 @@ export function jsonTree(value, place, { open = false, depth = 0, onwhole } = {}
   return details;
 }
 
+/** All of a value that a record has only the beginning of: a text, or another value's JSON. */
+export async function wholeText(place) {
+  let whole = "";
+  for (let start = 0; ;) {
+    const piece = await get(runPath(place.runId, `/records/${place.record.seq}/text`),
+      { place: JSON.stringify(place.path), start, length: PART * 5 });
+    whole += piece.text;
+    start = piece.start + PART * 5;
+    if (start >= piece.total) return whole;
+  }
+}
+
 async function wholeJson(place, done) {
   const box = h("div", { class: "text" });
   let start = 0;

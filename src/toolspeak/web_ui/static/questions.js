@@ -1,8 +1,10 @@
 // Questions about calls: everything that a decision is about is shown, before it can be made.
 
 import { ApiError, get, may, post, runPath } from "./api.js";
-import { Place, argumentList, isDiff, text } from "./content.js";
-import { h, notice, visible } from "./dom.js";
+import { Place, argumentList, isDiff, text, wholeText } from "./content.js";
+import { h, notice, oneLine, visible } from "./dom.js";
+
+const MOST_EDITED = 1_900_000; // the server takes requests of 2 MB
 
 /** The panel of the open questions of a run. `decided` is called after each answer of the server. */
 export class Questions {
@@ -30,7 +32,7 @@ export class Questions {
         this.element.append(box.element);
         const page = await get(runPath(this.runId, "/records"), { start: question.seq, limit: 1 });
         if (!page.records.length) continue;
-        this.fill(box, question, page.records[0]);
+        this.fill(box, question, await withEvent(this.runId, page.records[0]));
       }
       box.update?.(question, detail.asks_elsewhere);
     }
@@ -50,27 +52,46 @@ export class Questions {
     const reason = h("input", { "aria-label": "Reason of a refusal", placeholder: "reason, for the model", maxlength: 20000 });
     const ends = h("input", { type: "checkbox", id: `ends-${record.seq}` });
     const refuse = h("button", { type: "button", class: "danger", onclick: () => this.decide(box, question, { action: "refuse", reason: reason.value, ends_run: ends.checked }) }, "Refuse");
-    const scope = h("select", { "aria-label": "Always approve" }, h("option", { value: "call" }, "exactly this call"), h("option", { value: "tool" }, `every call of this tool`));
+    // What a rule would hold for is in words of the server, which makes it of the question as it is shown here.
+    const scope = h("select", { "aria-label": "Always approve" }, question.always.map((each) => h("option", { value: each.scope }, oneLine(each.text, 200))));
     const always = h("button", { type: "button", onclick: () => this.decide(box, question, { action: "always", scope: scope.value }) }, "Always approve");
-    const isCut = record.cut.some((each) => each.place[0] === "call");
-    const editor = h("textarea", { "aria-label": "Arguments as JSON", rows: 8, spellcheck: "false" });
-    const save = h("button", { type: "button", class: "main", onclick: () => {
-      let values;
+    const editor = h("textarea", { "aria-label": "Arguments as JSON", rows: 8, spellcheck: "false", disabled: true });
+    let isLoading = false, isLoaded = false;
+    /** Only whole arguments can be edited, as the server wrote them: the record has long values cut, and numbers of
+        this program lose digits. */
+    const load = async () => {
+      if (isLoading || isLoaded) return;
+      isLoading = true;
+      problem.textContent = "";
       try {
-        values = JSON.parse(editor.value);
+        editor.value = await wholeText(place.at("call", "arguments"));
+        if (new Blob([editor.value]).size > MOST_EDITED) {
+          problem.textContent = "These arguments are too long to be edited here: approve or refuse them.";
+          return;
+        }
+        isLoaded = true;
+        editor.disabled = false;
+      } catch (error) {
+        problem.textContent = `The arguments could not be read: ${error.message}`;
+      } finally {
+        isLoading = false;
+      }
+    };
+    const save = h("button", { type: "button", class: "main", onclick: () => {
+      if (!isLoaded) return;
+      try {
+        const values = JSON.parse(editor.value);
         if (values === null || typeof values !== "object" || Array.isArray(values)) throw new Error("the arguments are a JSON object");
       } catch (error) {
         problem.textContent = `These are no arguments: ${error.message}`;
         return;
       }
-      void this.decide(box, question, { action: "edit", arguments: values });
+      void this.decide(box, question, { action: "edit" }, editor.value);
     } }, "Approve with these arguments");
-    const edit = h("details", { class: "edit", hidden: isCut, ontoggle: () => {
-      if (!editor.value) editor.value = JSON.stringify(call.arguments ?? {}, null, 2);
-    } }, h("summary", {}, "Edit the arguments"), editor, save);
+    const edit = h("details", { class: "edit", ontoggle: () => void load() }, h("summary", {}, "Edit the arguments"), editor, save);
     const hint = h("p", { class: "notes" }, "Show everything before you approve.");
     const problem = h("p", { class: "problem", role: "alert" });
-    const controls = h("div", { class: "controls" }, h("div", { class: "buttons" }, approve, always, scope),
+    const controls = h("div", { class: "controls" }, h("div", { class: "buttons" }, approve, question.always.length ? [always, scope] : null),
       h("div", { class: "buttons" }, refuse, reason, h("label", { for: ends.id, class: "inline" }, ends, " and end the run")), edit);
     const outcome = h("p", { class: "outcome" });
     const approving = [approve, always, save];
@@ -102,11 +123,13 @@ export class Questions {
     };
   }
 
-  async decide(box, question, answer) {
+  /** `argumentsText`: new arguments as JSON, which are sent as they are written. */
+  async decide(box, question, answer, argumentsText = undefined) {
     box.controls.inert = true;
     box.problem.textContent = "";
     try {
-      const made = await post(runPath(this.runId, "/decisions"), { call_id: question.call_id, digest: question.digest, ...answer });
+      const body = { call_id: question.call_id, digest: question.digest, ...answer };
+      const made = await post(runPath(this.runId, "/decisions"), body, argumentsText === undefined ? {} : { arguments: argumentsText });
       notice(made.approved ? "Approved." : "Refused.", "good");
     } catch (error) {
       if (error instanceof ApiError && error.code === "decided") notice(`Too late: ${error.by} has decided about this call. ${error.message}`, "bad");
@@ -115,6 +138,12 @@ export class Questions {
     box.controls.inert = false;
     this.decided();
   }
+}
+
+/** The record with its event: one that is so large that the API leaves it out is read in parts. */
+async function withEvent(runId, record) {
+  if (!record.cut.some((each) => !each.place.length)) return record;
+  return { ...record, event: JSON.parse(await wholeText(new Place(runId, record, []))), cut: [] };
 }
 
 function describeEffects(effects) {
