@@ -11,6 +11,7 @@ from toolspeak import Limits, tool
 from toolspeak.agent import RunInterceptor, RunStart, Session
 from toolspeak.data.events import Record, RunConfigured, RunPaused, RunResumed, RunStarted
 from toolspeak.data.messages import Message
+from toolspeak.data.prices import Price
 from toolspeak.engines import RunClient, Worker, WorkLimits, open_engine
 from toolspeak.errors import ConfigurationError, RunConflict, RunError
 
@@ -124,6 +125,28 @@ def test_a_run_that_is_submitted_by_name_gets_what_its_agent_says(open_store):
         assert "SHOUT" in result.answer
         assert "pw-123" not in repr(result.messages)
         assert (await journal.run(run_id)).model == "scripted"
+
+    open_store.run(main)
+
+
+def test_a_limit_in_dollars_that_its_agent_cannot_enforce_fails_the_run_at_once(open_store):
+    """Also if only the agent that the run may be handed to has no price."""
+
+    async def main():
+        journal = open_store()
+        client = RunClient(journal)
+        priced = {"prices": {"scripted": Price(1, 1)}}
+        other = agent(journal, [look], name="other")
+        for number, shop in enumerate((agent(journal, [look]), agent(journal, [look], handoffs=[other], **priced))):
+            submitted = await client.submit("shop", LOOK, run_id=new_id(), limits=Limits(cost=1))
+            async with working(shop):
+                result = await client.result(submitted.run_id, 60)
+            assert (number, result.status) == (number, "failed")
+            assert "a limit of 1 US dollars cannot be enforced: the price of 'scripted' is not known" in result.error
+            assert not result.state.started_calls
+        submitted = await client.submit("shop", LOOK, run_id=new_id(), limits=Limits(cost=1))
+        async with working(agent(journal, [look], **priced)):
+            assert (await client.result(submitted.run_id, 60)).answer == "saw a"
 
     open_store.run(main)
 

@@ -227,8 +227,26 @@ def test_the_command_line_submits_the_next_task_of_a_session_with_limits_of_its_
     assert [state.session_id for state in states] == ["talk-1"] * 2
     assert {state.limits.steps for state in states} == {3, 7}
     assert max(len(state.messages) for state in states) == 4
+    priceless = shop.run("submit", "shop", task(), "--max-cost", "1", "--wait")
+    assert priceless.returncode == 1
+    assert "a limit of 1 US dollars cannot be enforced" in priceless.stdout
     assert "there is no session" in shop.run("submit", "shop", "x", "--session", "nothing").stderr
     assert "the task is empty" in shop.run("submit", "shop", " ").stderr
+
+
+def test_a_submission_that_waits_ends_with_a_run_that_is_suspended(shop):
+    words = task([("pay", {"order": "7"})])
+    run_id = shop.submit([("pay", {"order": "7"})])
+    shop.worker()
+    shop.ask(lambda client: _until(client, run_id, "waiting"))
+    shop.ask(lambda client: client.suspend(run_id))
+    given_up = shop.run("submit", "shop", words, "--run-id", run_id, "--wait")
+    assert (given_up.returncode, given_up.stdout) == (4, "")
+    assert f"run {run_id} is suspended" in given_up.stderr
+    shop.ask(lambda client: client.resume(run_id))
+    shop.ask(lambda client: client.deliver(run_id, "payment:7", 5))
+    done = shop.run("submit", "shop", words, "--run-id", run_id, "--wait")
+    assert (done.returncode, done.stdout.strip()) == (0, "7 paid 5")
 
 
 async def _until(client, run_id, status):

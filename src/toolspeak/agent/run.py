@@ -204,7 +204,7 @@ class Run(Generic[AnswerT]):
                 self._inbox.look()
         state = recorder.current
         self._usage.skip(state)
-        if state is not None:
+        if state is not None and state.step:  # without a step nothing is lost: the first turn fails
             check_priced(state.limits, settings.driver.name, settings.prices)
         self._trace, self._first_events = begin_trace(recorder, settings, self.run_id, self._first_events)
         with self._trace.active():

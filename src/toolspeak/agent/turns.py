@@ -23,7 +23,7 @@ from toolspeak.agent.state.history import Plan, hide_call, to_summarise, without
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.state.steps import memory_after
 from toolspeak.agent.turn_checkpoint import TurnCheckpoint
-from toolspeak.agent.validation import check_deps, check_submitted_choice, checked_choice, toolset_of
+from toolspeak.agent.validation import check_deps, check_submitted_options, checked_choice, toolset_of
 from toolspeak.data.deltas import CallCompleted, CallMalformed, CallStarted, Delta, TurnEnded, TurnRestarted
 from toolspeak.data.events import HistoryCompacted, LimitReached, ModelAnswered, ModelAsked, ModelFailed
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice, Usage, characters, tokens_of
@@ -125,7 +125,10 @@ class Turns:
         seconds = _WRAP_UP_SECONDS if wrapping_up else seconds_left(state, settings.clock)
         scope = None if seconds is None else asyncio.timeout(seconds)  # it costs more than a microsecond
         try:
-            check_submitted_choice(choice, settings.all_tools)
+            agents = (settings, *settings.family.values())
+            check_submitted_options(
+                choice, settings.all_tools, state.limits, [(each.driver.name, each.prices) for each in agents]
+            )
             if scope is None and not intercepted:
                 turn = await self._read_turn(request)
             else:

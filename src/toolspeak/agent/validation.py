@@ -234,11 +234,21 @@ def checked_choice(choice: str | ToolChoice, tools: Toolset | None) -> ToolChoic
     return tool_choice
 
 
-def check_submitted_choice(choice: ToolChoice, tools: Toolset | None) -> None:
-    """As `checked_choice`, for the choice of a run that older code or another program submitted: raises ProviderError,
-    which ends the run, where `checked_choice` raises ConfigurationError, which leaves it for a better try."""
+def check_submitted_options(
+    choice: ToolChoice,
+    tools: Toolset | None,
+    limits: Limits,
+    prices_by_model: Sequence[tuple[str, Mapping[str, Price]]],
+) -> None:
+    """As `checked_choice` and `check_priced`, for a run that older code or another program submitted: raises
+    ProviderError, which ends the run, where they raise ConfigurationError, which leaves it for a better try.
+
+    `prices_by_model`: the models that the run may ask, each with the prices of its agent.
+    """
     try:
         checked_choice(choice, tools)
+        for model, prices in prices_by_model:
+            check_priced(limits, model, prices)
     except ConfigurationError as error:
         raise ProviderError(str(error)) from error
 

@@ -201,16 +201,25 @@ class RunClient:
         not there."""
         return await stored_result(self.journal, await load_whole(self.journal, run_id))
 
-    async def result(self, run_id: str, timeout: float | None = None) -> RunResult[Any]:
+    async def result(self, run_id: str, timeout: float | None = None, *, or_suspended: bool = False) -> RunResult[Any]:
         """Waits until a run has ended, for so many seconds (None: without a limit), and returns its result.
+
+        `or_suspended`: returns also how a suspended run stands, which goes on only if somebody resumes it. A worker
+        suspends a run that gets no further.
 
         Raises TimeoutError if it has not ended by then, RunError for a run that is not there.
         """
+
+        async def goes_on() -> bool:
+            info = await self._info(run_id)
+            is_resumed = info.due is not None  # and no worker has continued it since
+            return info.status in UNFINISHED and (info.status != "suspended" or is_resumed or not or_suspended)
+
         async with asyncio.timeout(timeout):
             async with aclosing(self.journal.follow(run_id)) as news:
-                if (await self._info(run_id)).status in UNFINISHED:
+                if await goes_on():
                     async for _ in news:
-                        if (await self._info(run_id)).status not in UNFINISHED:
+                        if not await goes_on():
                             break
         return await self.status(run_id)
 

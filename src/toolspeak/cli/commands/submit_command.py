@@ -12,7 +12,7 @@ import click
 from toolspeak.agent.options import CommonOptions
 from toolspeak.cli.agents_option import engine_option
 from toolspeak.cli.command_options import read_reply
-from toolspeak.cli.exit_codes import ANSWERED, NO_ANSWER
+from toolspeak.cli.exit_codes import ANSWERED, NO_ANSWER, SUSPENDED
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.run_options import chosen_limits, limit_options
 from toolspeak.cli.signals import run_to_end
@@ -31,7 +31,7 @@ from toolspeak.project.run_lookup import find_session
 @click.option("--principal", help="On whose behalf the run acts.")
 @click.option("--session", metavar="ID", help="Continue this session (the beginning of its id is enough).")
 @limit_options
-@click.option("--wait", is_flag=True, help="Wait until the run has ended, and print its answer.")
+@click.option("--wait", is_flag=True, help="Wait until the run has ended or is suspended, and print its answer.")
 @engine_option
 @journal_option
 @click.pass_context
@@ -82,7 +82,14 @@ async def _submit(
             click.echo(submitted.run_id)
             return ANSWERED
         click.echo(f"toolspeak: waiting for run {submitted.run_id}; it goes on after Ctrl-C", err=True)
-        result = await client.result(submitted.run_id)
+        result = await client.result(submitted.run_id, or_suspended=True)
+        if result.status == "suspended":
+            click.echo(
+                f"toolspeak: run {result.run_id} is suspended, by somebody or by a worker that gave it up: the worker's"
+                " log says why. RunClient.resume, or the web view, lets a worker go on with it",
+                err=True,
+            )
+            return SUSPENDED
         click.echo(str(result))
         return ANSWERED if result.status == "answered" else NO_ANSWER
     finally:
