@@ -228,3 +228,23 @@ def test_only_a_run_is_resumed():
     for run_id in (None, 7, b"text"):
         with pytest.raises(ConfigurationError, match="a RunResult or a run's id"):
             asyncio.run(agent.resume(run_id))
+
+
+def test_a_fork_keeps_what_was_said_before_it_in_every_run_and_after_a_resume():
+    async def main():
+        shop = Shop()
+        session, _ = shop.session("Sunny.")
+        first = await session.run("What is the weather?")
+        fork = await session.fork(first.run_id)
+        later, agent = shop.session(
+            "Good.", shop.calls("bread"), "Bought.", "Bye.", session_id=fork.session_id, approve=None
+        )
+        await later.run("Good?")
+        waiting = await later.run("Buy bread.")
+        await agent.resume(waiting.run_id, {waiting.waiting[0]: True})
+        await later.run("Bye.")
+        for request in shop.model.requests:
+            assert [message.text for message in request.messages[1:4]][:2] == ["What is the weather?", "Sunny."]
+        assert [message.text for message in await later.messages()][:3] == ["What is the weather?", "Sunny.", "Good?"]
+
+    asyncio.run(main())

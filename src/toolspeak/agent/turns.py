@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import nullcontext
 from copy import deepcopy
@@ -12,6 +13,7 @@ from typing import Any, Literal, cast
 
 from toolspeak.agent.cassettes.recording import TurnCutOff
 from toolspeak.agent.drivers.base import Conversation, DriverContext, ToolRunner, TurnRequest
+from toolspeak.agent.drivers.request_parts import RecordedParts
 from toolspeak.agent.drivers.text import text_digest
 from toolspeak.agent.history_summary import LEFT_OUT, SUMMARY_TASK, summary_of
 from toolspeak.agent.interceptors import Compaction, InterceptorRunner, turn_of
@@ -32,6 +34,7 @@ from toolspeak.data.values import changed
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.execute import Answer, EarlyStart
+from toolspeak.providers.base import BODY_LISTENER
 from toolspeak.providers.trace_context import RETRIED
 from toolspeak.tools import RunContext
 from toolspeak.tools.toolset import tools_digest
@@ -76,6 +79,8 @@ class Turns:
         self._offer_count = 0  # calls of the turn that may have started early
         self._starting: asyncio.Handle | None = None
         self._last_asked: ModelAsked | None = None
+        self._parts = RecordedParts(settings.driver if settings.keeps else None, settings.secrets.hide_text)
+        self._request_digest = ""  # of the current turn
         self._reads = 0  # of the current turn: interceptors may proceed more than once
         self.error: ProviderError | None = None
         """The failure of the model's API that ended the run."""
@@ -115,8 +120,9 @@ class Turns:
         if prompt is not self._prompt:
             self._prompt, self._prompt_digest = prompt, text_digest(prompt)
         digest = self._tools_digest if request.tools is self._specs else tools_digest(request.tools)
-        self._reads = 0
-        self._last_asked = ModelAsked(driver.name, digest, self._prompt_digest, request.choice)
+        self._reads, self._request_digest = 0, ""
+        parts = self._parts.changed(request)
+        self._last_asked = ModelAsked(driver.name, digest, self._prompt_digest, request.choice, parts)
         await recorder.record(self._last_asked)
         state = recorder.state
         if not own_messages and request.messages is not state.history:
@@ -159,7 +165,8 @@ class Turns:
             return None
         except ProviderError as error:
             self.error = error
-            await recorder.record(ModelFailed(settings.secrets.hide_text(str(error)), error.status))
+            message = settings.secrets.hide_text(str(error))
+            await recorder.record(ModelFailed(message, error.status, self._request_digest))
             return None
         if turn is None:
             return None
@@ -189,7 +196,13 @@ class Turns:
             message, unused = without_secrets(message, secrets), [hide_call(call, secrets) for call in unused]
             forged = tuple(map(secrets.hide_text, forged))
         turn_cost = 0.0 if not costs else None if price is None else price.cost(usage)
-        return ModelAnswered(message, turn.finish, usage, estimated, tuple(unused), forged, turn.notes, turn_cost)
+        digest = self._request_digest
+        return ModelAnswered(
+            message, turn.finish, usage, estimated, tuple(unused), forged, turn.notes, turn_cost, digest
+        )
+
+    def _hear_body(self, body: bytes) -> None:
+        self._request_digest = hashlib.sha256(body).hexdigest()
 
     async def _read_turn(self, request: TurnRequest, own_messages: bool = False) -> ParsedTurn:
         """Reads a turn of the model. `own_messages`: the request's messages are for this turn alone, so the turn gets a
@@ -214,6 +227,7 @@ class Turns:
         checkpoint.begin()
         starts_early = settings.driver.starts_early and request.choice.mode != "none"
         stream = cast("AsyncGenerator[Delta]", conversation.turn(request))
+        token = BODY_LISTENER.set(self._hear_body if settings.keeps else None)
         try:
             try:
                 async for delta in stream:
@@ -240,6 +254,7 @@ class Turns:
                     if is_full:
                         await watcher.drain()
             finally:
+                BODY_LISTENER.reset(token)
                 await stream.aclose()
                 if own_messages:
                     await conversation.aclose()

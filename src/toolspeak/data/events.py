@@ -1,7 +1,5 @@
-"""The durable facts of a run: a closed union, in the past tense, independent of any dialect.
-
-An event says what happened; a `Record` is the event with its stamp. State is the fold of the records.
-"""
+"""The durable facts of a run: a closed union, in the past tense, independent of any dialect. A `Record` is an event
+with its stamp."""
 
 from __future__ import annotations
 
@@ -98,15 +96,16 @@ class ModelAsked:
     """A turn was requested.
 
     - `model`: the model's name.
-    - `tools_digest`, `instructions_digest`: SHA-256 (hex). They show whether tools or instructions changed between
-      turns.
+    - `tools_digest`, `instructions_digest`: SHA-256 (hex), which shows whether they changed between turns.
     - `choice`: what the model must do with its tools.
+    - `request_parts`: what is in the request besides the messages, each part that changed since the turn before.
     """
 
     model: str
     tools_digest: str
     instructions_digest: str
     choice: ToolChoice = ToolChoice()
+    request_parts: Mapping[str, str] = field(default_factory=no_extra)
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
@@ -122,6 +121,7 @@ class ModelAnswered:
     - `forged`: results that the model wrote itself.
     - `usage_estimated`: the provider gave no usage.
     - `cost`: in USD, None if unknown.
+    - `request_digest`: SHA-256 (hex) of the body of the request; "" if none was sent over HTTP.
     """
 
     message: Message
@@ -132,6 +132,7 @@ class ModelAnswered:
     forged: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     cost: float | None = None
+    request_digest: str = ""
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
@@ -157,10 +158,12 @@ class ModelFailed:
 
     - `error`: what failed, in words.
     - `status`: the HTTP status, None without a response.
+    - `request_digest`: as in `ModelAnswered`.
     """
 
     error: str
     status: int | None = None
+    request_digest: str = ""
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 

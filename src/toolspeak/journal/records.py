@@ -3,6 +3,7 @@
 A record is stored as one line of JSON, without the facts that its row holds. Large contents are stored separately:
 
 - A string of more than `LARGE` bytes is stored under its SHA-256, so equal strings are stored once.
+- So is a part of a request (`ModelAsked`) of more than `SHARED` characters.
 - JSON that is still larger is stored separately as a whole.
 - The row holds the place of each content: `[[place, digest], …]`. A place is the list of keys and indexes that lead to
   the content.
@@ -24,6 +25,7 @@ from toolspeak.data.codec import dump_row, dump_text, load_record, load_row, loa
 from toolspeak.data.events import (
     ApprovalDecided,
     ModelAnswered,
+    ModelAsked,
     Record,
     RunConfigured,
     RunFinished,
@@ -42,6 +44,9 @@ from toolspeak.journal.base import RunInfo, SearchHit, SessionInfo
 
 LARGE = 64 * 1024
 """The size in bytes above which a content is stored separately."""
+
+SHARED = 512
+"""The length in characters above which a part of a request is stored separately."""
 
 Row: TypeAlias = tuple[int, str, str | None]
 """A record's row: its number, its JSON, and the places of its contents."""
@@ -265,7 +270,8 @@ class RecordRow:
 def pack(record: Record) -> RecordRow:
     """Returns the row of a record. Raises FormatError for a record that cannot be stored."""
     text = dump_row(record)
-    if len(text) <= LARGE and (text.isascii() or len(text.encode()) <= LARGE):
+    has_parts = type(record.event) is ModelAsked and len(record.event.request_parts) > 0
+    if not has_parts and len(text) <= LARGE and (text.isascii() or len(text.encode()) <= LARGE):
         return RecordRow(text, None, _NO_BLOBS)
     data = load_text(text)
     blobs: dict[str, bytes] = {}
@@ -277,11 +283,16 @@ def pack(record: Record) -> RecordRow:
         blobs[digest] = blob
         places.append([place, digest])
 
+    if has_parts:  # the runs of an agent share them
+        for name, part in data["event"]["request_parts"].items():
+            if len(part) > SHARED:
+                take(part, ["event", "request_parts", name])
+                data["event"]["request_parts"][name] = None
     text = dump_text(_without_large(data, [], take))
     if len(text) > LARGE:
         take(text, [])
         text = "null"
-    return RecordRow(text, dump_text(places), blobs)
+    return RecordRow(text, dump_text(places) if places else None, blobs)
 
 
 def sum_of(pos: int, text: str, places: str | None = None) -> int:

@@ -13,13 +13,14 @@ from toolspeak.data.deltas import ArgumentsDelta, CallStarted, Delta, ReasoningD
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import changed, quick
 from toolspeak.errors import ProviderError
+from toolspeak.providers.base import BODY_LISTENER, BodyFormat
 from toolspeak.providers.capabilities import Capabilities
-from toolspeak.providers.http_client import ConnectionOptions, HttpApi, json_bytes
+from toolspeak.providers.http_client import ConnectionOptions, HttpApi, body_bytes, json_bytes
 from toolspeak.providers.provider_failures import Attempts, decode_json
 from toolspeak.providers.relayed import RELAYING, Relayed, Relaying, as_object, is_preamble
 from toolspeak.providers.reply import Reply, drain
 from toolspeak.wire.base import Decoder, ModelRequest, WireFormat
-from toolspeak.wire.call_assembler import CallAssembler
+from toolspeak.wire.call_assembler import unread_turn
 from toolspeak.wire.request_encoding import token_limit
 
 _Piece: TypeAlias = TextDelta | ReasoningDelta | ArgumentsDelta
@@ -113,6 +114,11 @@ class ApiProvider:
         return self._api.address
 
     @property
+    def body_format(self) -> BodyFormat:
+        """How the body of a turn's request is made."""
+        return BodyFormat(self._endpoint.wire, self._model, self._options)
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """The key, which must not be recorded."""
         return self._api.secrets
@@ -135,7 +141,7 @@ class ApiProvider:
                 return
             except ProviderError as error:
                 if error.unread is not None and request.tools and not any_call:
-                    for delta in _malformed_call(error.unread):
+                    for delta in unread_turn(error.unread):
                         yield delta
                     return
                 failure = self._refine_error(error, request)
@@ -278,8 +284,10 @@ class ApiProvider:
         """Sends the request once."""
         endpoint = self._endpoint
         body = endpoint.wire.encode_request(request, model=self._model, stream=True)
-        limit = token_limit(body)
-        async with self._api.post(endpoint.path, body, query=endpoint.query) as reply:
+        limit, content = token_limit(body), body_bytes(body)
+        if (listener := BODY_LISTENER.get()) is not None:
+            listener(content)
+        async with self._api.post(endpoint.path, content, query=endpoint.query) as reply:
             kind = await reply.kind(lines=endpoint.lines)
             if kind == "json":
                 for delta in endpoint.wire.decode_response(await reply.json(), model=self._model):
@@ -406,14 +414,6 @@ class ApiProvider:
 def _has_content(part: Relayed) -> bool:
     """Whether a part holds a piece of the answer, in known fields or others."""
     return bool(part.deltas) or (part.data is not None and not is_preamble(part.data))
-
-
-def _malformed_call(text: str) -> list[Delta]:
-    """A turn with a malformed call, for an answer that the server rejected because of it: the model reads the problem,
-    and calls again."""
-    why = "the server could not read the call, so nothing of the turn ran; make it again, with arguments that fit"
-    malformed = CallAssembler().fail(text, "invalid_arguments", why)
-    return [*malformed, TurnEnded("tool_calls")]
 
 
 def _with_limit(delta: Delta, limit: int | None) -> Delta:

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextvars import ContextVar
 from typing import Protocol
 
 from toolspeak.data.deltas import Delta
+from toolspeak.data.messages import JSON
+from toolspeak.data.values import quick
 from toolspeak.providers.capabilities import Capabilities
-from toolspeak.wire.base import ModelRequest
+from toolspeak.wire.base import ModelRequest, WireFormat
+
+BODY_LISTENER: ContextVar[Callable[[bytes], None] | None] = ContextVar("toolspeak_body_listener", default=None)
+"""A function that gets the body of every request for a turn that this context sends over HTTP."""
+
+
+@quick()
+class BodyFormat:
+    """How a provider makes the body of a request: the wire format, the model's name there, and the options of every
+    request, over which a request's own go."""
+
+    wire: WireFormat
+    model: str
+    options: Mapping[str, JSON]
 
 
 class Provider(Protocol):

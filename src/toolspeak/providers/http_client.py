@@ -149,7 +149,7 @@ class HttpApi:
         Raises ProviderError for a status other than success and for a failure of the connection, also inside the
         context. Raises ConfigurationError if `body` is not JSON.
         """
-        content = body if isinstance(body, bytes) else _encode(body)
+        content = body if isinstance(body, bytes) else body_bytes(body)
         url = self._below(path)
         if query:
             url = url.copy_merge_params(query)
@@ -345,7 +345,8 @@ def json_bytes(value: JSON | Mapping[str, JSON]) -> bytes:
         return json.dumps(without_lone_surrogates(value), separators=(",", ":")).encode()
 
 
-def _encode(body: Mapping[str, JSON]) -> bytes:
+def body_bytes(body: Mapping[str, JSON]) -> bytes:
+    """The body of a request as it is sent. Raises ConfigurationError if it is not JSON."""
     try:
         return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:

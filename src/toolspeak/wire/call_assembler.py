@@ -6,7 +6,15 @@ import json
 from collections.abc import Hashable, Iterable, Mapping
 from typing import cast
 
-from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallCompleted, CallMalformed, CallStarted, Delta
+from toolspeak.data.deltas import (
+    ArgumentsDelta,
+    BatchEnded,
+    CallCompleted,
+    CallMalformed,
+    CallStarted,
+    Delta,
+    TurnEnded,
+)
 from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque
 from toolspeak.wire.json_validation import shortened
 
@@ -183,3 +191,11 @@ def depth_beyond(value: JSON, most: int) -> bool:
         if not level:
             return False
     return True
+
+
+def unread_turn(text: str) -> list[Delta]:
+    """A turn with a malformed call, for an answer that the server rejected because of it: the model reads the problem,
+    and calls again."""
+    why = "the server could not read the call, so nothing of the turn ran; make it again, with arguments that fit"
+    malformed = CallAssembler().fail(text, "invalid_arguments", why)
+    return [*malformed, TurnEnded("tool_calls")]

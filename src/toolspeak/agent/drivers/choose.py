@@ -63,7 +63,7 @@ def choose_driver(
     if not isinstance(dialect, str) and not hasattr(dialect, "parser"):
         raise ConfigurationError(f"`dialect` is a name (`toolspeak dialects` lists them) or a Dialect, not {dialect!r}")
     if dialect == "auto" or dialect == "native":
-        trained, text = _dialects_of(telling_name(provider))
+        trained, text = dialects_of(telling_name(provider))
         text_driver = _text_driver(provider, text, trained, trained, listing, starts_in, grace)
         if dialect == "auto" and not provider.capabilities.tools:
             if probes_server and getattr(provider, "is_unknown", False):
@@ -85,7 +85,7 @@ def telling_name(provider: Provider) -> str:
 
 
 @lru_cache(maxsize=256)  # as `known_dialect`
-def _dialects_of(model: str) -> tuple[Dialect | None, Dialect]:
+def dialects_of(model: str) -> tuple[Dialect | None, Dialect]:
     """The dialect that a model of this name was trained on, if it is known, and one that reads whatever a turn is in
     and writes the prompt."""
     trained_dialect = dialects.known_dialect(model)

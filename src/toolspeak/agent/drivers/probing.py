@@ -31,6 +31,11 @@ class ProbingDriver:
         self._probing = asyncio.Lock()
 
     @property
+    def drivers(self) -> tuple[Driver, Driver]:
+        """The two."""
+        return self._native, self._text
+
+    @property
     def starts_early(self) -> bool:
         return (self.choice or self._text).starts_early
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import cast
 
 from toolspeak.agent.drivers.base import NO_RUN, DriverContext, TurnRequest
@@ -93,6 +94,11 @@ class ReActDriver:
     def starts_early(self) -> bool:
         return False
 
+    @property
+    def is_usual(self) -> bool:
+        """Whether the driver's own text teaches decisions, and its own schema describes them."""
+        return self._teach is react_prompt and self._schema is decision_schema
+
     def prompt(self, request: TurnRequest) -> str:
         last = self._last_prompt
         if last is None or last[0] is not request.tools or last[1] != request.instructions:
@@ -132,13 +138,13 @@ class ReActConversation:
 
     async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
         driver, notify = self._driver, self._run.notify
-        history = self._request_messages(request)
-        messages = with_words(history, choice_instruction(request.choice))
-        retry: list[TextMessage] = []
+        model_request = self.model_request(request)
+        history, retry = self._messages, list[TextMessage]()
         usages, turn_end, text = list[Usage](), TurnEnded("stop"), ""
         decision: ReActDecision | BadDecision = BadDecision(EXTRACTION, ())
         for attempt in range(1, driver.max_retries + 2):
-            text, turn_end = await self._ask(request, [*messages, *retry])
+            again = replace(model_request, messages=[*model_request.messages, *retry]) if retry else model_request
+            text, turn_end = await self._ask(again)
             usages.append(turn_end.usage)
             if turn_end.finish in ("content_filter", "refusal", "cancelled"):
                 yield TextDelta(text)
@@ -154,8 +160,8 @@ class ReActConversation:
             else:
                 notify(DecisionValidationFailed(decision.errors, text, attempt, attempts))
             cut_note = "" if turn_end.finish in NORMAL_END else " (it was cut off: be shorter)"
-            again = f"That was no valid decision{cut_note}: {decision.reason}. Write the corrected JSON object alone."
-            retry = [TextMessage("assistant", text), TextMessage("user", again)]
+            words = f"That was no valid decision{cut_note}: {decision.reason}. Write the corrected JSON object alone."
+            retry = [TextMessage("assistant", text), TextMessage("user", words)]
         if isinstance(decision, BadDecision):
             yield CallMalformed(0, text, decision.stage, decision.reason, 0, decision.stage)
             yield BatchEnded((), ok=False)
@@ -184,10 +190,14 @@ class ReActConversation:
             "stop" if turn_end.finish in NORMAL_END else turn_end.finish, Usage.of_one_turn(usages), turn_end.model
         )
 
-    async def _ask(self, request: TurnRequest, messages: Sequence[TextMessage]) -> tuple[str, TurnEnded]:
+    def model_request(self, request: TurnRequest) -> ModelRequest:
+        """The first request to the provider for a turn."""
+        messages = with_words(self._request_messages(request), choice_instruction(request.choice))
+        return ModelRequest(messages, output=self._driver.output(request.tools), options=request.options)
+
+    async def _ask(self, model_request: ModelRequest) -> tuple[str, TurnEnded]:
         """The whole text of a reply: JSON says nothing before its end."""
         driver, pieces = self._driver, list[str]()
-        model_request = ModelRequest(messages, output=driver.output(request.tools), options=request.options)
         async with aclosing(cast("AsyncGenerator[Delta]", driver.provider.stream(model_request))) as stream:
             async for delta in stream:
                 self._run.on_raw_delta(delta)

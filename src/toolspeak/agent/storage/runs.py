@@ -132,7 +132,7 @@ class LoadedRun:
     """None for a run without records."""
     records: Sequence[Record]
     before: Sequence[Message]
-    """The messages of the runs that it follows."""
+    """The messages of the runs that it follows, and of the session that its session was forked from."""
     memory: dict[str, Any]
     """The tools' memory, with the results that `read_result` pages through."""
     first_events: Sequence[Event] = ()
@@ -188,6 +188,10 @@ async def _load(
         first = records[0].event
         next_id, count = (first.follows, first.follows_seq) if isinstance(first, RunStarted) else (None, None)
     before: Log[Message] = Log()
+    eldest = chain[-1][0].event
+    if isinstance(eldest, RunStarted) and eldest.session_id is not None:
+        session = await journal.session(eldest.session_id)
+        before = Log(() if session is None else session.history)  # those of a fork
     for records in reversed(chain[1:]):
         before = closed_history(fold(records, before))
     return fold(chain[0], before), before
