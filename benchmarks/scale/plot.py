@@ -76,7 +76,8 @@ def main() -> None:
         axes.grid(visible=True, color="#dee2e6", linewidth=0.6)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
-    panels[0].legend(fontsize=7, frameon=False, ncols=2)
+    lines = panels[0].get_legend_handles_labels()
+    figure.legend(*lines, loc="outside lower center", fontsize=8, frameon=False, ncols=4)
     figure.savefig(chosen.plot, metadata={"Date": None} if chosen.plot.suffix == ".svg" else None, facecolor="white")
 
 
