@@ -9,7 +9,7 @@ import pytest
 
 from toolspeak.data.messages import ToolCall
 from toolspeak.data.tools import READ_ANYTHING, UNDECLARED
-from toolspeak.errors import ToolDefinitionError
+from toolspeak.errors import ToolDefinitionError, ToolError
 from toolspeak.tools import Effects, RunContext, Tool, tool
 
 
@@ -119,12 +119,19 @@ def test_read_only_binds_an_effects_function():
     assert made.effects_of({"target": "b"}) == UNDECLARED
 
 
-def test_preview_gets_named_arguments_and_never_raises():
+def test_preview_gets_named_arguments_and_raises_only_what_the_call_would():
     arguments = {"source": "a", "target": "b", "force": False}
     preview = tool(copy, preview=lambda target: f"+ {target}").preview
     assert preview(arguments) == "+ b"
     failing = tool(copy, preview=lambda source: Path(source, "missing").read_text()).preview
     assert failing(arguments).startswith("(no preview: FileNotFoundError: ")
+
+    def refusing(source: str) -> str:
+        raise ToolError(f"{source} is missing")
+
+    would_fail = tool(copy, preview=refusing).preview
+    with pytest.raises(ToolError, match="a is missing"):
+        would_fail(arguments)
 
 
 def test_a_preview_may_ask_for_the_context():

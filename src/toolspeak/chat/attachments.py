@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import mimetypes
+import os
 import re
 from pathlib import Path
 
 from toolspeak.data.messages import ImagePart, Message, Part, TextPart
 from toolspeak.errors import ConfigurationError
+from toolspeak.tools.builtin.gitignore import IgnoredPaths
 from toolspeak.ui.format import count
 
 MOST_TEXT = 64 * 1024
@@ -80,13 +82,19 @@ def _part_of(match: re.Match[str], folder: Path) -> Part | None:
             return None  # a word such as @someone
         remedy = f"correct the path, or write `@{name}` in backquotes if it is no file"
         raise ConfigurationError(f"@{name}: there is no such file in {folder.resolve()}; {remedy}")
-    return _content(path, name, None if first is None else int(first), None if last is None else int(last))
+    return _content(path, folder, name, None if first is None else int(first), None if last is None else int(last))
 
 
-def _content(path: Path, name: str, first: int | None, last: int | None) -> Part:
+def _content(path: Path, folder: Path, name: str, first: int | None, last: int | None) -> Part:
     try:
         if path.is_dir():
-            entries = sorted(f"{entry.name}/" if entry.is_dir() else entry.name for entry in path.iterdir())
+            real = os.path.realpath(path)
+            ignored = IgnoredPaths.to_leave_out(real, os.path.realpath(folder))
+            entries = sorted(
+                f"{entry.name}/" if entry.is_dir() else entry.name
+                for entry in path.iterdir()
+                if ignored is None or not ignored.names(os.path.join(real, entry.name), entry.is_dir())
+            )
             more = [f"… {len(entries) - MOST_ENTRIES:,} more"] if len(entries) > MOST_ENTRIES else []
             return TextPart("\n".join([f"\n\n[The folder {name}]", *entries[:MOST_ENTRIES], *more, ""]))
         if not path.is_file():

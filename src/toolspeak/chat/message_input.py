@@ -13,6 +13,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
 from toolspeak.chat.command_list import COMMANDS
+from toolspeak.tools.builtin.gitignore import IgnoredPaths
 
 _MOST_LINES = 10
 _MOST_CHARACTERS = 1_500
@@ -125,11 +126,15 @@ class MessageCompleter(Completer):
         folder_text, slash, beginning = path.rpartition("/")
         folder = self._folder / Path(folder_text + slash).expanduser()
         entries: list[tuple[str, bool]] = []
+        real = os.path.realpath(folder)
+        ignored = IgnoredPaths.to_leave_out(real, os.path.realpath(self._folder))
         with suppress(OSError, RuntimeError), os.scandir(folder) as scan:
             for number, entry in enumerate(scan):
                 if number >= _MOST_ENTRIES:
                     break
-                if entry.name.startswith(beginning) and (beginning.startswith(".") or not entry.name.startswith(".")):
+                if not entry.name.startswith(beginning) or (entry.name[0] == "." and not beginning.startswith(".")):
+                    continue
+                if ignored is None or not ignored.names(os.path.join(real, entry.name), entry.is_dir()):
                     entries.append((entry.name, entry.is_dir()))
         for name, is_folder in sorted(entries)[:_MOST_CANDIDATES]:
             whole = f"{folder_text}{slash}{name}{'/' if is_folder else ''}"

@@ -131,11 +131,15 @@ def read_reply(file: str = STANDARD_INPUT) -> str:
     """A file, or standard input, as UTF-8 text. Raises ConfigurationError with the first byte that is not UTF-8."""
     with open_input(file) as stream:
         data = stream.read()
+    return text_of_input(data, "standard input" if file == STANDARD_INPUT else file)
+
+
+def text_of_input(data: bytes, name: str = "standard input") -> str:
+    """The bytes as UTF-8 text. Raises ConfigurationError with the input's name and the first byte that is not UTF-8."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         place = f"byte {data[error.start]:#04x} at offset {error.start}"
-        name = "standard input" if file == STANDARD_INPUT else file
         raise ConfigurationError(f"{name} is not UTF-8: {place}; convert it first") from None
 
 

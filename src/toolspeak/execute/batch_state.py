@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Literal, TypeAlias
 
-from toolspeak.data.events import StopRequested
-from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
+from toolspeak.data.events import StopRequested, UserMessageQueued
+from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolResult
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop
 from toolspeak.execute.approval.approvers import ApprovalRequest
@@ -212,6 +212,16 @@ class BatchState:
     def prepared_call(self, call: ToolCall) -> PreparedCall | ToolResult:
         """As `prepare`; the call as it began early, if it did."""
         return (None if self.early is None else self.early.prepared(call)) or self.prepare(call)
+
+    async def record_notes(self) -> None:
+        """Records what the `before` of interceptors noted."""
+        notes, hide = self.notes, self.settings.secrets.hide_text
+        for failed in notes.failed:
+            await self.emit(replace(failed, error=hide(failed.error)))
+        for fact in (*notes.approvals, *(change.fact for change in notes.changes)):
+            await self.emit(fact)
+        for text in notes.messages:
+            await self.emit(UserMessageQueued(Message.user(hide(text))))
 
     @property
     def is_late(self) -> bool:

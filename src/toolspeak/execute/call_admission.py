@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from toolspeak.data.approvals import Decision, Escalate
-from toolspeak.data.events import StopRequested, UserMessageQueued
-from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolResult, failure
+from toolspeak.data.events import StopRequested
+from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, failure
 from toolspeak.data.values import same_json
 from toolspeak.errors import AgentStop
 from toolspeak.execute.approval.approvers import (
@@ -117,7 +117,12 @@ class CallAdmission:
                     elif prepared is not None:
                         question = self._judge(call, prepared)
                         if question is not None:
-                            call.ask(prepared, await self._in_time(self._builder.with_preview(question, prepared)))
+                            before = [each.prepared.effects for each in batch.calls if each.prepared is not None]
+                            outcome = await self._in_time(self._builder.for_person(question, prepared, before))
+                            if isinstance(outcome, ToolResult):
+                                self._keep_from_running(call, outcome)
+                            else:
+                                call.ask(prepared, outcome)
                 except _TooLateError:
                     self._keep_from_running(call, failure(original, "skipped", deadline.before_start()))
                 except AgentStop as stop:
@@ -376,13 +381,7 @@ class CallAdmission:
                 if call.prepared is not None:
                     self._prepare_anew(call, call.prepared)
             await early.drop()
-        notes, hide = batch.notes, batch.settings.secrets.hide_text
-        for failed in notes.failed:
-            await batch.emit(replace(failed, error=hide(failed.error)))
-        for fact in (*notes.approvals, *(change.fact for change in notes.changes)):
-            await batch.emit(fact)
-        for text in notes.messages:
-            await batch.emit(UserMessageQueued(Message.user(hide(text))))
+        await batch.record_notes()
         if self.stop is not None:
             await batch.emit(self.stop)
 

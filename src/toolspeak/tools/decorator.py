@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast, overload
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import Effects, ToolSpec
-from toolspeak.errors import ToolDefinitionError, suggest
+from toolspeak.errors import ToolDefinitionError, ToolError, suggest
 from toolspeak.tools import typed
 from toolspeak.tools.context import RunContext, injected
 from toolspeak.tools.crashes import log_crash
@@ -118,7 +118,8 @@ def tool(
     - `max_concurrent`: the most calls of a run that may be in the function at once.
     - `preview`: a function of some of the tool's parameters that shows what a call would change. A parameter annotated
       as RunContext gets the call's, None without one. In the question, beside a unified diff, the arguments that the
-      preview takes are shortened and all others are whole.
+      preview takes are shortened and all others are whole. If it raises ToolError, the call fails so, and nobody is
+      asked about it.
     - `verify`: a function, plain or async, of some of the tool's parameters (and a RunContext), for a call that was
       interrupted. It returns `Happened(value)` or True if the call took effect, False if it did not, None if that
       cannot be known.
@@ -284,6 +285,8 @@ def _previewer(preview: Callable[..., str], parameters: Sequence[str], where: st
         try:
             text = show({**arguments, **injected(injected_sources, context)})
             return "" if text is None else str(text)
+        except ToolError:  # the call would fail
+            raise
         except Exception as error:  # noqa: BLE001 - the author's code; a person can decide without a preview
             log_crash(_LOG, f"{where} failed", error)
             return f"(no preview: {type(error).__name__}: {error})"

@@ -12,10 +12,10 @@ from toolspeak.testing import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.tools.builtin import Workspace, replace_tool
 
 
-def replaced(root, **arguments) -> str:
+def replaced(root, approve="all", **arguments) -> str:
     turn = ScriptedTurn("", calls=[ScriptedCall("replace", arguments)])
     model = ScriptedProvider([turn, "Done."], tools=True)
-    result = Agent(model, [replace_tool(Workspace(root))], approve="all").run_sync("Go.")
+    result = Agent(model, [replace_tool(Workspace(root))], approve=approve).run_sync("Go.")
     return result.steps[0].executions[0].result.text
 
 
@@ -72,7 +72,7 @@ def test_a_text_is_no_pattern(tree):
 )
 def test_what_cannot_be_replaced_changes_nothing(tree, arguments, problem):
     before = {path: path.read_bytes() for path in tree.rglob("*.*")}
-    assert problem in preview(tree, **arguments)
+    assert problem in replaced(tree, approve=None, **arguments)  # and nobody is asked
     assert problem in replaced(tree, **arguments)
     assert {path: path.read_bytes() for path in tree.rglob("*.*")} == before
 

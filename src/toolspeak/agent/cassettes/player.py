@@ -155,6 +155,9 @@ class Player(Recording, Replayer):
         played = self._played_call(call)
         return played.recorded_result.result if played is not None and played.recorded_result.skipped else None
 
+    def unasked_result(self, call: ToolCall) -> ToolResult | None:
+        return None if self._answers(call.id, in_doubt=False) else self.skipped_result(call)
+
     def play(self, call: ToolCall) -> RecordedResult:
         played = self._played_call(call)
         if played is None:

@@ -23,6 +23,7 @@ from toolspeak.cli.command_options import (
 from toolspeak.cli.configuration import choices_of, configuration
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.json_input import JsonInput
+from toolspeak.cli.piped_text import piped_text
 from toolspeak.cli.run_options import (
     approve_option,
     chosen_limits,
@@ -46,6 +47,7 @@ from toolspeak.cli.sandbox_options import sandbox_options
 from toolspeak.cli.signals import run_to_end
 from toolspeak.cli.web_options import web_options
 from toolspeak.data.events import Limits
+from toolspeak.data.messages import Message, TextPart
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal
 from toolspeak.project.configuration.config import Config
@@ -148,7 +150,8 @@ def run_command(
     timeline: str | None,
     **_of_setup: object,
 ) -> None:
-    """Do TASK with a model and the built-in tools; `-` reads the task from standard input.
+    """Do TASK with a model and the built-in tools. What is piped in is added to it: `git diff | toolspeak run "explain
+    this"`. Without TASK, and with `-`, it is the task.
 
     The answer goes to standard output. So does the run's progress if standard output is a terminal; else it goes to
     standard error. Ctrl-C ends the run and everything it started; `toolspeak resume` continues it.
@@ -166,7 +169,11 @@ def run_command(
         raise ConfigurationError(
             "--session is empty: name a session (`toolspeak sessions` lists them), or omit the option"
         )
-    if task is None and not input_file:
+    if task == "-" and input_file == "-":
+        raise ConfigurationError('standard input is --input: leave TASK out, and send it as a line {"task": …}')
+    piped = "" if input_file or task == "-" else piped_text()
+    text = read_reply() if task == "-" else piped or None if task is None else task
+    if text is None and not input_file:
         raise ConfigurationError("TASK is missing: write what to do")
     continues = bool(session) or continue_last
     choices = choices_of(context)  # the options that are no parameters here
@@ -181,9 +188,6 @@ def run_command(
         raise ConfigurationError("--deltas and --input belong to --json: a program reads and writes lines of JSON")
     if input_file and (cassette is not None or timeline):
         raise ConfigurationError("--input does not go with --record, --replay and --timeline: these are for one run")
-    if task == "-" and input_file == "-":
-        raise ConfigurationError('standard input is --input: leave TASK out, and send it as a line {"task": …}')
-    text = read_reply() if task == "-" else task
     if text is not None and not text.strip():
         raise ConfigurationError("the task is empty: write what to do")
     open_streams()
@@ -200,14 +204,18 @@ def run_command(
         raise ConfigurationError("--close needs --session or -c: it closes that session's last run")
     display, when_open = Display(as_json, timeline, thoughts, deltas), "close" if close else "refuse"
     run_journal = journal_of(journal)
+    first: str | Message | None = text  # a program's input goes on with further ones
+    if text is not None and not input_file:
+        beside = (TextPart(f"\n\n[Standard input]\n{piped}"),) if task and piped.strip() else ()
+        first = Message("user", (TextPart(text), *beside))
     work_of_run = _run(
-        text, setup, explicit, limits, run_journal, session, continue_last, when_open, display, cassette, input_file
+        first, setup, explicit, limits, run_journal, session, continue_last, when_open, display, cassette, input_file
     )
     sys.exit(run_to_end(work_of_run))
 
 
 async def _run(
-    task: str | None,
+    task: str | Message | None,
     setup: Setup,
     explicit: Collection[str],
     limits: Limits,
@@ -219,7 +227,7 @@ async def _run(
     cassette: Cassette | None,
     input_file: str | None,
 ) -> int:
-    async def begin(agent: Agent, task: str) -> Run:
+    async def begin(agent: Agent, task: str | Message) -> Run:
         # A replay cannot be resumed, since it has no model: without a set-up in its records, `resume` refuses it.
         setup_json = {} if cassette is not None and cassette.replays else setup.as_json()
         return await Session(agent, session_id).start(task, when_open=when_open, limits=limits, setup=setup_json)
@@ -235,7 +243,7 @@ async def _run(
             raise ConfigurationError(_NO_MODEL)
         if cassette is not None and not cassette.replays:
             setup = replace(setup, model=with_absolute_path(setup.model))  # `resume` continues the recording
-        if input_file is not None or task is None:
+        if not isinstance(task, Message):
             return await work_on_input(setup, journal, begin, display, JsonInput(input_file or "-"), task)
         return await work(setup, journal, lambda agent: begin(agent, task), display, cassette=cassette)
     finally:

@@ -6,16 +6,17 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from typing import Any, cast
 
 from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.events import ApprovalDecided
-from toolspeak.data.messages import JSON, ToolCall, ToolResult
+from toolspeak.data.messages import JSON, ToolCall, ToolResult, failure
+from toolspeak.data.tools import Effects
 from toolspeak.data.values import quick
-from toolspeak.errors import AgentStop, ConfigurationError
+from toolspeak.errors import AgentStop, ConfigurationError, ToolError
 from toolspeak.execute.approval.after_web import AfterWeb, answer_after_web
 from toolspeak.execute.approval.approvers import (
     ApprovalAnswer,
@@ -28,10 +29,11 @@ from toolspeak.execute.approval.approvers import (
 )
 from toolspeak.execute.approval.policy_rules import StandingRules
 from toolspeak.execute.calls.prepare import PreparedCall
-from toolspeak.execute.calls.replay import CassetteResults, Replayer
+from toolspeak.execute.calls.replay import CassetteResults, RecordedResult, Replayer
 from toolspeak.execute.calls.result_limits import describe
 from toolspeak.execute.calls.secrets import Secrets, hide_effects
 from toolspeak.execute.concurrency.limits import in_thread
+from toolspeak.execute.concurrency.schedule import Conflicts
 from toolspeak.tools.context import RunContext, StateView
 from toolspeak.tools.crashes import log_crash
 from toolspeak.tools.tool import Tool
@@ -193,8 +195,42 @@ class RequestBuilder:
         return counts
 
     async def with_preview(self, request: ApprovalRequest, prepared: PreparedCall) -> ApprovalRequest:
-        """Returns the question with its preview, for a person."""
+        """Returns the question with its preview, for a person. If the preview says that the call would fail, all
+        arguments are shown in full."""
+        try:
+            return await self._with_preview(request, prepared)
+        except ToolError as error:
+            return self._with_failure(request, error)
+
+    async def for_person(
+        self, request: ApprovalRequest, prepared: PreparedCall, earlier: Iterable[Effects]
+    ) -> ApprovalRequest | ToolResult:
+        """Returns the question with its preview; or the failure of a call whose preview says that it is certain to
+        fail, because nobody's yes can change that. `earlier`: the effects of the calls that run before it, which may
+        change it."""
+        call = prepared.call
+        if self.replayer is not None and (recorded := self.replayer.unasked_result(call)) is not None:
+            return recorded
+        try:
+            return await self._with_preview(request, prepared)
+        except ToolError as error:
+            before = Conflicts()
+            for index, effects in enumerate(earlier):
+                before.add(index, effects)
+            if before.any_with(prepared.effects):
+                return self._with_failure(request, error)
+            result = failure(call, "exception", self.secrets.hide_text(describe(error)))
+            result = replace(result, extra=error.extra) if error.extra else result
+            if self.cassette_results is not None:
+                self.cassette_results.keep(call, RecordedResult(result, skipped=True))
+            return result
+
+    async def _with_preview(self, request: ApprovalRequest, prepared: PreparedCall) -> ApprovalRequest:
         return replace(request, preview=await self._preview_of(prepared), previewed=prepared.tool.previewed)
+
+    def _with_failure(self, request: ApprovalRequest, error: ToolError) -> ApprovalRequest:
+        reason = self.secrets.hide_text(describe(error))
+        return replace(request, preview=f"As things are now, this call would fail: {reason}")
 
     async def _preview_of(self, prepared: PreparedCall) -> str:
         if self.replayer is not None:
@@ -259,6 +295,8 @@ async def _preview(tool: Tool, arguments: Mapping[str, Any], context: RunContext
             outcome = await in_thread(lambda: make(arguments, context))
     except TimeoutError:
         return f"(no preview: it took more than {_PREVIEW_SECONDS:g} seconds)"
+    if isinstance(outcome.error, ToolError):
+        raise outcome.error
     if isinstance(outcome.error, Exception):
         return f"(no preview: {describe(outcome.error)})"
     if outcome.error is not None:

@@ -53,6 +53,10 @@ class Replayer(Protocol):
         """Returns the result of a call whose function was not called; None if it was called."""
         ...
 
+    def unasked_result(self, call: ToolCall) -> ToolResult | None:
+        """Returns the result of a call whose function was not called, and about which nobody was asked."""
+        ...
+
     def preview(self, call: ToolCall) -> str:
         """Returns the preview that was shown with the question about the call."""
         ...

@@ -8,7 +8,7 @@ from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin import files_read
-from toolspeak.tools.builtin.change import changes, preview, would_fail
+from toolspeak.tools.builtin.change import changes, preview
 from toolspeak.tools.builtin.text_format import encode, quoted, text_chunks, visible
 from toolspeak.tools.builtin.workspace import MAX_EDIT, Workspace
 from toolspeak.tools.builtin.workspace_folders import anywhere
@@ -21,11 +21,8 @@ def append_tool(workspace: Workspace) -> Tool:
         return changes(workspace, path, destructive=False)
 
     def would(path: str, content: str) -> str:
-        try:
-            encode(content, "content")
-            before = _before(workspace, path)
-        except ToolError as error:
-            return would_fail(error)
+        encode(content, "content")
+        before = _before(workspace, path)
         if before is None:
             return f"{quoted(path)} is too large for a diff. This would be added at its end:\n{visible(content)}"
         text = before.decode()

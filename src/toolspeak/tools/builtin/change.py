@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from toolspeak.data.tools import Effects
-from toolspeak.errors import ToolError
 from toolspeak.tools.builtin import files_read
 from toolspeak.tools.builtin.diff import shortened, unified_diff
-from toolspeak.tools.builtin.text_format import decode, quoted, visible
+from toolspeak.tools.builtin.text_format import decode, quoted
 from toolspeak.tools.builtin.workspace import Workspace
 from toolspeak.tools.context import RunContext
 
@@ -38,17 +37,9 @@ def apply(workspace: Workspace, ctx: RunContext[Any], path: str, change: Callabl
 
 
 def preview(path: str, texts: Callable[[], tuple[str, str]]) -> str:
-    """The diff between the texts before and after a call, or the reason why the call would fail."""
-    try:
-        before, after = texts()
-    except ToolError as error:
-        return would_fail(error)
+    """The diff between the texts before and after a call. Raises ToolError if the call would fail."""
+    before, after = texts()
     return unified_diff(path, before, after) or f"{quoted(path)} already has this content: nothing would be changed."
-
-
-def would_fail(error: ToolError) -> str:
-    """The preview of a call that would raise this error."""
-    return f"This call would fail: {visible(str(error))}"
 
 
 def preview_change(workspace: Workspace, path: str, change: Callable[[str], str]) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from typing import Any
 
 from toolspeak.data.tools import UNVERSIONED, Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
+from toolspeak.tools.builtin.gitignore import IgnoredPaths
 from toolspeak.tools.builtin.glob import Glob
 from toolspeak.tools.builtin.search import MAX_LINE, Searcher
 from toolspeak.tools.builtin.tree import printable_path, walk
@@ -28,36 +30,50 @@ def find_tool(workspace: Workspace, *, seconds_per_file: float = 10) -> Tool:
 
     @tool(name="find", aliases={"file": "path"}, effects=effects, effects_bound=anywhere(workspace, effects()))
     def find(
-        ctx: RunContext[Any], pattern: str = "*", content: str | None = None, path: str = ""
+        ctx: RunContext[Any],
+        pattern: str = "*",
+        content: str | None = None,
+        path: str = "",
+        ignored: bool = False,
     ) -> list[str] | list[Match | str]:
         """Find files by name, or lines by what they contain.
 
         Without `content`, returns paths; with it, the path, number and text of each matching line. At most
-        100, then a note says how many more. Binary files and .git are left out; of a line longer than 10,000
-        characters only the beginning is searched.
+        100, then a note says how many more. Binary files, .git and what .gitignore names are left out; of a line
+        longer than 10,000 characters only the beginning is searched.
 
         Args:
             pattern: A file name pattern ("*.py"), or with a "/" one for the whole path ("src/**/*.py").
             content: A regular expression (Python's) that a line must contain.
             path: The folder or file to search, relative to the workspace.
+            ignored: Also search what .gitignore names.
         """
-        files = _files(workspace, Glob(pattern), path, ctx)
+        paths = None if ignored else IgnoredPaths.to_leave_out(workspace.real(path), workspace.root.as_posix())
+        files = _files(workspace, Glob(pattern), path, ctx, paths)
         if content is None:
             names = [printable_path(name) for name in heapq.nsmallest(MAX_RESULTS, files)]
-            return [*names, *_note(len(files) - len(names), "files")]
+            return [*names, *_note(len(files) - len(names), "files"), *_ignored_note(names, paths)]
         with Searcher(content, seconds=seconds_per_file, cancelled=ctx.cancelled) as searcher:
-            return _lines(workspace, sorted(files), searcher)
+            lines = _lines(workspace, sorted(files), searcher)
+            return [*lines, *_ignored_note(lines, paths)]
 
     return find
 
 
-def _files(workspace: Workspace, glob: Glob, path: str, ctx: RunContext[Any]) -> list[str]:
+def _ignored_note(results: Sequence[object], paths: IgnoredPaths | None) -> list[str]:
+    left_out = not results and paths is not None and paths.count
+    return ["... nothing; what .gitignore names was left out: `ignored: true` searches it too"] if left_out else []
+
+
+def _files(
+    workspace: Workspace, glob: Glob, path: str, ctx: RunContext[Any], ignored: IgnoredPaths | None
+) -> list[str]:
     folder = walk_start(workspace, path)
     if folder and not workspace.is_folder(path):
         with workspace.open(path):
             return [folder] if glob.matches(folder) else []
     names: list[str] = []
-    for name, entry in walk(workspace, folder, ctx.cancelled):
+    for name, entry in walk(workspace, folder, ctx.cancelled, ignored=ignored):
         below = name.removeprefix(folder + "/") if folder else name
         # A pattern may start at the searched folder or at the workspace.
         if entry.file and (glob.matches(below) or glob.matches(name)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from toolspeak.errors import ToolError
 
@@ -13,8 +13,8 @@ MAX_ALTERNATIVES = 64
 
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
-Segment = Callable[[str], object] | None
-"""Matches one component of a path; None is `**`, any number of components."""
+Segments = tuple[Callable[[str], object] | None, ...]
+"""They match the components of a path, one each; None is `**`, any number of components."""
 
 
 class Glob:
@@ -29,11 +29,14 @@ class Glob:
         if not plain or plain.startswith("/"):
             raise ToolError(f"'pattern' is {pattern!r}: give a name like '*.py' or a relative path like 'src/**/*.py'.")
         self._whole_path = "/" in plain
-        self._alternatives = [_segments(each) for each in _expanded(plain)]
+        self._alternatives = [
+            segments([*filter(None, each.split("/")), *(["**"] if each.endswith("/") else [])])
+            for each in _expanded(plain)
+        ]
 
     def matches(self, path: str) -> bool:
         parts = path.split("/") if self._whole_path else [path.rpartition("/")[2]]
-        return any(_match(segments, parts) for segments in self._alternatives)
+        return any(segments_match(each, parts) for each in self._alternatives)
 
 
 def _expanded(pattern: str) -> list[str]:
@@ -53,18 +56,16 @@ def _expanded(pattern: str) -> list[str]:
     return done
 
 
-def _segments(pattern: str) -> list[Segment]:
-    parts = [part for part in pattern.split("/") if part]
-    if pattern.endswith("/"):
-        parts.append("**")
+def segments(parts: Sequence[str]) -> Segments:
+    """The matchers of the components of a pattern."""
     # fnmatch never backtracks over an earlier star, so it is fast for every name.
-    return [None if part == "**" else re.compile(fnmatch.translate(part)).match for part in parts]
+    return tuple(None if part == "**" else re.compile(fnmatch.translate(part)).match for part in parts)
 
 
-def _match(segments: list[Segment], parts: list[str]) -> bool:
-    """Whether the segments match all parts. `positions`: how many parts the segments so far can match."""
-    positions = {0}
-    for segment in segments:
+def segments_match(pattern: Segments, parts: Sequence[str]) -> bool:
+    """Whether a pattern matches all components of a path."""
+    positions = {0}  # how many parts the pattern so far can match
+    for segment in pattern:
         if segment is None:
             positions = set(range(min(positions), len(parts) + 1))
         else:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from toolspeak.data.tools import UNVERSIONED, Effects
-from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
-from toolspeak.tools.builtin.change import would_fail
 from toolspeak.tools.builtin.fact_file import FactFiles
 
 MEMORY = "memory"
@@ -28,10 +26,7 @@ def memory_tool(facts: FactFiles) -> Tool:
 
     def would(action: str, fact: str, id: str, ctx: RunContext[Any] | None) -> str:  # noqa: A002 - the parameter's name
         principal = None if ctx is None else ctx.principal
-        try:
-            before = facts.get(principal, id).text if action in ("change", "forget") else ""
-        except ToolError as error:
-            return would_fail(error)
+        before = facts.get(principal, id).text if action in ("change", "forget") else ""
         lines = [f"- {before}"] if before else []
         lines += [f"+ {' '.join(fact.split())}"] if action in ("save", "change") else []
         return "\n".join(lines)

@@ -11,7 +11,6 @@ from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin import files_read
-from toolspeak.tools.builtin.change import would_fail
 from toolspeak.tools.builtin.diff import shortened, unified_diff
 from toolspeak.tools.builtin.glob import Glob
 from toolspeak.tools.builtin.search import Searcher
@@ -81,10 +80,7 @@ def replace_tool(workspace: Workspace, *, seconds_per_file: float = 10) -> Tool:
         return replacements
 
     def would(old: str, new: str, files: str, path: str, regex: bool) -> str:
-        try:
-            return "".join(each.diff for each in planned(old, new, files, path, regex, lambda: False))
-        except ToolError as error:
-            return would_fail(error)
+        return "".join(each.diff for each in planned(old, new, files, path, regex, lambda: False))
 
     @tool(name="replace", effects=effects, effects_bound=anywhere(workspace, effects("")), preview=would)
     def replace(old: str, new: str, ctx: RunContext[Any], files: str = "*", path: str = "", regex: bool = False) -> str:

@@ -22,7 +22,6 @@ from toolspeak.sandbox.processes import ProcessOutput, finished
 from toolspeak.sandbox.unconfined import Unconfined
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin.capture import Capture, printed_text
-from toolspeak.tools.builtin.change import would_fail
 from toolspeak.tools.builtin.live_output import LiveOutput
 from toolspeak.tools.builtin.text_format import quoted, visible
 from toolspeak.tools.builtin.workspace import Workspace
@@ -252,10 +251,7 @@ def _preview(workspace: Workspace, command: str, cwd: str) -> str:
     """The command as a person approves it, with the folder that it runs in."""
     if not cwd:
         return visible(command)
-    try:
-        _folder(workspace, cwd)
-    except ToolError as error:
-        return would_fail(error)
+    _folder(workspace, cwd)
     return f"# in the folder: {quoted(cwd)}\n{visible(command)}"
 
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from toolspeak.errors import ToolError
+from toolspeak.tools.builtin.gitignore import IgnoredPaths
 from toolspeak.tools.builtin.workspace import Entry, Workspace
 
 SKIPPED = frozenset({".git"})
 """Folders that a walk leaves out: those of version control."""
 
 
-def walk(workspace: Workspace, folder: str, cancelled: Callable[[], bool]) -> Iterator[tuple[str, Entry]]:
+def walk(
+    workspace: Workspace, folder: str, cancelled: Callable[[], bool], *, ignored: IgnoredPaths | None = None
+) -> Iterator[tuple[str, Entry]]:
     """Yields (path, entry) for all files and folders below a folder, with paths relative to the workspace. Follows no
-    links.
+    links, and leaves out what is ignored.
 
     Skips a folder that is gone or cannot be opened. Raises ToolError if `folder` itself cannot be opened, and on
     cancellation.
     """
+    top = workspace.real(folder) if ignored is not None else ""
     todo = [(folder, True)]
     while todo:
         here, first = todo.pop()
@@ -33,6 +37,10 @@ def walk(workspace: Workspace, folder: str, cancelled: Callable[[], bool]) -> It
             if entry.name in SKIPPED:
                 continue
             path = join(here, entry.name)
+            if ignored is not None and ignored.names(
+                join(top, path.removeprefix(folder).lstrip("/")), entry.folder and not entry.link
+            ):
+                continue
             yield path, entry
             if entry.folder and not entry.link:
                 todo.append((path, False))

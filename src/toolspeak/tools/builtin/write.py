@@ -9,7 +9,7 @@ from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin import files_read
 from toolspeak.tools.builtin.change import changes, preview
-from toolspeak.tools.builtin.text_format import decode, encode, visible
+from toolspeak.tools.builtin.text_format import decode, encode
 from toolspeak.tools.builtin.workspace import Workspace
 from toolspeak.tools.builtin.workspace_folders import anywhere
 
@@ -21,19 +21,16 @@ def write_tool(workspace: Workspace) -> Tool:
         return changes(workspace, path, idempotent=True)
 
     def would(path: str, content: str, overwrite: bool, ctx: RunContext[Any] | None = None) -> str:
-        notes: list[str] = []
-
         def texts() -> tuple[str, str]:
             data = encode(content, "content")
             before = workspace.read_if_exists(path)
             if before is None:
                 return "", content
             if ctx is not None and before != data and not overwrite:
-                notes.extend(_condition(ctx, workspace.real(path), path, before))
+                _refuse_unknown(ctx, workspace.real(path), path, before)
             return _text(before, path), content
 
-        diff = preview(path, texts)
-        return "".join([*notes, diff])
+        return preview(path, texts)
 
     @tool(
         name="write",
@@ -57,8 +54,8 @@ def write_tool(workspace: Workspace) -> Tool:
             if before == data:
                 files_read.record(ctx, real, files_read.digest(data))
                 return {"bytes": len(data), "unchanged": True}
-            if before is not None and not overwrite and (reason := _unknown(ctx, real, path, before)):
-                raise ToolError(reason)
+            if before is not None and not overwrite:
+                _refuse_unknown(ctx, real, path, before)
             workspace.replace(path, data, before)
             files_read.record(ctx, real, files_read.digest(data))
         return {"bytes": len(data)}
@@ -66,24 +63,17 @@ def write_tool(workspace: Workspace) -> Tool:
     return write
 
 
-def _unknown(ctx: RunContext[Any], real: str, path: str, before: bytes) -> str:
-    """The reason why the file must not be replaced: the run has not read all of its content. Empty if it has."""
+def _refuse_unknown(ctx: RunContext[Any], real: str, path: str, before: bytes) -> None:
+    """Raises ToolError if the run has not read all of the file's content."""
     known_digest, sha256 = files_read.known(ctx, real), files_read.digest(before)
     if known_digest == sha256:
-        return ""
+        return
     remedy = "or pass overwrite: true to replace it."
     if unread := files_read.first_unread(ctx, real, sha256):
-        return f"{path!r} was read only in part: read the rest (continue with start={unread}), {remedy}"
+        raise ToolError(f"{path!r} was read only in part: read the rest (continue with start={unread}), {remedy}")
     if known_digest is not None:
-        return f"{path!r} changed since it was read: read it again, {remedy}"
-    return f"{path!r} exists and was not read: read it first, {remedy}"
-
-
-def _condition(ctx: RunContext[Any], real: str, path: str, before: bytes) -> list[str]:
-    """A line with the condition for the call's success: an earlier call of its batch may still read the file."""
-
-    reason = _unknown(ctx, real, path, before)
-    return [f"Unless a call before it reads the file, this call would fail: {visible(reason)}\n"] if reason else []
+        raise ToolError(f"{path!r} changed since it was read: read it again, {remedy}")
+    raise ToolError(f"{path!r} exists and was not read: read it first, {remedy}")
 
 
 def _text(data: bytes, path: str) -> str:
