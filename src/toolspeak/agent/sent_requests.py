@@ -81,6 +81,11 @@ async def sent_request(journal: Journal, run_id: str, seq: int) -> SentRequest:
     return SentRequest(body, is_proved, digest, note, parts[INSTRUCTIONS], json.loads(parts[TOOLS]))
 
 
+async def recorded_parts(journal: Journal, run_id: str, seq: int) -> Mapping[str, str]:
+    """What the run had recorded of its requests until record `seq` (`agent/drivers/request_parts.py`)."""
+    return _parts_of(await journal.read(run_id, 0, seq + 1))
+
+
 def _body(
     parts: Mapping[str, str], question: ModelAsked, state: RunState, starts: Sequence[int], digest: str
 ) -> tuple[str, bool]:

@@ -32,6 +32,7 @@ COMMANDS: dict[str, str] = {
     "rules": "List or revoke the rules that approve calls.",
     "run": "Do a task with a model and the built-in tools.",
     "salvage": "Recover what is left of a damaged journal.",
+    "say": "Send a message to a run.",
     "serve": "Serve any model to any client, with tool calls.",
     "sessions": "List the sessions with their runs.",
     "show": "Show what happened in a run.",

@@ -12,7 +12,7 @@ import msgspec
 
 from toolspeak.agent.pictures.run_chart import RunChart
 from toolspeak.version import __version__
-from toolspeak.web_ui import reply_readings, run_actions, run_comparison, run_views
+from toolspeak.web_ui import reply_readings, run_actions, run_comparison, run_views, turn_views
 from toolspeak.web_ui.api_errors import ErrorBody
 from toolspeak.web_ui.api_values import (
     Acceptance,
@@ -44,6 +44,7 @@ from toolspeak.web_ui.api_values import (
 )
 from toolspeak.web_ui.reply_readings import ReadingBody, ReplyReadings
 from toolspeak.web_ui.run_views import ApiCall
+from toolspeak.web_ui.turn_views import SentBody, TurnReading
 
 ROOT = "/api/v1"
 
@@ -168,6 +169,25 @@ OPERATIONS: Sequence[Operation] = (
         "look",
         MessagesPage,
         PageQuery,
+    ),
+    Operation(
+        "GET",
+        "/runs/{run_id}/records/{seq}/request",
+        "turnRequest",
+        "Reads a part of the body of the request whose ModelAsked the record is, made again of the records.",
+        turn_views.turn_request,
+        "look",
+        SentBody,
+        TextQuery,
+    ),
+    Operation(
+        "GET",
+        "/runs/{run_id}/records/{seq}/reading",
+        "turnReading",
+        "Reads what the model wrote in the turn whose ModelAsked the record is, and what the parser made of it.",
+        turn_views.turn_reading,
+        "look",
+        TurnReading,
     ),
     Operation(
         "GET",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 from msgspec import Meta
@@ -11,17 +11,22 @@ from msgspec import Meta
 from toolspeak.data.codec import dump
 from toolspeak.data.deltas import CallCompleted, CallMalformed, CallStarted, Delta, TextAside, TextDelta
 from toolspeak.data.messages import JSON
+from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, open_parser, section_of_reply
 from toolspeak.web_ui.api_values import ShortText
 from toolspeak.web_ui.run_views import ApiCall
+from toolspeak.web_ui.text_spans import TextSpan, text_spans
+
+MOST_READ = 20_000
+"""The most characters of a reply that are read one by one."""
 
 
 @quick()
 class ReadingBody:
     """A reply of a model, and the dialect that reads it."""
 
-    text: Annotated[str, Meta(max_length=20_000)]
+    text: Annotated[str, Meta(max_length=MOST_READ)]
     dialect: ShortText = "auto"
 
 
@@ -47,10 +52,11 @@ class DialectReading:
 
 @quick()
 class ReplyReadings:
-    """What one dialect reads step by step, and what each makes of the whole."""
+    """What one dialect reads step by step, what its parser made of each character, and what each makes of the whole."""
 
     dialect: str
     steps: tuple[ReadingStep, ...]
+    spans: tuple[TextSpan, ...]
     dialects: tuple[DialectReading, ...]
 
 
@@ -63,13 +69,15 @@ async def read_reply(call: ApiCall) -> ReplyReadings:
 
 
 def _readings(dialect: Dialect, text: str) -> ReplyReadings:
-    steps = tuple(ReadingStep(offset, dump(delta)) for offset, delta in _deltas(dialect, text))
-    return ReplyReadings(dialect.name, steps, tuple(_summary(each, text) for each in DIALECTS))
+    deltas = [*steps_of(dialect, text, ())]
+    steps = tuple(ReadingStep(offset, dump(delta)) for offset, delta in deltas)
+    spans = text_spans(dialect, text, deltas)
+    return ReplyReadings(dialect.name, steps, spans, tuple(_summary(each, text) for each in DIALECTS))
 
 
-def _deltas(dialect: Dialect, text: str) -> Iterator[tuple[int, Delta]]:
+def steps_of(dialect: Dialect, text: str, tools: Sequence[ToolSpec]) -> Iterator[tuple[int, Delta]]:
     """The deltas of a reply, each with the number of characters after which it is certain."""
-    parser = open_parser(dialect, (), starts_in=section_of_reply(dialect, text, ()))
+    parser = open_parser(dialect, tools, starts_in=section_of_reply(dialect, text, tools))
     for offset, character in enumerate(text, 1):
         for delta in parser.feed(character):
             yield offset, delta

@@ -313,7 +313,7 @@ async def _page(journal: Journal, run_id: str, query: PageQuery) -> AsyncGenerat
 
 async def record_text(call: ApiCall) -> TextPiece:
     query: TextQuery = call.query
-    record = await _record(call)
+    record = await record_of(call)
     try:
         text = text_at(record, _place(query.place))
     except LookupError:
@@ -324,7 +324,7 @@ async def record_text(call: ApiCall) -> TextPiece:
 async def record_image(call: ApiCall) -> tuple[bytes, str]:
     """The bytes and the type of an image in a record. Raises ApiFailure for what browsers do not draw as pixels alone
     (an SVG, say)."""
-    record = await _record(call)
+    record = await record_of(call)
     try:
         part = cast("dict[str, Any]", value_at(record, _place(call.query.place)))
         kind, data = part["media_type"], base64.b64decode(part["data"], validate=True)
@@ -335,7 +335,8 @@ async def record_image(call: ApiCall) -> tuple[bytes, str]:
     return data, kind
 
 
-async def _record(call: ApiCall) -> Record:
+async def record_of(call: ApiCall) -> Record:
+    """The record that the path names. Raises ApiFailure if it is not there."""
     info = await info_of(call)
     seq = call.path["seq"]
     number = int(seq) if seq.isascii() and seq.isdigit() and len(seq) < 10 else info.records
@@ -363,7 +364,7 @@ async def run_timeline(call: ApiCall) -> RunChart:
 async def step_messages(call: ApiCall) -> MessagesPage:
     """The messages that the model read at the step whose record the path names (a `ModelAsked`)."""
     query: PageQuery = call.query
-    record = await _record(call)
+    record = await record_of(call)
     if not isinstance(record.event, ModelAsked):
         raise ApiFailure(404, "not_there", "this record asks no model: name one of the kind ModelAsked")
     state = await load_state(call.services.journal, record.run_id, record.seq + 1)

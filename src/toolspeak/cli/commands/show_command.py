@@ -11,16 +11,17 @@ import click
 from toolspeak.agent import RunState
 from toolspeak.agent.pictures.chart_svg import as_chart_svg
 from toolspeak.agent.pictures.run_chart import ChartBuilder
+from toolspeak.agent.sent_requests import sent_request
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.cli.command_options import write_json_line, write_text
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.signals import run_to_end
 from toolspeak.cli.timeline_file import write_picture
 from toolspeak.data.codec import dumps
-from toolspeak.data.events import RunFinished
+from toolspeak.data.events import ModelAsked, RunFinished
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal
-from toolspeak.project.run_lookup import find_run, status_of
+from toolspeak.project.run_lookup import find_run, short_id, status_of
 from toolspeak.ui import summary
 from toolspeak.ui.timeline import Timeline
 
@@ -35,10 +36,44 @@ _POLL_SECONDS = 0.2
 )
 @click.option("--follow", is_flag=True, help="Follow the run until it has ended.")
 @click.option("--svg", metavar="FILE", type=click.Path(dir_okay=False), help="Write the timeline as a picture to FILE.")
+@click.option(
+    "--request",
+    "step",
+    metavar="STEP",
+    type=click.IntRange(1),
+    help="Print the body of the request that the model was sent at this step, and nothing else.",
+)
 @journal_option
-def show_command(run: str, as_json: bool, follow: bool, svg: str | None, journal: str | None) -> None:
+def show_command(run: str, as_json: bool, follow: bool, svg: str | None, step: int | None, journal: str | None) -> None:
     """Show what happened in RUN (the beginning of its id is enough): steps, calls, times, tokens, approvals."""
+    if step is not None and (as_json or follow or svg is not None):
+        raise click.UsageError("--request goes with no other option but --journal")
+    if step is not None:
+        run_to_end(_show_request(run, step, journal_of(journal)))
+        return
     run_to_end(_show(run, as_json, follow, svg, journal_of(journal)))
+
+
+async def _show_request(run: str, step: int, journal: Journal) -> None:
+    """Prints a request as it was sent, and says on standard error what proves it. Raises ConfigurationError if there is
+    none."""
+    try:
+        run_id = (await find_run(journal, run)).run_id
+        seq, start = -1, 0
+        while page := await journal.read(run_id, start, 200):
+            seqs = [each.seq for each in page if isinstance(each.event, ModelAsked) and each.step == step]
+            seq, start = max([seq, *seqs]), start + len(page)
+        if seq < 0:
+            steps = (await load_state(journal, run_id)).step
+            raise ConfigurationError(f"run {short_id(run_id)} has no step {step}: it asked the model {steps} times")
+        sent = await sent_request(journal, run_id, seq)
+        if not sent.body:
+            raise ConfigurationError(sent.note)
+        write_text(sent.body + "\n")
+        note = f"as it was sent: its SHA-256 is the recorded one, {sent.digest}" if sent.is_proved else sent.note
+        click.echo(f"toolspeak: {note}", err=True)
+    finally:
+        await journal.aclose()
 
 
 async def _show(run: str, as_json: bool, follow: bool, svg: str | None, journal: Journal) -> None:

@@ -2,8 +2,7 @@
 
 import { Place, argumentList, contentParts, text } from "./content.js";
 import { dollars, h, number, oneLine, seconds, visible } from "./dom.js";
-
-const MARKER = /<\|[^|<>]{1,60}\|>|<\/?[A-Za-z_][\w:=. "|-]{0,60}>|\[\/?[A-Z_]{3,30}\]|```\w*/g;
+import { showRequest, writtenText } from "./turn-views.js";
 
 export class Conversation {
   /** `list` shows the parts; `openMessages` shows what the model read at a record. */
@@ -250,16 +249,17 @@ export class Conversation {
       for (const call of pieces.calls.values()) body.push(h("div", { class: "call-start" }, h("b", {}, visible(call.name)), " ", h("code", {}, visible(call.text.slice(-2000)))));
     } else if (part.end) {
       head.push(h("span", { class: "warn-text" }, part.end));
-      if (part.raw) body.push(h("div", { class: "text" }, marked(part.raw)));
+      if (part.raw) body.push(h("div", { class: "text" }, visible(part.raw)));
     } else if (part.raw) {
-      body.push(h("div", { class: "text live" }, marked(part.raw)));
+      body.push(h("div", { class: "text live" }, visible(part.raw)));
     } else body.push(h("p", { class: "faint live" }, "writes …"));
     const tools = [];
     if (this.openMessages && part.asked.kind === "ModelAsked") {
       tools.push(h("button", { type: "button", class: "plain", onclick: () => this.openMessages(part.asked.seq) }, "What the model read"));
     }
-    if (part.raw && answered) {
-      tools.push(h("details", { class: "raw" }, h("summary", {}, "As it was written"), h("div", { class: "text mono" }, marked(part.raw))));
+    if (this.openMessages && part.asked.kind === "ModelAsked") {
+      tools.push(h("button", { type: "button", class: "plain", onclick: () => void showRequest(this.runId, part.asked.seq) }, "What was sent"));
+      if (part.raw && (answered || part.end)) tools.push(writtenText(this.runId, part.asked.seq));
     }
     return h("article", { class: `part message assistant${answered || part.end ? "" : " writing"}` }, h("h3", {}, head), body, h("div", { class: "tools" }, tools));
   }
@@ -301,16 +301,4 @@ export class Conversation {
       h("h3", {}, h("span", { class: "state" }, words[state]), h("span", { class: "name" }, name), h("span", { class: "faint" }, duration), this.at(part.time)),
       body);
   }
-}
-
-/** A text with its markers of calls highlighted. */
-function marked(value) {
-  const parts = [];
-  let start = 0;
-  for (const match of value.matchAll(MARKER)) {
-    parts.push(visible(value.slice(start, match.index)), h("mark", {}, match[0]));
-    start = match.index + match[0].length;
-  }
-  parts.push(visible(value.slice(start)));
-  return parts;
 }

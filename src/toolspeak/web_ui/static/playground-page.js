@@ -3,6 +3,7 @@
 import { post } from "./api.js";
 import { jsonTree } from "./content.js";
 import { h, number, visible } from "./dom.js";
+import { spanned } from "./turn-views.js";
 
 const EXAMPLE = 'I look it up.\n<tool_call>\n{"name": "read", "arguments": {"path": "notes.md"}}\n</tool_call>';
 const WAIT = 300;
@@ -54,7 +55,7 @@ export function playgroundPage(main) {
     const upto = Number(cut.value);
     const characters = [...reply.value];
     state.textContent = `${readings.dialect}: ${number(upto)} of ${number(characters.length)} characters`;
-    raw.replaceChildren(...visible(characters.slice(0, upto).join("")), h("span", { class: "cut-mark" }, "│"),
+    raw.replaceChildren(...spanned(reply.value, readings.spans, upto), h("span", { class: "cut-mark" }, "│"),
       h("span", { class: "faint" }, visible(characters.slice(upto).join(""))));
     read.replaceChildren(...joined(readings.steps.filter((step) => step.offset <= upto)).map(({ from, to, delta }) => {
       const { type, format, ...fields } = delta;
