@@ -1,23 +1,18 @@
-"""A program that runs an agent on real files, and dies when it is told to.
+"""A program that runs an agent on real files, and dies when it is told to (crash_jobs.py).
 
-It reads one job a line from standard input (JSON), forks a process for it, and writes how that ended. A job names a
-`folder`, how many `runs` there are at once (each in a folder in it, all in one journal) or the `run_id` of one to
-resume, and where to die: `die_at` a record's number ("before" or "after" it is durable), or `die_after` seconds.
+A job also says how many `runs` there are at once (each in a folder in its folder, all in one journal), or the `run_id`
+of one to resume.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import os
-import signal
-import sys
 import time
-import traceback
 from pathlib import Path
 
-from toolspeak import Agent, Effects, Happened, Limits, RunContext, SqliteJournal, tool
+from crash_jobs import MortalJournal, main, write_line
+from toolspeak import Agent, Effects, Happened, Limits, RunContext, tool
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
@@ -31,32 +26,6 @@ STAGES = (
     [("add_line", {"text": "line 3"}), ("put", {"path": "b.txt", "text": "b"}), ("pay", {"amount": 9})],
 )
 ANSWER = "All stages are done."
-
-
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-class MortalJournal(SqliteJournal):
-    """Dies when a certain record is appended."""
-
-    def __init__(self, path: Path, number: int | None, when: str) -> None:
-        super().__init__(path)
-        self._number, self._when, self._count = number, when, 0
-
-    async def append(self, record, lease=None):
-        mine = self._count == self._number
-        self._count += 1
-        if mine and self._when == "before":
-            die()
-        await super().append(record, lease)
-        if mine:
-            die()
-
-
-def write_line(path: Path, line: str) -> None:
-    with path.open("ab", buffering=0) as file:
-        file.write(f"{line}\n".encode())
 
 
 def tools(folder: Path):
@@ -157,30 +126,6 @@ async def go_on(journal, folder: Path, task: str, info) -> None:
         return
     result = await (agent.run(task) if info is None else agent.resume(info.run_id))
     assert result.answer == ANSWER, (result.reason, result)
-
-
-def perform(job, work) -> int:
-    """Does a job (`work`) in a process of its own; its exit code, or minus the signal that ended it."""
-    child = os.fork()
-    if not child:
-        try:
-            asyncio.run(work(job))
-        except BaseException:  # noqa: BLE001 - told to whoever reads standard error
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    if "die_after" in job:
-        time.sleep(job["die_after"])
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-def main(work) -> None:
-    for line in sys.stdin:
-        start = time.monotonic()
-        code = perform(json.loads(line), work)
-        print(json.dumps([code, time.monotonic() - start]), flush=True)
 
 
 if __name__ == "__main__":

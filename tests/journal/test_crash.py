@@ -1,17 +1,14 @@
 """Runs that are killed (SIGKILL) and resumed come to what the uncrashed run comes to, and run nothing twice."""
 
 import asyncio
-import itertools
-import json
 import os
 import random
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from crash_jobs import CrashJobs
 from toolspeak.data.events import RunFinished, RunStarted, ToolFinished, ToolStarted
 from toolspeak.journal import SqliteJournal
 
@@ -22,34 +19,9 @@ RECORDS = 28  # of the uncrashed run; a test below keeps the number right
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes as Unix has them")
 
 
-class Crasher:
-    """Starts jobs in processes of their own, on one folder after the other."""
-
-    def __init__(self, path):
-        self._path = path
-        self._numbers = itertools.count()
-        self._process = subprocess.Popen([sys.executable, CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-    def close(self):
-        self._process.communicate()
-
-    def folder(self, runs=1):
-        folder = self._path / str(next(self._numbers))
-        for number in range(runs):
-            (folder / str(number)).mkdir(parents=True)
-            (folder / str(number) / "in.txt").write_text(FILES["in.txt"])
-        return folder
-
-    def perform(self, folder, **job):
-        """How the job ended (minus the signal, or 0), and the seconds it took."""
-        self._process.stdin.write(json.dumps({"folder": str(folder), **job}).encode() + b"\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
-
-
 @pytest.fixture(scope="module")
 def crasher(tmp_path_factory):
-    crasher = Crasher(tmp_path_factory.mktemp("crash"))
+    crasher = CrashJobs(CHILD, tmp_path_factory.mktemp("crash"))
     yield crasher
     crasher.close()
 

@@ -6,13 +6,12 @@ import random
 import shutil
 import sqlite3
 import struct
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
-from test_crash import CHILD, Crasher, check, records_of
+from test_crash import CHILD, check, records_of
 
+from crash_jobs import CrashJobs
 from forked import completed_text
 from toolspeak import Agent, Message, ToolCall, get_dialect, tool
 from toolspeak.data.events import ToolFinished
@@ -26,17 +25,13 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes
 KILLED_AT = 24  # the records before: eight calls that ran, of which four must not run twice
 
 
-class Damaged(Crasher):
+class Damaged(CrashJobs):
     """Resumes a run that was killed, after a file of its journal was damaged."""
 
     def __init__(self, path):
-        super().__init__(path)
-        self.close()
         self._log = path / "said"
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
-            )
+            super().__init__(CHILD, path, stderr=log)
         self.killed = self.folder()
         assert self.perform(self.killed, die_at=KILLED_AT, when="after")[0] == -9
         self.taken_over = path / "taken over"

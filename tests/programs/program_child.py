@@ -1,17 +1,13 @@
-"""An agent in code mode on real files, which dies when it is told to. Its jobs are as in tests/journal/crash_child.py.
+"""An agent in code mode on real files, which dies when it is told to (crash_jobs.py).
 
 A process goes on to the next question, and ends there: the process of the next job answers it with yes.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "journal"))
-
-from crash_child import MortalJournal, main, write_line
-
+from crash_jobs import MortalJournal, main, write_line
 from toolspeak import Agent, Approval, Effects, Happened, Limits, MemoryJournal, Rule, RunContext, tool
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.journal import Journal

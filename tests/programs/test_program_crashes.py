@@ -2,16 +2,14 @@
 
 import asyncio
 import itertools
-import json
 import os
 import random
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from crash_jobs import CrashJobs
 from toolspeak.data.events import ModelAnswered, RunFinished, ToolFinished, ToolStarted
 from toolspeak.journal import SqliteJournal
 
@@ -28,28 +26,8 @@ wrote 0.txt
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes as Unix has them")
 
 
-class Desk:
-    """Starts the child's jobs, on one folder after the other."""
-
-    def __init__(self, path):
-        self._path = path
-        self._numbers = itertools.count()
-        self._process = subprocess.Popen([sys.executable, CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-    def close(self):
-        self._process.communicate()
-
-    def folder(self):
-        folder = self._path / str(next(self._numbers))
-        (folder / "0").mkdir(parents=True)
-        (folder / "0" / "in.txt").write_text("something to read")
-        return folder
-
-    def perform(self, folder, **job):
-        """How the process ended (minus the signal, or 0), and the seconds it took."""
-        self._process.stdin.write(json.dumps({"folder": str(folder), **job}).encode() + b"\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
+class Desk(CrashJobs):
+    """Processes that go on with one another's programs."""
 
     def end(self, folder):
         """Lets processes go on, and answer its questions, until the run has ended. Returns how many it took."""
@@ -62,7 +40,7 @@ class Desk:
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory):
-    desk = Desk(tmp_path_factory.mktemp("programs"))
+    desk = Desk(CHILD, tmp_path_factory.mktemp("programs"))
     yield desk
     desk.close()
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+import hashlib
+import re
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
@@ -15,12 +19,26 @@ from toolspeak.tools.builtin.diff import shortened, unified_diff
 from toolspeak.tools.builtin.glob import Glob
 from toolspeak.tools.builtin.search import Searcher
 from toolspeak.tools.builtin.text_format import decode, encode, visible
-from toolspeak.tools.builtin.tree import walk
+from toolspeak.tools.builtin.tree import join, walk
 from toolspeak.tools.builtin.workspace import MAX_EDIT, Workspace
-from toolspeak.tools.builtin.workspace_folders import anywhere, walk_start
+from toolspeak.tools.builtin.workspace_folders import Folders, anywhere, walk_start
 
 MOST_FILES = 200
 """The most files that one call changes."""
+
+_PLAN = re.compile(r"\.toolspeak-replace-[0-9a-f]{16}\.json")
+"""The name of a file with the plan of one call. It exists while the call writes, so that the call can go on after a
+crash. Unlike the temporary files of other changes, it is one of the files that the store of changes has, so an undo
+removes it."""
+
+
+class PlannedFile(msgspec.Struct, forbid_unknown_fields=True):
+    """A file that a call changes, with the SHA-256 of its content before and after."""
+
+    path: str
+    before: str
+    after: str
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +70,14 @@ def replace_tool(workspace: Workspace, *, seconds_per_file: float = 10) -> Tool:
         if not old:
             raise ToolError("'old' is empty: give the text or the pattern to replace.")
         names = _files(workspace, Glob(files), path, cancelled)
+        replacements = replacements_in(old, new, names, regex, cancelled)
+        if not replacements:
+            raise ToolError(f"'old' occurs in none of the {len(names)} files: nothing was changed.")
+        return replacements
+
+    def replacements_in(
+        old: str, new: str, names: Collection[str], regex: bool, cancelled: Callable[[], bool]
+    ) -> list[FileReplacement]:
         replacements: list[FileReplacement] = []
         with ExitStack() as process:
             searcher = None
@@ -75,14 +101,16 @@ def replace_tool(workspace: Workspace, *, seconds_per_file: float = 10) -> Tool:
                 replacements.append(FileReplacement(name, before, after.encode(), count))
                 if len(replacements) > MOST_FILES:
                     raise ToolError(f"More than {MOST_FILES} files would change: narrow 'files' or 'path'.")
-        if not replacements:
-            raise ToolError(f"'old' occurs in none of the {len(names)} files: nothing was changed.")
         return replacements
 
     def would(old: str, new: str, files: str, path: str, regex: bool) -> str:
         return "".join(each.diff for each in planned(old, new, files, path, regex, lambda: False))
 
-    @tool(name="replace", effects=effects, effects_bound=anywhere(workspace, effects("")), preview=would)
+    def began(path: str, ctx: RunContext[Any]) -> bool | None:
+        """Whether a call that a crash interrupted can go on: False, it runs again. None: it has ended, or not begun."""
+        return None if _plan_data(workspace, _plan_path(workspace, path, ctx)) is None else False
+
+    @tool(name="replace", effects=effects, effects_bound=anywhere(workspace, effects("")), preview=would, verify=began)
     def replace(old: str, new: str, ctx: RunContext[Any], files: str = "*", path: str = "", regex: bool = False) -> str:
         r"""Replace a text everywhere in many files; returns what changed as a diff.
 
@@ -95,13 +123,97 @@ def replace_tool(workspace: Workspace, *, seconds_per_file: float = 10) -> Tool:
             path: The folder or file to work on, relative to the workspace.
             regex: Whether `old` is a regular expression.
         """
+        plan_path = _plan_path(workspace, path, ctx)
+        plan_data = _plan_data(workspace, plan_path)
+        if plan_data is not None:
+            # The plan is a file that others can write, so the call goes on with what it would have done itself.
+            plan = _plan_from(plan_data, plan_path)
+            names = set(_files(workspace, Glob(files), path, ctx.cancelled))
+            unchanged = [
+                each for each in plan if each.path in names and _digest_of(workspace, each.path) == each.before
+            ]
+            after_by_path = {each.path: each.after for each in unchanged}
+            rest = replacements_in(old, new, [*after_by_path], regex, ctx.cancelled)
+            rest = [each for each in rest if _digest(each.after) == after_by_path[each.path]]
+            _write(workspace, ctx, rest)
+            _remove(workspace, plan_path)
+            return _report(plan, [each for each in plan if _digest_of(workspace, each.path) != each.after])
         replacements = planned(old, new, files, path, regex, ctx.cancelled)
-        _write(workspace, ctx, replacements)
+        with ExitStack() as plan_file:
+            if len(replacements) > 1 and ctx.idempotency_key:
+                plan = [
+                    PlannedFile(each.path, _digest(each.before), _digest(each.after), each.count)
+                    for each in replacements
+                ]
+                workspace.replace(plan_path, msgspec.json.encode(plan), None)
+                plan_file.callback(_remove, workspace, plan_path)
+            _write(workspace, ctx, replacements)
         count = sum(each.count for each in replacements)
         head = f"{count} places in {len(replacements)} files.\n"
         return head + shortened("".join(each.diff for each in replacements))
 
     return replace
+
+
+def _plan_path(workspace: Workspace, path: str, ctx: RunContext[Any]) -> str:
+    """Where the plan of a call is: beside the files that it changes."""
+    folder = walk_start(workspace, path)
+    name = f".toolspeak-replace-{hashlib.sha256(ctx.idempotency_key.encode()).hexdigest()[:16]}.json"
+    return join(folder, name)
+
+
+def _plan_data(workspace: Workspace, path: str) -> bytes | None:
+    """The plan that an interrupted call has left; None if there is none."""
+    try:
+        return workspace.read_if_exists(path)
+    except ToolError:
+        return None  # the call works on one file, which is no folder for a plan
+
+
+def _plan_from(data: bytes, path: str) -> list[PlannedFile]:
+    try:
+        return msgspec.json.decode(data, type=list[PlannedFile])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ToolError(
+            f"The run was interrupted in the middle of this call, and {path!r}, which says how to go on, was changed"
+            f" ({error}): some files may have the new text and some the old one. Look at them, and remove that file."
+        ) from None
+
+
+def _report(plan: Sequence[PlannedFile], others: Sequence[PlannedFile]) -> str:
+    """What the model reads of a call that went on after a crash."""
+    new_files = [each for each in plan if each not in others]
+    count = sum(each.count for each in new_files)
+    lines = [
+        f"{count} places in {len(new_files)} files.",
+        "The run was interrupted in the middle of this call, which went on when the run was resumed:",
+        *(visible(each.path) for each in new_files),
+    ]
+    if others:
+        lines.append("Somebody has changed these since, so they were left as they are: read them.")
+        lines += [visible(each.path) for each in others]
+    return "\n".join(lines)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _digest_of(workspace: Workspace, path: str) -> str:
+    """The digest of a file's content; "" if it cannot be read."""
+    try:
+        return _digest(workspace.read(path))
+    except ToolError:
+        return ""
+
+
+def _remove(workspace: Workspace, path: str) -> None:
+    """Removes the plan. If somebody else has, it is gone."""
+    place, rest = workspace.at(path) if isinstance(workspace, Folders) else (workspace, path)
+    *above, name = place.resolve(rest)
+    with suppress(OSError), place.folder(tuple(above)) as folder:
+        folder.unlink(name)
+        folder.sync()
 
 
 def _files(workspace: Workspace, glob: Glob, path: str, cancelled: Callable[[], bool]) -> list[str]:
@@ -111,7 +223,9 @@ def _files(workspace: Workspace, glob: Glob, path: str, cancelled: Callable[[], 
     names = (
         name
         for name, entry in walk(workspace, folder, cancelled)
-        if entry.file and (glob.matches(name.removeprefix(folder + "/") if folder else name) or glob.matches(name))
+        if entry.file
+        and not _PLAN.fullmatch(entry.name)
+        and (glob.matches(name.removeprefix(folder + "/") if folder else name) or glob.matches(name))
     )
     return sorted(names)
 

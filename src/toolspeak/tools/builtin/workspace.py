@@ -57,7 +57,7 @@ _KINDS = {
     stat.S_IFBLK: "is a device, not a file: only regular files can be used.",
 }
 
-_CHANGE = ".toolspeak-change.tmp"
+CHANGE_FILE = ".toolspeak-change.tmp"
 """The name of the file with new content before it replaces the old file. Each folder has one such name, so that the
 next process finds the file of a killed process."""
 
@@ -239,7 +239,7 @@ class Workspace:
             raise ToolError(f"{path!r} is the workspace folder, not a file: add a file name.")
         if protection := protected(os.path.join(self.root, *parts)):
             raise ToolError(f"{path!r} is {protection.what}, which this program depends on: no tool may change it.")
-        if parts[-1] == _CHANGE:
+        if parts[-1] == CHANGE_FILE:
             raise ToolError(f"{path!r} is a name that the tools use for temporary files: choose another.")
         return parts
 
@@ -345,8 +345,8 @@ def _temporary_file(folder: Folder, mode: int) -> tuple[str, int]:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     for _ in range(2):
         with suppress(FileExistsError):
-            return _CHANGE, folder.open(_CHANGE, flags, mode)
-        if not folder.take_away(_CHANGE):
+            return CHANGE_FILE, folder.open(CHANGE_FILE, flags, mode)
+        if not folder.take_away(CHANGE_FILE):
             break
     return other, folder.open(other, flags, mode)
 
