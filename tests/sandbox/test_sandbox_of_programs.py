@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -184,39 +184,43 @@ def run_model(
     )  # fmt: skip
 
 
-def test_a_model_that_tries_every_way_out_gets_nothing(tmp_path: Path):
+@pytest.fixture
+def stage(tmp_path: Path) -> Generator[EscapeStage]:
+    """What a model tries to reach, with a home of its own."""
     if problem_with("bubblewrap"):
         pytest.skip(problem_with("bubblewrap"))
     home = tmp_path / "home"
     home.mkdir()
     stage = EscapeStage(tmp_path, home)
-    try:
-        # The stage's journal is none of this run's: `test_the_journal_in_the_workspace_is_not_seen` has a real one.
-        attempts = [attempt for attempt in ATTEMPTS if "journal" not in attempt.name]
-        commands = [stage.command(attempt) for attempt in attempts if not attempt.is_python]
-        scripts = []
-        for number, attempt in enumerate(each for each in attempts if each.is_python):
-            stage.command(attempt)
-            script = stage.workspace / f"attempt-{number}.py"
-            (stage.workspace / "attempt.py").rename(script)
-            scripts.append(f"{sys.executable} -I -S {script.name} 2>/dev/null")
-        calls = [
-            {"name": "shell", "arguments": {"command": command, "network": network}}
-            for command in (*commands, *scripts)
-            for network in (False, True)
-        ]
-        assert len(calls) >= 100
-        turns = [calls[at : at + 20] for at in range(0, len(calls), 20)]
-        done = run_model(tmp_path, stage, turns)
-        assert done.returncode == 0, done.stderr
-        records = [each for each in map(loads, done.stdout.splitlines()) if isinstance(each, Record)]
-        results = [each.event.result for each in records if isinstance(each.event, ToolFinished)]
-        assert len(results) == len(calls)
-        assert {each.event.sandbox for each in records if isinstance(each.event, ToolStarted)} == {"bubblewrap"}
-        assert not [each.text for each in results if SECRET in each.text]
-        assert not stage.is_out("")
-    finally:
-        stage.close()
+    yield stage
+    stage.close()
+
+
+def test_a_model_that_tries_every_way_out_gets_nothing(tmp_path: Path, stage: EscapeStage):
+    # The stage's journal is none of this run's: `test_the_journal_in_the_workspace_is_not_seen` has a real one.
+    attempts = [attempt for attempt in ATTEMPTS if "journal" not in attempt.name]
+    commands = [stage.command(attempt) for attempt in attempts if not attempt.is_python]
+    scripts = []
+    for number, attempt in enumerate(each for each in attempts if each.is_python):
+        stage.command(attempt)
+        script = stage.workspace / f"attempt-{number}.py"
+        (stage.workspace / "attempt.py").rename(script)
+        scripts.append(f"{sys.executable} -I -S {script.name} 2>/dev/null")
+    calls = [
+        {"name": "shell", "arguments": {"command": command, "network": network}}
+        for command in (*commands, *scripts)
+        for network in (False, True)
+    ]
+    assert len(calls) >= 100
+    turns = [calls[at : at + 20] for at in range(0, len(calls), 20)]
+    done = run_model(tmp_path, stage, turns)
+    assert done.returncode == 0, done.stderr
+    records = [each for each in map(loads, done.stdout.splitlines()) if isinstance(each, Record)]
+    results = [each.event.result for each in records if isinstance(each.event, ToolFinished)]
+    assert len(results) == len(calls)
+    assert {each.event.sandbox for each in records if isinstance(each.event, ToolStarted)} == {"bubblewrap"}
+    assert not [each.text for each in results if SECRET in each.text]
+    assert not stage.is_out("")
 
 
 class Redirect(BaseHTTPRequestHandler):
@@ -248,13 +252,8 @@ for result in await asyncio.gather(*[attempt(call) for call in calls]):
 """
 
 
-def test_a_program_an_mcp_server_and_the_web_bring_nothing_out(tmp_path: Path):
+def test_a_program_an_mcp_server_and_the_web_bring_nothing_out(tmp_path: Path, stage: EscapeStage):
     """The same by code mode, beside calls of a server in a sandbox, and URLs of this machine."""
-    if problem_with("bubblewrap"):
-        pytest.skip(problem_with("bubblewrap"))
-    home = tmp_path / "home"
-    home.mkdir()
-    stage = EscapeStage(tmp_path, home)
     redirecting = ThreadingHTTPServer(("127.0.0.1", 0), Redirect)
     threading.Thread(target=redirecting.serve_forever, daemon=True).start()
     try:
@@ -266,7 +265,7 @@ def test_a_program_an_mcp_server_and_the_web_bring_nothing_out(tmp_path: Path):
             if not attempt.is_python and "journal" not in attempt.name
         ]  # fmt: skip
         paths = [str(stage.outside / "file"), str(stage.workspace / ".git" / "hooks" / "pre-commit"),
-                 str(home / ".bashrc"), str(stage.workspace / "rules.json")]  # fmt: skip
+                 str(stage.home / ".bashrc"), str(stage.workspace / "rules.json")]  # fmt: skip
         hosts = ("127.0.0.1", "localhost", "[::1]", "127.1", "0x7f.1", "2130706433", "[::ffff:127.0.0.1]", "0.0.0.0")
         urls = [f"http://{host}:{port}/{MARK}" for host in hosts]
         urls += [f"http://127.0.0.1:{allowed}/", f"http://user:{MARK}@127.0.0.1:{allowed}/"]
@@ -290,4 +289,3 @@ def test_a_program_an_mcp_server_and_the_web_bring_nothing_out(tmp_path: Path):
     finally:
         redirecting.shutdown()
         redirecting.server_close()
-        stage.close()
