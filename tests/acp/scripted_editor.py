@@ -32,10 +32,12 @@ FILES = FileSystemCapabilities(read_text_file=True, write_text_file=True)
 
 class ScriptedEditor:
     """Implements the SDK's `Client`. `answers` are the options that the user chooses, in the order of the questions;
-    None closes the question. `buffers` are unsaved files."""
+    None closes the question. `form_answers` are the answers to forms and addresses. `buffers` are unsaved files."""
 
-    def __init__(self, *answers, buffers=()):
+    def __init__(self, *answers, buffers=(), form_answers=()):
         self.answers = list(answers)
+        self.form_answers = list(form_answers)
+        self.forms = []
         self.buffers = dict(buffers)
         self.updates = []
         self.questions = []
@@ -68,6 +70,13 @@ class ScriptedEditor:
         if answer is None:
             return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
         return RequestPermissionResponse(outcome=AllowedOutcome(option_id=answer, outcome="selected"))
+
+    async def create_elicitation(self, message, mode, **kwargs):
+        await self._add(self.forms, (message, mode))
+        answer = self.form_answers.pop(0)
+        if isinstance(answer, RequestError):
+            raise answer
+        return answer
 
     async def answer(self, answer):
         await self._add(self.answers, answer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 PROTOCOL_VERSION = 1
@@ -18,11 +20,19 @@ class FileAccess(_Params, frozen=True):
     write_text_file: bool | None = False
 
 
+class Elicitation(_Params, frozen=True):
+    """Which questions of MCP servers the editor shows: forms, addresses. An empty object is a yes."""
+
+    form: dict[str, Any] | None = None
+    url: dict[str, Any] | None = None
+
+
 class ClientCapabilities(_Params, frozen=True):
     """What the editor offers."""
 
     fs: FileAccess | None = None
     terminal: bool | None = False
+    elicitation: Elicitation | None = None
 
     @property
     def reads(self) -> bool:
@@ -157,6 +167,13 @@ class PermissionOutcome(_Params, frozen=True):
 
 class PermissionAnswer(_Params, frozen=True):
     outcome: PermissionOutcome
+
+
+class ElicitationAnswer(_Params, frozen=True):
+    """`accept` with the fields of a form, `decline`, or `cancel`."""
+
+    action: str
+    content: dict[str, Any] | None = None
 
 
 class FileText(_Params, frozen=True):

@@ -20,6 +20,7 @@ from toolspeak.acp.permission_requests import EditorApprover
 from toolspeak.acp.prompt_content import text_block
 from toolspeak.acp.recorded_changes import RecordedChanges
 from toolspeak.acp.run_updates import RunUpdates
+from toolspeak.acp.server_forms import EditorForms
 from toolspeak.acp.session_agent import SessionAgent
 from toolspeak.acp.session_options import config_options, mode_fields
 from toolspeak.acp.session_replay import conversation_updates
@@ -108,6 +109,7 @@ class EditorSession:
         self._agent = SessionAgent(
             journal,
             self.approver,
+            EditorForms(peer, session_id, folders[0], capabilities),
             servers,
             self._saw_event,
             self._tell,

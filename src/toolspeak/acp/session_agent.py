@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 
-from toolspeak import mcp
 from toolspeak.agent import Agent
-from toolspeak.errors import ConfigurationError, McpError
-from toolspeak.execute import BatchApprover, Observer
+from toolspeak.execute import Approver, BatchApprover, Observer
 from toolspeak.journal import Journal
 from toolspeak.mcp.servers_file import Server
 from toolspeak.project.agent_builder import OpenedAgent, open_agent, window_of_agent
-from toolspeak.project.configuration.configured_servers import user_pins
 from toolspeak.project.run_setup import Setup
-from toolspeak.tools import Tool
 from toolspeak.tools.builtin import Workspace
 from toolspeak.tools.builtin.shell import RunCommand
 
@@ -22,7 +18,7 @@ from toolspeak.tools.builtin.shell import RunCommand
 class SessionAgent:
     """Stays open from turn to turn, and is opened anew for other settings.
 
-    - `servers`: MCP servers that the editor brings.
+    - `servers`: MCP servers that the editor brings. `forms` gets what MCP servers ask the user.
     - `tell`: shows the user a line at once, `warn` in its place in the conversation, and once in a session.
     - the other arguments: see `open_agent`.
     """
@@ -31,6 +27,7 @@ class SessionAgent:
         self,
         journal: Journal,
         approver: BatchApprover,
+        forms: Approver,
         servers: Sequence[Server],
         observer: Observer,
         tell: Callable[[str], object],
@@ -41,6 +38,7 @@ class SessionAgent:
     ) -> None:
         self._journal = journal
         self._approver = approver
+        self._forms = forms
         self._servers = servers
         self._observer = observer
         self._tell = tell
@@ -63,17 +61,17 @@ class SessionAgent:
             return self._opened_as[1].agent
         await self.aclose()
         try:
-            tools = [tool for server in self._servers for tool in await self._tools_of(server)]
             ready_agent = await self._parts.enter_async_context(
                 open_agent(
                     setup,
                     self._journal,
                     self._approver,
                     observers=[self._observer],
-                    tools=tools,
                     open_files=self._open_files,
                     run_command=self._run_command,
                     tell=self._tell,
+                    server_questions=self._forms,
+                    servers_besides=self._servers,
                 )
             )
         except BaseException:
@@ -87,17 +85,6 @@ class SessionAgent:
             place = ", and the environment of your editor: they run in its terminals"
         await self._warn(f"{ready_agent.sandbox}{place}", "agent_thought_chunk")
         return ready_agent.agent
-
-    async def _tools_of(self, server: Server) -> Sequence[Tool]:
-        """The tools of an MCP server. The session goes on without one that does not start."""
-        try:
-            servers = await self._parts.enter_async_context(mcp.McpServers([server], pins=user_pins()))
-        except (McpError, ConfigurationError) as error:
-            await self._warn(f"The MCP server {server.name} is left out: {error}")
-            return ()
-        for problem in servers.left_out:
-            await self._warn(str(problem))
-        return [*servers.tools]
 
     async def aclose(self) -> None:
         self._opened_as = self._window = None

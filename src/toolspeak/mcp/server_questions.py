@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeGuard, cast
 
 from mcp import types
 
@@ -35,8 +35,8 @@ class ServerQuestions:
 
     - `approver`: gets each question as the request to approve a call of a tool `SERVER__asks`. Its arguments are the
       form's fields, with the server's defaults; the person changes them as the arguments of any call. A yes sends them
-      to the server, a no sends that the person declined. Nobody's standing answer counts: the server would learn
-      something that no person has seen.
+      to the server, a no sends that the person declined, no answer that the question was closed. Nobody's standing
+      answer counts: the server would learn something that no person has seen.
     """
 
     def __init__(self, server: str, approver: QuestionApprover) -> None:
@@ -50,7 +50,7 @@ class ServerQuestions:
         if isinstance(params, types.ElicitRequestURLParams):
             schema: Mapping[str, Any] = {"type": "object", "properties": {"url": {"const": params.url}}}
             decision = await self._decision_on(self._request(params.message, schema, {"url": params.url}))
-            return types.ElicitResult(action="accept" if decision.approved else "decline")
+            return types.ElicitResult(action="accept") if _is_yes(decision) else _no(decision)
         schema = {"type": "object", "properties": {}, **params.requested_schema}
         try:
             checks = checks_of({**schema, "additionalProperties": False})
@@ -68,8 +68,8 @@ class ServerQuestions:
                 return replace(request, call=call, digest=_digest(request.preview, arguments))
 
             decision = await self._decision_on(replace(request, _revise=revise))
-            if not decision.approved:
-                return types.ElicitResult(action="decline")
+            if not _is_yes(decision):
+                return _no(decision)
             fields = dict(request.call.arguments if decision.arguments is None else decision.arguments)
             flaws = checks.flaws(fields)
             if not flaws:
@@ -86,12 +86,20 @@ class ServerQuestions:
         digest = _digest(preview, fields)
         return ApprovalRequest(call, tool, tool.effects, preview, reason, digest, needs_person=True)
 
-    async def _decision_on(self, request: ApprovalRequest) -> Decision:
+    async def _decision_on(self, request: ApprovalRequest) -> Decision | Escalate:
         if isinstance(self._approver, BatchApprover):
             (answer,) = await ask_together(self._approver, [request])
-        else:
-            answer = await ask(self._approver, request)
-        return Decision(False) if isinstance(answer, Escalate) else answer
+            return answer
+        return await ask(self._approver, request)
+
+
+def _is_yes(answer: Decision | Escalate) -> TypeGuard[Decision]:
+    return isinstance(answer, Decision) and answer.approved
+
+
+def _no(answer: Decision | Escalate) -> types.ElicitResult:
+    """What the server reads: the person has declined, or has not answered."""
+    return types.ElicitResult(action="cancel" if isinstance(answer, Escalate) else "decline")
 
 
 def _defaults(schema: Mapping[str, Any]) -> dict[str, JSON]:

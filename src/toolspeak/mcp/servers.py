@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -20,7 +20,7 @@ from toolspeak.mcp.mcp_tools import LeftOut, tool_name, tool_of
 from toolspeak.mcp.server_questions import QuestionApprover, ServerQuestions
 from toolspeak.mcp.server_resources import ServerPrompt, prompt_messages, prompts_of, resource_tools
 from toolspeak.mcp.servers_file import Server, read_servers
-from toolspeak.mcp.tool_pins import ChangedTool, Pin, ToolPins, digest_of
+from toolspeak.mcp.tool_pins import ChangedTool, Pin, ToolPins, definition_of, digest_of
 from toolspeak.sandbox.processes import finished
 from toolspeak.tools import Tool, Toolset
 
@@ -75,7 +75,9 @@ class McpServers:
         )
         self._call_timeout = call_timeout if questions is None else None  # the connection's, which can stand still
         self._pins = pins
+        self._pins_stamp: tuple[int, int, int] | None = None
         self._changed_tools: Mapping[str, ChangedTool] = MappingProxyType({})
+        self._looks: Mapping[str, Callable[[], ChangedTool | None]] = MappingProxyType({})
         self._tools = Toolset()
         self._left_out: tuple[LeftOut, ...] = ()
         self._origins: Mapping[str, tuple[str, str]] = MappingProxyType({})
@@ -119,8 +121,12 @@ class McpServers:
 
     def pin_policy(self, request: ApprovalRequest) -> Escalate | None:
         """A policy for `Approval`: a person decides about calls of changed tools, whatever else approves them."""
-        tool = self._changed_tools.get(request.tool.name)
+        tool = self.changed_tool(request.tool.name)
         return None if tool is None else Escalate(tool.reason, person=True)
+
+    def changed_tool(self, name: str) -> ChangedTool | None:
+        """How a tool has changed since it was pinned, as its server lists it now; None if it has not. `name`: here."""
+        return self._looks[name]() if name in self._looks else None
 
     @property
     def prompts(self) -> tuple[ServerPrompt, ...]:
@@ -146,12 +152,14 @@ class McpServers:
         return self._origins.get(tool)
 
     async def refresh(self) -> bool:
-        """Lists the tools again where servers have reported changes. Returns whether `tools` has changed. Call it
-        between runs: an existing agent keeps its tools. Raises McpError."""
+        """Lists the tools again where servers have reported changes, or somebody has pinned tools. Returns whether
+        `tools` may have changed. Call it between runs: an existing agent keeps its tools. Raises McpError, and
+        ConfigurationError for a file of pins that cannot be used."""
         changed = await asyncio.gather(*(connection.refresh() for connection in self._connections))
-        if any(changed):
+        if any(changed) or (self._pins is not None and self._pins.stamp() != self._pins_stamp):
             self._list()
-        return any(changed)
+            return True
+        return False
 
     async def aclose(self) -> None:
         """Ends every connection, and every server that was started, within 5 seconds. Cancellation does not stop it:
@@ -185,6 +193,8 @@ class McpServers:
         left_out: list[LeftOut] = []
         origins: dict[str, tuple[str, str]] = {}
         changed_tools: dict[str, ChangedTool] = {}
+        looks: dict[str, Callable[[], ChangedTool | None]] = {}
+        self._pins_stamp = None if self._pins is None else self._pins.stamp()  # before the pins are read
         for connection in self._connections:
             server = connection.server.name
             left_out += [LeftOut(server, tool, reason) for tool, reason in connection.unreadable.items()]
@@ -193,6 +203,7 @@ class McpServers:
                 name = tool_name(server, mcp_tool.name, tools)
                 pin = pins.get(mcp_tool.name)
                 is_pinned = partial(_is_pinned, self._pins is not None, pin, mcp_tool)
+                look = partial(_changed_tool, server, pin, mcp_tool, connection.definition, is_pinned)
                 new_tool = tool_of(
                     server, mcp_tool, name, connection.call, self._call_timeout, connection.definition, is_pinned
                 )
@@ -201,8 +212,9 @@ class McpServers:
                     continue
                 tools[name] = replace(new_tool, sandbox=connection.boundary)
                 origins[name] = (server, mcp_tool.name)
-                if pin is not None and not is_pinned(mcp_tool):
-                    changed_tools[name] = ChangedTool(server, mcp_tool.name, pin, mcp_tool)
+                looks[name] = look
+                if (changed_tool := look()) is not None:
+                    changed_tools[name] = changed_tool
             for each in resource_tools(
                 server,
                 connection.ask,
@@ -213,7 +225,7 @@ class McpServers:
             ):
                 tools[each.name] = replace(each, sandbox=connection.boundary)
         self._tools, self._left_out, self._origins = Toolset(tools.values()), tuple(left_out), origins
-        self._changed_tools = changed_tools
+        self._changed_tools, self._looks = changed_tools, looks
 
 
 def _is_pinned(has_pins: bool, pin: Pin | None, listed_tool: types.Tool, now: types.Tool) -> bool:
@@ -221,3 +233,18 @@ def _is_pinned(has_pins: bool, pin: Pin | None, listed_tool: types.Tool, now: ty
     if not has_pins:
         return True
     return digest_of(now) == (digest_of(listed_tool) if pin is None else pin.digest)
+
+
+def _changed_tool(
+    server: str,
+    pin: Pin | None,
+    listed_tool: types.Tool,
+    definition: Callable[[types.Tool], types.Tool],
+    is_pinned: Callable[[types.Tool], bool],
+) -> ChangedTool | None:
+    """How a tool differs now from its pin, or from how it was listed first; None if it does not."""
+    now = definition(listed_tool)
+    if is_pinned(now):
+        return None
+    before = Pin(digest_of(listed_tool), definition_of(listed_tool)) if pin is None else pin
+    return ChangedTool(server, listed_tool.name, before, now)

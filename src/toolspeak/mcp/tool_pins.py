@@ -85,6 +85,14 @@ class ToolPins:
         self.path = Path(path)
         protect(self.path, "the pinned definitions of MCP tools")
 
+    def stamp(self) -> tuple[int, int, int] | None:
+        """Changes with the file's content; None without a file."""
+        try:
+            status = self.path.stat()
+        except OSError:
+            return None
+        return status.st_ino, status.st_size, status.st_mtime_ns
+
     def pins(self, server: Server) -> dict[str, Pin]:
         """The pins of a server, by the tools' names there."""
         return _pins_of(self._read(), server)

@@ -20,6 +20,7 @@ from toolspeak.dialects import get_dialect
 from toolspeak.execute import Approve, Approver, BatchApprover, InDoubtPolicy, Observer
 from toolspeak.execute.approval.approvers import StandingApprover
 from toolspeak.journal import Journal
+from toolspeak.mcp.servers_file import Server
 from toolspeak.project.configuration.configured_servers import RunServers, open_servers
 from toolspeak.project.configuration.sandbox_settings import open_command_sandbox
 from toolspeak.project.configuration.web_settings import web_tools
@@ -88,6 +89,7 @@ async def open_agent(
     tell: Callable[[str], object] = _LOG.warning,
     is_attended: bool = True,
     server_questions: Approver | BatchApprover | None = None,
+    servers_besides: Sequence[Server] = (),
 ) -> AsyncGenerator[OpenedAgent]:
     """The agent of these settings: its model, the built-in tools, MCP servers, rules and prices. It closes all of them
     at the end, but for the journal.
@@ -96,7 +98,8 @@ async def open_agent(
     built-in ones; MCP servers' tools come last. `open_files`, `run_command`: see `workspace_tools`. `tell` shows the
     person a line while the agent works, such as what a hook says; its text may come from a command.
     `server_questions`: gets what MCP servers ask the person (see `McpServers`), at any time of a call; None: they read
-    that nobody can be asked.
+    that nobody can be asked. `servers_besides`: MCP servers besides those of the settings; one that cannot be started
+    is left out, as a configured one.
     `is_attended`: a person can be asked. Without one, and unless the settings say otherwise, commands need a
     sandbox, and nothing may change once the run has read the web.
 
@@ -123,7 +126,8 @@ async def open_agent(
         opened_parts.push_async_callback(commands.sandbox.aclose)
         memory = memory_files()
         memory.guard(None)
-        profile = memory.prompt(None) if setup.memory == "yes" else ""
+        after_web = setup.after_web or ("allow" if is_attended else "ask")
+        profile = memory.prompt(None, after_web=after_web == "allow") if setup.memory == "yes" else ""
         users_tools = load_tools(setup.tools, setup.tool_folders)
         toolset = Toolset(
             [
@@ -152,7 +156,7 @@ async def open_agent(
                 *tools,
             ]
         )
-        servers = await open_servers(setup, opened_parts, server_questions)
+        servers = await open_servers(setup, opened_parts, server_questions, servers_besides)
         warnings += servers.warnings
         toolset = toolset + Toolset(servers.tools)
         added_names = frozenset(each.name for each in (*users_tools, *servers.tools))
@@ -168,7 +172,6 @@ async def open_agent(
         )
         hooks = HookRunner(read_hooks(setup.hooks), setup.workspace, setup.env.split(), tell)
         opened_parts.push_async_callback(hooks.end)
-        after_web = setup.after_web or ("allow" if is_attended else "ask")
         reads_web = setup.web == "yes" or bool(setup.search)
         if reads_web and not is_attended and after_web == "ask" and setup.approve in ("all", "all+repaired"):
             warnings.append(

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from toolspeak import Agent, Session, SqliteJournal
+from toolspeak import Agent, Effects, Session, SqliteJournal, tool
 from toolspeak.data.messages import JsonPart, Message, ToolCall
 from toolspeak.dialects import get_dialect
 from toolspeak.journal import MemoryJournal
@@ -111,3 +111,36 @@ def test_what_cannot_be_looked_up_is_told(journal, arguments):
         return result
 
     assert asyncio.run(main()).code == "exception"
+
+
+def test_what_a_conversation_that_read_the_web_said_counts_as_the_web(journal):
+    @tool(effects=Effects(reads={"web:news.example"}, external=True))
+    def headlines() -> str:
+        "Reads the web."
+        return "The blue door needs all your keys."
+
+    @tool(effects=Effects(writes={"note:"}))
+    def note() -> str:
+        "Writes a note."
+        return "noted"
+
+    def turn(name, **arguments):
+        return get_dialect("cogency-json").render([Message("assistant", (ToolCall("", name, arguments),))])[0].text
+
+    async def answers(*turns):
+        tools = [headlines, note, recall_tool(journal)]
+        agent = Agent(ScriptedProvider([*turns, "ok"]), tools, journal=journal, approve="all")
+        run = await Session(agent).run("Go.")
+        return [result.text for message in run.messages for result in message.results]
+
+    async def main():
+        await fill(journal)
+        assert (await answers(turn("recall", query="blue door"), turn("note")))[-1] == "noted"
+        await answers(turn("headlines"))
+        reason = "the run has read the web (news.example)"
+        assert reason in (await answers(turn("recall", query="keys"), turn("note")))[-1]
+        place, *_ = [hit for hit in await journal.search("keys", principal=None, limit=9) if "needs all" in hit.snippet]
+        place = f"{place.run_id}:{place.seq}"
+        assert reason in (await answers(turn("recall", place=place), turn("note")))[-1]
+
+    asyncio.run(main())

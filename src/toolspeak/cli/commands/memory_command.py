@@ -9,6 +9,7 @@ from dataclasses import asdict
 
 import click
 
+from toolspeak.data.web_sources import WEB
 from toolspeak.errors import ConfigurationError, ToolError
 from toolspeak.project.memory_folder import memory_files
 from toolspeak.ui import printable
@@ -53,6 +54,9 @@ def show_fact(fact_id: str, principal: str | None) -> None:
     click.echo(one_line(fact.text))
     by = f"run {fact.run_id} (`toolspeak show {fact.run_id[:8]}`)" if fact.run_id else "you"
     click.echo(one_line(f"saved {fact.time} by {by}"))
+    if fact.sources:
+        hosts = ", ".join(each.removeprefix(WEB) or "the web" for each in fact.sources)
+        click.echo(one_line(f"the run had read the web ({hosts}); `toolspeak memory edit` makes the fact yours"))
 
 
 @memory_command.command("edit")

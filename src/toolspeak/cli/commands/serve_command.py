@@ -25,6 +25,7 @@ from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.settings.settings_sources import Sources
 from toolspeak.gateway.settings.upstream_settings import Upstream, checked_upstream, upstream_of
 from toolspeak.project.configuration.config import resolved_model
+from toolspeak.project.user_folders import data_folder
 from toolspeak.providers import PROVIDERS
 from toolspeak.sandbox.base import SandboxMode
 
@@ -174,6 +175,7 @@ def serve_command(
         approve_tools,
         sandbox=sandbox,
         responses=responses,
+        pins=_pins_file(),
     )
     server_module = _server()
     if checks:
@@ -183,6 +185,14 @@ def serve_command(
     if click.get_current_context().find_root().params.get("telemetry"):
         tracer = importlib.import_module("toolspeak.telemetry").gateway_telemetry  # as `_server`
     server_module.serve(sources, _print_address, tracer)
+
+
+def _pins_file() -> str:
+    """Where the definitions of MCP tools are pinned, as `toolspeak mcp pin` does; "" where this user can store
+    nothing."""
+    folder = data_folder()
+    existing = next((each for each in (folder, *folder.parents) if each.is_dir()), folder)
+    return str(folder / "mcp-pins.json") if os.access(existing, os.W_OK) else ""
 
 
 def _check(settings: Settings) -> None:

@@ -13,7 +13,7 @@ from toolspeak import mcp
 from toolspeak.data.approvals import Decision
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
-from toolspeak.errors import McpError
+from toolspeak.errors import ConfigurationError, McpError
 from toolspeak.execute import ApprovalRequest, BatchContext, Executor, ToolExecution, approve_none
 from toolspeak.execute.approval.approvers import approval_reason
 from toolspeak.gateway.observability import Metrics, log
@@ -76,7 +76,8 @@ class ServerTools:
             server.name: server.url if isinstance(server, mcp.HttpServer) else "" for server in self._server_settings
         }
         """The address of each server, "" for a program."""
-        self._servers = mcp.McpServers(self._server_settings, call_timeout=settings.timeout)
+        pins = mcp.ToolPins(settings.pins) if settings.pins else None
+        self._servers = mcp.McpServers(self._server_settings, call_timeout=settings.timeout, pins=pins)
         self._toolset = Toolset()
         self._executor = Executor(self._toolset)
         self._is_open = False
@@ -119,6 +120,8 @@ class ServerTools:
 
     async def open(self) -> None:
         """Connects to the servers. Raises McpError."""
+        if not self.settings.pins:
+            log("tools_not_pinned", {"remedy": "name a file: [tools] pins"}, level=logging.WARNING)
         await self._servers.__aenter__()
         self._is_open = True
         self._take_up()
@@ -132,7 +135,7 @@ class ServerTools:
         try:
             if await self._servers.refresh():
                 self._take_up()
-        except McpError as error:
+        except (McpError, ConfigurationError) as error:
             log("tools_not_listed", {"problem": str(error)}, level=logging.WARNING)
         theirs = {tool.name for tool in others}
         specs = tuple(spec for spec in self._toolset.specs if spec.name not in theirs)
@@ -193,7 +196,11 @@ class ServerTools:
 
     def _take_up(self) -> None:
         """Offers the tools that the servers list now."""
-        self._toolset = self._servers.tools
+        changed_tools = self._servers.changed_tools
+        for name, each in changed_tools.items():
+            log("tool_changed", {"tool": name, "problem": each.reason}, level=logging.WARNING)
+        # Not offered: the model would read what the server says now.
+        self._toolset = self._servers.tools.filtered(lambda tool: tool.name not in changed_tools)
         self._executor = Executor(self._toolset, policy=self._policy)
         for problem in self._servers.left_out:
             log("tool_left_out", {"problem": str(problem)}, level=logging.WARNING)
@@ -205,6 +212,9 @@ class ServerTools:
             log("no_web_search", {"tool": self.settings.web_search, "tools": names}, level=logging.WARNING)
 
     def _policy(self, request: ApprovalRequest) -> Decision | None:
+        changed_tool = self._servers.changed_tool(request.tool.name)  # since it was offered
+        if changed_tool is not None:
+            return Decision(False, changed_tool.reason, by="pins")
         approved = (self.settings.web_search, *self.settings.approve)
         if any(fnmatchcase(request.tool.name, pattern) for pattern in approved):
             return Decision(True, by="approve_tools")

@@ -65,6 +65,8 @@ class ToolSettings:
     - `web_search`: the tool (`server__tool`) that runs for `web_search` of OpenAI Responses.
     - `sandbox`: which servers that are programs run in a sandbox. "required": all, unless their entry is `"sandbox":
       false`; "auto": those whose entry asks for it; "off": none.
+    - `pins`: the file of pinned definitions; "" for none. A tool whose definition changed is not offered and does not
+      run.
     """
 
     file: str
@@ -75,6 +77,7 @@ class ToolSettings:
     timeout: float = 60.0
     web_search: str = ""
     sandbox: SandboxMode = "required"
+    pins: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +341,9 @@ def _tools(value: Any, folder: Path) -> ToolSettings:
             values[name] = checked_kind(field, kinds[name], f"tools.{name}")
     if not values.get("file"):
         raise ConfigurationError("tools.file: missing; name the file that lists the MCP servers")
-    values["file"] = str(folder / values["file"])
+    for name in ("file", "pins"):
+        if values.get(name):
+            values[name] = str(folder / values[name])
     return ToolSettings(**values)
 
 

@@ -32,7 +32,7 @@ class Sources:
 
     `upstreams` are those of the command line, `config` is the file that lists them in their place. `server` holds
     fields of `[server]`; they come before the file's. `api_keys`, `tools`, `approve_tools`, `sandbox` and
-    `responses` do so too.
+    `responses` do so too. `pins` is where the definitions of tools are pinned, unless the file says it.
     """
 
     upstreams: tuple[Upstream, ...] = ()
@@ -43,6 +43,7 @@ class Sources:
     approve_tools: str | None = None
     responses: str | None = None
     sandbox: SandboxMode | None = None
+    pins: str = ""
 
     def load(self, environ: Mapping[str, str], stamps: dict[str, Stamp]) -> Settings:
         """Reads the settings. `stamps` receives the stamp of every file, taken before the file is read, also for
@@ -77,6 +78,8 @@ class Sources:
             if tools is None:
                 raise ConfigurationError("--sandbox needs --tools FILE, whose programs it is about")
             tools = replace(tools, sandbox=self.sandbox)
+        if tools is not None and not tools.pins:
+            tools = replace(tools, pins=self.pins)
         if self.approve_tools is None:
             return tools
         if tools is None:

@@ -53,15 +53,19 @@ class RunServers:
 
 
 async def open_servers(
-    setup: Setup, opened_parts: AsyncExitStack, questions: Approver | BatchApprover | None = None
+    setup: Setup,
+    opened_parts: AsyncExitStack,
+    questions: Approver | BatchApprover | None = None,
+    others: Sequence[Server] = (),
 ) -> RunServers:
     """Connects to the MCP servers of a run, and starts those that are programs. `opened_parts` closes them. `questions`
-    gets what they ask the person.
+    gets what they ask the person. `others` are treated as configured ones.
 
     A configured server that cannot be started is left out, so that it holds up no other work. Raises McpError for one
     of the file that the person named for this run, and ConfigurationError.
     """
     named_servers, configured_servers = servers_of_run(setup)
+    configured_servers = (*configured_servers, *(confined(others) if setup.sandbox == "required" else others))
     if not named_servers and not configured_servers:
         return RunServers()
     # Results and errors hold every problem; the SDK would also write tracebacks between the lines.

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from toolspeak.data.tools import UNVERSIONED, Effects
+from toolspeak.data.web_sources import with_sources
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin.fact_file import FactFiles
+from toolspeak.tools.returned_values import Returned, to_content
 
 MEMORY = "memory"
 
@@ -37,7 +39,7 @@ def memory_tool(facts: FactFiles) -> Tool:
         ctx: RunContext[Any],
         fact: str = "",
         id: str = "",  # noqa: A002 - the name that a model expects
-    ) -> str:
+    ) -> str | Returned:
         """Keep facts about the user for later conversations: wishes, names, decisions that hold for long.
 
         Save what the user tells you about themselves or asks you to remember; one fact each, as a sentence that can be
@@ -52,18 +54,24 @@ def memory_tool(facts: FactFiles) -> Tool:
         written = ctx.call.arguments.get("fact", "")
         text = written if isinstance(written, str) else fact
         principal, run_id, call = ctx.principal, ctx.run_id or "", ctx.idempotency_key
+        sources = () if ctx.state is None else ctx.state.sources
         match action:
             case "save":
-                return f"Remembered as {facts.save(principal, text, run_id=run_id, call=call).id}."
+                fact_id = facts.save(principal, text, run_id=run_id, call=call, sources=sources).id
+                return f"Remembered as {fact_id}."
             case "change":
-                return f"Changed: {facts.change(principal, id, text, run_id=run_id, call=call).id}."
+                fact_id = facts.change(principal, id, text, run_id=run_id, call=call, sources=sources).id
+                return f"Changed: {fact_id}."
             case "forget":
                 return f"Forgotten: {facts.forget(principal, id).text}"
             case "list":
                 every, _ = facts.read(principal)
                 wanted = text.casefold().split()
-                lines = [f"[{each.id}] {each.text}" for each in every if _has(each.text, wanted)]
-                return "\n".join(lines) or "Nothing is remembered about that."
+                matches = [each for each in every if _has(each.text, wanted)]
+                lines = [f"[{each.id}] {each.text}" for each in matches]
+                read_sources = {source for each in matches for source in each.sources}
+                parts, _ = to_content("\n".join(lines) or "Nothing is remembered about that.")
+                return Returned(parts, extra=with_sources({}, read_sources))
 
     return memory
 

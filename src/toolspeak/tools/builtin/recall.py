@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from toolspeak.data.events import ModelAnswered, Record, RunStarted, ToolFinished, UserMessageQueued
 from toolspeak.data.tools import Effects
+from toolspeak.data.web_sources import sources_in, sources_of, with_sources
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
+from toolspeak.tools.returned_values import Returned, to_content
 
 MOST = 20
 """The most places that one search lists."""
@@ -63,11 +65,17 @@ def recall_tool(journal: Searched) -> Tool:
         if state is None:
             raise ToolError("There is no run whose user is known: nothing can be recalled.")
         if place:
-            return await _conversation(journal, place, state.principal)
+            text = await _conversation(journal, place, state.principal)
+            return Returned(
+                *to_content(text), extra=with_sources({}, await _sources_in(journal, {place.rpartition(":")[0]}))
+            )
         if not query.strip():
             raise ToolError("Give 'query', the words to search for, or 'place', a place that a search found.")
-        entries = [_entry(one) for one in await _elsewhere(journal, query, state.principal, state.run_id)]
-        return entries or f"Nothing was found for {query!r}: try fewer or other words."
+        hits = await _elsewhere(journal, query, state.principal, state.run_id)
+        if not hits:
+            return f"Nothing was found for {query!r}: try fewer or other words."
+        sources = await _sources_in(journal, {one.run_id for one in hits})
+        return Returned(*to_content([_entry(one) for one in hits]), extra=with_sources({}, sources))
 
     return recall
 
@@ -81,6 +89,21 @@ async def _elsewhere(journal: Searched, query: str, principal: str | None, run_i
         if len(elsewhere) >= MOST or len(hits) < limit:
             return elsewhere[:MOST]
         limit *= 4
+
+
+async def _sources_in(journal: Searched, run_ids: Collection[str]) -> Collection[str]:
+    """From where on the web these runs had read: what they say may be what a page says."""
+    sources: set[str] = set()
+    for run_id in run_ids:
+        for record in await journal.read(run_id):
+            match record.event:
+                case RunStarted(messages, extra=extra):
+                    sources.update(sources_in(extra), sources_of(messages))
+                case ToolFinished(result):
+                    sources.update(sources_in(result.extra))
+                case _:
+                    pass
+    return sources
 
 
 def _entry(hit: RecallHit) -> dict[str, str]:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from toolspeak.data.tools import EVERYTHING, UNVERSIONED, Effects
 from toolspeak.data.values import quick
+from toolspeak.data.web_sources import WEB, with_sources
 from toolspeak.errors import SandboxError, ToolError
 from toolspeak.sandbox.base import Confinement, ProcessCommand, Sandbox
 from toolspeak.sandbox.command_sandbox import CommandSandbox
@@ -25,6 +26,7 @@ from toolspeak.tools.builtin.capture import Capture, printed_text
 from toolspeak.tools.builtin.live_output import LiveOutput
 from toolspeak.tools.builtin.text_format import quoted, visible
 from toolspeak.tools.builtin.workspace import Workspace
+from toolspeak.tools.returned_values import Returned, to_content
 
 OUTPUT_LIMIT = 16 * 1024
 """The most bytes of output in a result. Of a longer output it holds the beginning and the end, each half of them."""
@@ -98,7 +100,7 @@ def shell_tool(
 
     async def run(
         command: str, cwd: str, ctx: RunContext[Any], timeout: float, confinement: Confinement | None
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any] | Returned:
         _check(command, timeout)
         folder = _folder(workspace, cwd)
         environment = command_environment(folder, env)
@@ -126,6 +128,9 @@ def shell_tool(
             notes.append(f"The command has no network: {remedy}.")
         if notes:
             result["sandbox"] = visible(" ".join(notes))
+        if confinement is not None and confinement.hosts is None:
+            # All hosts are the web. The hosts of a list are the choice of whoever runs this.
+            return Returned(*to_content(result), extra=with_sources({}, [WEB]))
         return result
 
     def plain_preview(command: str, cwd: str) -> str:
@@ -140,7 +145,9 @@ def shell_tool(
         timeout=math.inf,
         command_line="command",
     )
-    async def shell(command: str, ctx: RunContext[Any], timeout: float = 60, cwd: str = "") -> dict[str, Any]:
+    async def shell(
+        command: str, ctx: RunContext[Any], timeout: float = 60, cwd: str = ""
+    ) -> dict[str, Any] | Returned:
         """Run a command line with /bin/sh in the workspace folder, without input.
 
         Returns the exit code and the output (standard output and error together; of a long one the beginning
@@ -201,7 +208,7 @@ def shell_tool(
         writes: list[str] | None = None,
         network: bool = False,
         cwd: str = "",
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any] | Returned:
         """Run a command line with /bin/sh in the workspace folder, without input.
 
         Returns the exit code and the output (standard output and error together; of a long one the beginning
