@@ -44,6 +44,12 @@ def test_the_picture_of_the_terminal_shows_what_is_printed_now():
     assert checked.returncode == 0, checked.stderr
 
 
+def test_the_picture_of_a_timeline_is_what_is_drawn_now():
+    command = [sys.executable, ROOT / "docs" / "timeline_picture.py", "--check"]
+    checked = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert checked.returncode == 0, checked.stderr
+
+
 def test_the_page_on_effects_runs_as_one_program(tmp_path):
     page = (ROOT / "docs" / "guides" / "declaring-effects.md").read_text("utf-8")
     source = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))

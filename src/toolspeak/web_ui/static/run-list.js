@@ -5,7 +5,8 @@ import { ago, h, notice, oneLine, statusChip, visible } from "./dom.js";
 import { RowList } from "./virtual-list.js";
 
 const STATUSES = ["awaiting_approval", "running", "queued", "waiting", "suspended", "answered", "no_answer", "failed"];
-const FILTERS = ["agent", "model", "principal", "folder", "dialect"];
+const FILTERS = ["prefix", "agent", "model", "principal", "folder", "dialect"];
+const LABELS = { prefix: "id" };
 const PAGE = 200;
 const AGAIN = 3000;
 
@@ -28,7 +29,7 @@ export function runList(main, go) {
     h("option", { value: "" }, "any status"), STATUSES.map((each) => h("option", { value: each }, each.replaceAll("_", " "))));
   status.value = query.get("status") ?? "";
   const inputs = Object.fromEntries(FILTERS.map((name) =>
-    [name, h("input", { "aria-label": name, placeholder: name, value: query.get(name) ?? "", size: 12, onchange: change })]));
+    [name, h("input", { "aria-label": LABELS[name] ?? name, placeholder: LABELS[name] ?? name, value: query.get(name) ?? "", size: 12, onchange: change })]));
   const search = h("input", { type: "search", "aria-label": "Search the texts of runs", placeholder: "Search texts ( / )", value: query.get("q") ?? "" });
   const state = h("p", { class: "faint", role: "status" });
   const matches = h("div", { class: "matches" });
