@@ -318,7 +318,7 @@ def test_a_conversation_is_summarised_when_the_user_asks_for_it(folder):
     prompts = ["/compact", "tea " * 2000, "milk " * 2000, "/compact", "And?", "And then?"]
     in_editor(folder, editor, *["Fine."] * 6, prompts=prompts)
     assert editor.agent_text.startswith("There is nothing to summarise yet.Fine.Fine.The history was compacted: ")
-    assert "2 messages summarised (~" in editor.agent_text
+    assert "3 messages summarised (~" in editor.agent_text
     assert editor.agent_text.endswith("tokens).Fine.Fine.")
 
 

@@ -142,19 +142,71 @@ def test_without_a_window_nothing_is_made_shorter():
     assert result.answer == "All done."
 
 
-@pytest.mark.parametrize("summary", [ScriptedTurn("", error=ProviderError("down", status=503)), "", looking("n9")])
-def test_what_cannot_be_summarised_is_left_out_and_the_model_is_told(summary):
+DOWN = ScriptedTurn("", error=ProviderError("down", status=503))
+TOO_LONG = ScriptedTurn("", error=ProviderError("too long", status=400, code="context_length"))
+
+
+def run_without_summary(summary, characters_before):
     def turn(messages):
         return summary if "Answer with the summary alone." in messages[-1].text else "Fine."
 
     task = "Do it. " + "x" * 2000
-    history = [Message.user("a" * 6000), Message.assistant("b" * 6000), Message.user("c" * 900), Message.assistant("d")]
-    result, journal, provider = play([turn] * 3, LOOK, task=task, window=4000, run={"history": history})
+    history = [
+        Message.user("a" * characters_before),
+        Message.assistant("b" * 6000),
+        Message.user("c"),
+        Message.assistant("d"),
+    ]
+    result, journal, provider = play([turn] * 6, LOOK, task=task, window=4000, run={"history": history})
     assert (result.answer, result.status) == ("Fine.", "answered")
-    (event,) = journal.all(HistoryCompacted)
-    assert "were removed" in event.summary
-    assert "were removed" in "".join(texts(provider.requests[-1]))
     assert task in "".join(texts(provider.requests[-1]))
+    return journal.all(HistoryCompacted), "".join(texts(provider.requests[-1]))
+
+
+@pytest.mark.parametrize("summary", ["", looking("n9"), TOO_LONG])
+def test_what_cannot_be_summarised_is_left_out_if_it_does_not_fit_and_the_model_is_told(summary):
+    (event,), last_request = run_without_summary(summary, 12_000)
+    assert "were removed" in event.summary
+    assert "were removed" in last_request
+
+
+@pytest.mark.parametrize(("summary", "characters_before"), [("", 6000), (TOO_LONG, 6000), (DOWN, 6000), (DOWN, 12_000)])
+def test_without_a_summary_the_model_reads_all_that_fits_and_all_while_its_api_fails(summary, characters_before):
+    events, last_request = run_without_summary(summary, characters_before)
+    assert not events
+    assert "a" * characters_before in last_request
+
+
+def test_a_conversation_that_is_too_long_to_be_summarised_is_summarised_in_part():
+    def turn(messages):
+        if "Answer with the summary alone." not in messages[-1].text:
+            return "Fine."
+        return TOO_LONG if sum(len(message.text) for message in messages) > 9000 else "In short."
+
+    async def main():
+        session = Session(Agent(ScriptedProvider([turn] * 9), journal=WatchedJournal()))
+        for letter in "abcd":
+            await session.run(letter * 6000)
+        event = await session.compact()
+        assert event is not None
+        return event
+
+    assert asyncio.run(main()).summary == "In short."
+
+
+@pytest.mark.parametrize("summary", ["", DOWN, "longer " * 1000])
+def test_a_session_of_which_no_summary_can_be_had_stays_as_it_was(summary):
+    async def main():
+        provider, journal = ScriptedProvider(["Fine.", summary, "Yes."]), WatchedJournal()
+        session = Session(Agent(provider, journal=journal))
+        await session.run("tea " * 500)
+        with pytest.raises(ProviderError, match="could not be summarised"):
+            await session.compact()
+        assert not journal.all(HistoryCompacted)
+        await session.run("And?")
+        assert "tea tea" in str(provider.requests[-1])
+
+    asyncio.run(main())
 
 
 def test_a_model_that_does_not_summarise_is_not_asked_to():

@@ -106,9 +106,9 @@ class ChatScreen:
         return [exchange for exchange in self.server.exchanges if exchange.body]
 
 
-def reply(*pieces: str) -> Answer:
-    """A model's turn of text, in these pieces."""
-    return gated(None, *pieces)
+def reply(*pieces: str, usage: dict[str, int] | None = None) -> Answer:
+    """A model's turn of text, in these pieces. `usage`: the tokens that the server counts."""
+    return gated(None, *pieces, usage=usage)
 
 
 def in_turn(*answers: Answer, models: Sequence[str] = ()) -> Answer:
@@ -128,7 +128,9 @@ def in_turn(*answers: Answer, models: Sequence[str] = ()) -> Answer:
     return answer
 
 
-def gated(gate: asyncio.Event | None, *pieces: str, more: tuple[str, ...] = ()) -> Answer:
+def gated(
+    gate: asyncio.Event | None, *pieces: str, more: tuple[str, ...] = (), usage: dict[str, int] | None = None
+) -> Answer:
     """A turn whose pieces `more` come only once the gate is open."""
 
     async def answer(exchange: Exchange) -> None:
@@ -145,7 +147,10 @@ def gated(gate: asyncio.Event | None, *pieces: str, more: tuple[str, ...] = ()) 
                 return
         for piece in more:
             await exchange.send(chunked([event(says(piece))]))
-        await exchange.send(chunked([event(says("", "stop")), event("[DONE]")]), b"0\r\n\r\n")
+        end = [event(says("", "stop")), event("[DONE]")]
+        if usage is not None:
+            end.insert(1, event({"model": "m-1", "choices": [], "usage": usage}))
+        await exchange.send(chunked(end), b"0\r\n\r\n")
 
     return answer
 
@@ -164,6 +169,14 @@ def calls(*calls_: tuple[str, str]) -> Answer:
         await exchange.send(chunked([event(delta), event(last), event("[DONE]")]), b"0\r\n\r\n")
 
     return answer
+
+
+def user_hooks(monkeypatch, tmp_path, event, command):
+    """Configures a hook of the user."""
+    config = tmp_path / "config" / "toolspeak" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f"[hooks]\n{event} = [{{ hooks = [{{ command = {json.dumps(command)} }}] }}]\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
 
 @asynccontextmanager

@@ -8,6 +8,10 @@ import json
 import pytest
 from chat_screen import calls, chat, reply
 
+from forked import completed_text
+from toolspeak.data.approvals import Rule
+from toolspeak.project.rules_file import RulesFile
+
 
 @pytest.fixture
 def folder(tmp_path):
@@ -124,6 +128,39 @@ def test_the_question_is_written_again_when_another_one_stands_below_it(monkeypa
             person.type("y\r")
             await person.until("Done.")
             assert sorted(path.name for path in folder.iterdir()) == ["a", "c"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("answer", ["a", "s", "y"])
+def test_the_rest_of_a_question_never_stands_below_the_head_of_another_one(monkeypatch, folder, answer):
+    """Whatever is written of a file stands below the file's own head, whichever way the person came to its question."""
+
+    def note(name: str) -> str:
+        return "".join(f"point {i} of note {name}\n" for i in range(22))
+
+    async def main():
+        answers = calls(*(write(f"{name}.md", note(name)) for name in "123")), reply("Done.")
+        async with chat(monkeypatch, folder, *answers, columns=40, rows=20) as person:
+            person.type("go\r")
+            await person.until("+++ 1.md")
+            person.type("\x1b[B")
+            await person.until("+++ 2.md")
+            person.type("\x1b[A")
+            await person.until(lambda: [row.strip() for row in person.terminal.everything].count("+++ 1.md") == 2)
+            while not any("point 21 of note 1" in row for row in person.terminal.everything):
+                before = len(person.terminal.everything)
+                person.type(f"{answer}\r")
+                await person.until(lambda before=before: len(person.terminal.everything) > before)
+            head = ""
+            for row in map(str.strip, person.terminal.everything):
+                if row.startswith("+++") or "the rest of" in row:
+                    head = row.partition(".md")[0][-1]
+                elif row.startswith("+point"):
+                    assert row.endswith(f"of note {head}")
+            assert not any((folder / f"{name}.md").exists() for name in "123")
+            person.type("q\r")
+            await person.until_idle()
 
     asyncio.run(main())
 
@@ -278,5 +315,46 @@ def test_a_running_command_shows_its_last_lines(monkeypatch, folder):
             (folder / "go").touch()
             await person.until("Done.")
             assert not any("│ line" in row for row in person.terminal.lines)
+
+    asyncio.run(main())
+
+
+def test_a_rule_that_is_revoked_approves_nothing_more_in_a_conversation_that_is_open(monkeypatch, folder, tmp_path):
+    rules = tmp_path / "rules"
+    RulesFile(str(rules)).add(Rule("approve", "shell"))
+
+    async def main():
+        answers = calls(shell("touch one")), reply("First."), calls(shell("touch two")), reply("Second.")
+        async with chat(monkeypatch, folder, *answers, rules=str(rules)) as person:
+            person.type("go\r")
+            await person.until("First.")
+            await person.until_idle()
+            done = await asyncio.to_thread(completed_text, ["rules", str(rules), "--revoke", "1"], cwd=tmp_path)
+            assert done.returncode == 0, done.stderr
+            person.type("again\r")
+            await person.until("Run it?")
+            assert (folder / "one").exists()
+            assert not (folder / "two").exists()
+
+    asyncio.run(main())
+
+
+def test_a_question_says_that_the_file_of_rules_cannot_be_read(monkeypatch, folder, tmp_path):
+    rules = tmp_path / "rules"
+    RulesFile(str(rules)).add(Rule("approve", "shell"))
+
+    async def main():
+        answers = reply("Hello."), calls(shell("touch one")), reply("First.")
+        async with chat(monkeypatch, folder, *answers, rules=str(rules)) as person:
+            person.type("hello\r")
+            await person.until("Hello.")
+            await person.until_idle()
+            rules.write_text("no rules")
+            person.type("go\r")
+            await person.until("--rules")
+            await person.until("Run it?")
+            person.type("y\r")
+            await person.until("First.")
+            assert (folder / "one").exists()
 
     asyncio.run(main())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+from pathlib import Path
 
 import pytest
 from chat_screen import calls, chat, gated, reply
@@ -12,6 +14,7 @@ from loopback_server import whole
 
 from toolspeak.chat.message_input import history_of
 from toolspeak.chat.screen import Screen
+from toolspeak.journal.sqlite import SqliteJournal
 
 ANSWER = """\
 # Plan
@@ -178,7 +181,7 @@ def test_nothing_from_a_model_or_a_tool_controls_the_terminal(monkeypatch, folde
             reply(*evil, f"`{evil}`\n\n# {evil}"),
         )
         async with chat(monkeypatch, folder, *answers) as person:
-            person.type(f"read @evil.txt {evil}\r".replace("\r\n", " ").replace("\x1b", ""))
+            person.type(f"read @evil.txt {evil}\r".replace("\r\n", " ").replace("\x1b", "").replace("\x07", ""))
             await person.until("next")
             await person.until_idle()
             output = "".join(person.terminal.writes)
@@ -305,5 +308,62 @@ def test_ctrl_c_twice_leaves_and_says_how_to_continue(monkeypatch, folder):
             person.type("\x03")
             await person.until("continues this conversation")
         assert isinstance(person.screen, Screen)
+
+    asyncio.run(main())
+
+
+def fifos(folder: Path, *names: str) -> None:
+    for name in names:
+        os.mkfifo(folder / name)
+
+
+def test_what_the_model_says_while_the_editor_is_open_is_shown_afterwards(monkeypatch, folder, tmp_path):
+    fifos(tmp_path, "opened", "close")
+    script = tmp_path / "editor"
+    script.write_text(f'#!/bin/sh\necho > "{tmp_path}/opened"\ncat "{tmp_path}/close" > "$1"\n')
+    script.chmod(0o755)
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", str(script))
+
+    async def has_answered(journal: SqliteJournal) -> None:
+        while [run.status for run in await journal.runs()] != ["answered"]:  # noqa: ASYNC110 - the journal tells nobody
+            await asyncio.sleep(0.01)
+
+    async def main():
+        gate = asyncio.Event()
+        parts = [f"\n\nPart {number} of it." for number in range(2, 7)]
+        journal = SqliteJournal(tmp_path / "chat.db")
+        answers = gated(gate, "Part 1 of it.", more=tuple(parts)), reply("Yes.")
+        async with chat(monkeypatch, folder, *answers) as person:
+            person.type("tell me\r")
+            await person.until("Part 1")
+            person.type("and \x07")
+            await asyncio.to_thread((tmp_path / "opened").read_text)
+            drawn = len(person.terminal.writes)
+            gate.set()
+            await asyncio.wait_for(has_answered(journal), 20)
+            assert not any("Part" in text for text in person.terminal.writes[drawn:])
+            await asyncio.to_thread((tmp_path / "close").write_text, "and what then?\n")
+            await person.until("› and what then?")
+            rows = [row for row in person.terminal.everything if row.startswith("Part")]
+            assert rows == [f"Part {number} of it." for number in range(1, 7)]
+            person.type("\r")
+            await person.until("Yes.")
+            assert "and what then?" in person.request()
+        await journal.aclose()
+
+    asyncio.run(main())
+
+
+def test_the_editor_key_says_at_a_question_what_it_opens(monkeypatch, folder):
+    async def main():
+        arguments = json.dumps({"path": "a.txt", "content": "x"})
+        async with chat(monkeypatch, folder, calls(("write", arguments)), reply("Done.")) as person:
+            person.type("go\r")
+            await person.until("Run it?")
+            person.type("\x07")
+            await person.until("Ctrl-G opens your message: Tab goes to it")
+            person.type("y\r")
+            await person.until("Done.")
 
     asyncio.run(main())

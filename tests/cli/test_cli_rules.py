@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from forked import completed_text
 from toolspeak.data.approvals import Rule
-from toolspeak.project.rules_file import open_rules
+from toolspeak.project.rules_file import RulesFile
 
 
 def rules_in(path):
-    return [(each.id, each.rule.tool) for each in open_rules(str(path))]
+    return [(each.id, each.rule.tool) for each in RulesFile(str(path))]
 
 
 def test_a_rule_that_was_revoked_does_not_come_back_with_another_processs_next_one(tmp_path):
     path = tmp_path / "rules"
-    first = open_rules(str(path))
+    first = RulesFile(str(path))
     first.add(Rule("approve", "read"))
     first.add(Rule("approve", "shell"))
     done = completed_text(["rules", "rules", "--revoke", "2"], cwd=tmp_path)
@@ -24,7 +24,7 @@ def test_a_rule_that_was_revoked_does_not_come_back_with_another_processs_next_o
 
 def test_rules_of_two_processes_are_all_kept_each_under_an_id_of_its_own(tmp_path):
     path = tmp_path / "rules"
-    first, second = open_rules(str(path)), open_rules(str(path))
+    first, second = RulesFile(str(path)), RulesFile(str(path))
     first.add(Rule("approve", "read"))
     second.add(Rule("approve", "list"))
     second.add(Rule("approve", "read"))

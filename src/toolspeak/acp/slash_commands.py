@@ -19,7 +19,7 @@ from toolspeak.changes.run_changes import by_workspace, change_sets_of, net_chan
 from toolspeak.changes.undo import undo_changes
 from toolspeak.data.messages import Message, TextPart
 from toolspeak.data.values import quick
-from toolspeak.errors import ConfigurationError, RunError
+from toolspeak.errors import ConfigurationError, ToolspeakError
 from toolspeak.project.skills import find_skills
 from toolspeak.ui.format import compaction_text, money, printable
 
@@ -50,7 +50,7 @@ async def run_slash_command(session: EditorSession, name: str, rest: str) -> Jso
     async with session.between_turns:
         try:
             text = await COMMANDS[name].run(session, rest)
-        except (ConfigurationError, RunError) as error:
+        except ToolspeakError as error:
             text = str(error)
         await session.say(text)
     return {"stopReason": "end_turn"}
@@ -84,7 +84,7 @@ async def _compact(session: EditorSession, _rest: str) -> str:
         return "There is nothing to summarise yet."
     event = await session.compact()
     if event is None:
-        return "The conversation stays as it is: nothing of it can be made shorter, or a hook keeps it."
+        return "The conversation stays as it is: a hook keeps it."
     text = compaction_text(event)
     return f"{text[0].upper()}{text[1:]}."
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Self, TypeAlias, Unpack, cast, overload
+from typing import Any, Literal, Self, TypeAlias, Unpack, cast, overload
 
 from toolspeak.agent.cassettes.cassette import Cassette
 from toolspeak.agent.child_runs import journal_of_parent, parent_call, sub_run_id
@@ -335,9 +335,9 @@ class Agent(RunStarter[DepsT, OutputT]):
         about = self.description if description is None else description
         return agent_tool(self.name, about, self._all_tools, self.run, name, options)
 
-    async def compact(self, run_id: str) -> HistoryCompacted | None:
+    async def compact(self, run_id: str, trigger: Literal["auto", "manual"] = "manual") -> HistoryCompacted | None:
         """Makes the history that a run leaves to the next one shorter, and records that; see `Session.compact`."""
-        return await compact_run(changed(self._settings, journal=self._run_journal()), run_id)
+        return await compact_run(changed(self._settings, journal=self._run_journal()), run_id, trigger)
 
     async def suspend(self, run_id: str) -> bool:
         """Suspends a run of the agent's journal, in whichever process it runs. That process reads the request within 3

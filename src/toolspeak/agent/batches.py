@@ -7,8 +7,8 @@ import asyncio
 from toolspeak.agent.child_runs import ask_for_calls
 from toolspeak.agent.recorder import BatchRecorder, Recorder, RunContexts
 from toolspeak.agent.settings import RunSettings
-from toolspeak.agent.state.decide import RunTools, decide
-from toolspeak.agent.turns import Turns, seconds_left, time_is_over
+from toolspeak.agent.state.decide import RunTools, decide, seconds_left, time_is_over
+from toolspeak.agent.turns import Turns
 from toolspeak.data.events import RunPaused
 from toolspeak.errors import AgentStop, ToolFailed
 from toolspeak.execute import NONE_IN_DOUBT, ApprovalRequest, BatchPaused

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from toolspeak.agent.interceptors import InterceptorRunner
 from toolspeak.agent.recorder import Recorder, RunContexts
 from toolspeak.agent.settings import RunSettings
-from toolspeak.agent.state.history import full_window, plan_compaction
+from toolspeak.agent.state.history import full_window, plan_compaction, plan_summary
 from toolspeak.agent.state.state import FINAL
 from toolspeak.agent.storage.runs import LeaseKeeper, load_whole
 from toolspeak.agent.turns import Turns
@@ -15,12 +17,17 @@ from toolspeak.data.values import changed
 from toolspeak.errors import RunError
 
 
-async def compact_run(settings: RunSettings, run_id: str) -> HistoryCompacted | None:
-    """Adds the compaction to the run's records, as if its model's window were full. None if nothing can be made
-    shorter, or an interceptor refuses.
+async def compact_run(
+    settings: RunSettings, run_id: str, trigger: Literal["auto", "manual"]
+) -> HistoryCompacted | None:
+    """Adds the compaction to the run's records. None if an interceptor refuses.
 
-    `settings`: those of the agent whose model writes the summary; with the journal of the run. Raises RunError for a
-    run that has not ended, RunBusy while a process drives it.
+    - `settings`: those of the agent whose model writes the summary; with the journal of the run.
+    - `trigger`: "manual" has all but the newest messages summarised. "auto" shortens the history as if its model's
+      window were full: old results first.
+
+    Raises RunError for a run that has not ended and if there is nothing to make shorter, RunBusy while a process drives
+    it, and ProviderError if the model writes no summary.
     """
     async with LeaseKeeper(settings.journal, run_id, lambda: None) as lease:
         loaded = await load_whole(settings.journal, run_id)
@@ -29,11 +36,16 @@ async def compact_run(settings: RunSettings, run_id: str) -> HistoryCompacted | 
             raise RunError(
                 f"run {run_id} is {state.status.replace('_', ' ')}: let it end before its history is changed"
             )
-        context = sum(map(tokens_of, state.history))  # as the next run counts it at its start
-        window = full_window(context, settings.window)
-        plan = plan_compaction(state.history, context, state.context.task, window)
+        estimate = sum(map(tokens_of, state.history))  # as the next run counts it at its start
+        if trigger == "manual":
+            context = max(estimate, state.context.tokens)
+            window = full_window(context, settings.window)
+            plan = plan_summary(state.history, context, window)
+        else:
+            window = full_window(estimate, settings.window)
+            plan = plan_compaction(state.history, estimate, state.context.task, window)
         if plan is None:
-            return None
+            raise RunError("there is nothing to summarise: the conversation is as short as it can be")
         settings = changed(settings, window=window)
         recorder = Recorder(settings, run_id, state, loaded.before)
         recorder.lease = lease
@@ -41,6 +53,6 @@ async def compact_run(settings: RunSettings, run_id: str) -> HistoryCompacted | 
         interceptors = InterceptorRunner(settings.interceptors, settings.secrets, contexts.hook)
         turns = Turns(settings, interceptors, recorder, contexts)
         try:
-            return await turns.compact(plan, "manual")
+            return await turns.compact(plan, trigger)
         finally:
             await turns.close()

@@ -285,7 +285,7 @@ class Run(Generic[AnswerT]):
                 case AskModel() | RunTools():
                     await self._step(action)
                 case Compact(plan):
-                    stays_long = await self._turns.compact(plan, "auto") is None  # an interceptor keeps the history
+                    stays_long = await self._turns.compact(plan, "auto", goes_on=True) is None
                     state = recorder.state
                     continue
                 case AwaitApproval() | AwaitExternal():

@@ -14,6 +14,7 @@ from toolspeak.agent.storage.runs import suspend_run
 from toolspeak.agent.storage.sessions import (
     Place,
     WhenOpen,
+    end_of_session,
     fork_session,
     known_session,
     new_session_id,
@@ -214,19 +215,21 @@ class Session(Generic[DepsT, OutputT]):
         return Session(self._agent, forked.session_id, principal=forked.principal)
 
     async def compact(self) -> HistoryCompacted | None:
-        """Makes the history that the next run begins with shorter, at once: old results are cleared, or the model
-        writes a summary of the old messages. Adds a record to the last run, and returns it; None if nothing can be made
-        shorter, or an interceptor refuses.
+        """Makes the history that the next run begins with shorter, at once: the model writes a summary of all but the
+        newest messages. Adds a record to the last run, and returns it; None if nothing was said yet, or an interceptor
+        refuses.
 
-        Raises RunError for a last run that has not ended, and RunBusy while a process drives it. If the model fails,
-        the old messages are left out without a summary, as in a run.
+        Raises RunError for a last run that has not ended and if there is nothing to summarise, RunBusy while a process
+        drives the run. Raises ProviderError if the model writes no summary, or none that is shorter: the history stays
+        as it was.
         """
         info = await self._journal.session(self.session_id)
-        if info is None or info.last_run is None:
+        if info is None:
             return None
         if info.principal != self._principal:
             raise RunError(f"session {self.session_id} belongs to another user")
-        return await self._agent.compact(info.last_run)
+        end = await end_of_session(self._journal, info)
+        return None if end is None else await self._agent.compact(end.run_id)
 
     async def suspend(self) -> bool:
         """Suspends the session's last run; see `Agent.suspend`. Raises RunError before its first run."""

@@ -15,19 +15,19 @@ from toolspeak.agent.cassettes.recording import TurnCutOff
 from toolspeak.agent.drivers.base import Conversation, DriverContext, ToolRunner, TurnRequest
 from toolspeak.agent.drivers.request_parts import RecordedParts
 from toolspeak.agent.drivers.text import text_digest
-from toolspeak.agent.history_summary import LEFT_OUT, SUMMARY_TASK, summary_of
+from toolspeak.agent.history_summary import LEFT_OUT, NoSummary, summary_of
 from toolspeak.agent.interceptors import Compaction, InterceptorRunner, turn_of
 from toolspeak.agent.recorder import Recorder, RunContexts
 from toolspeak.agent.redact import Redactor
 from toolspeak.agent.settings import RunSettings
-from toolspeak.agent.state.decide import AskModel, Finish
-from toolspeak.agent.state.history import Plan, hide_call, to_summarise, without_secrets
+from toolspeak.agent.state.decide import AskModel, Finish, seconds_left, time_is_over
+from toolspeak.agent.state.history import Plan, Window, hide_call, summary_message, without_secrets
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.state.steps import memory_after
 from toolspeak.agent.turn_checkpoint import TurnCheckpoint
 from toolspeak.agent.validation import check_deps, check_submitted_options, checked_choice, toolset_of
 from toolspeak.data.deltas import CallCompleted, CallMalformed, CallStarted, Delta, TurnEnded, TurnRestarted
-from toolspeak.data.events import HistoryCompacted, LimitReached, ModelAnswered, ModelAsked, ModelFailed
+from toolspeak.data.events import HistoryCompacted, ModelAnswered, ModelAsked, ModelFailed
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice, Usage, characters, tokens_of
 from toolspeak.data.prices import price_of
 from toolspeak.data.values import changed
@@ -313,9 +313,16 @@ class Turns:
         if early is not None:
             await early.drop()
 
-    async def compact(self, plan: Plan, trigger: Literal["auto", "manual"]) -> HistoryCompacted | None:
+    async def compact(
+        self, plan: Plan, trigger: Literal["auto", "manual"], *, goes_on: bool = False
+    ) -> HistoryCompacted | None:
         """Makes the history shorter for the model, unless an interceptor keeps it or ends the run: then None. The model
-        writes a summary if the plan needs one."""
+        writes a summary if the plan needs one.
+
+        If there is no summary, the history stays as it is, and this raises ProviderError. `goes_on`: the run goes on in
+        any case. Then this returns None; old messages that do not fit into the window are left out without a summary,
+        unless the model's API failed: it may be back at the next turn.
+        """
         settings = self._settings
         if "compaction" in self._interceptors.levels:
             compaction = Compaction(trigger, plan.tokens_before)
@@ -323,32 +330,40 @@ class Turns:
             await self._recorder.record_all(facts)
             if not isinstance(verdict, Compaction):
                 return None
-        state = self._recorder.state
         summary, usage, cost, window = "", Usage(), 0.0, settings.window
         if plan.upto:
             summary = LEFT_OUT
             if window is not None and window.summarise:
-                messages = [*to_summarise(state.history, plan, window), Message.user(SUMMARY_TASK)]
-                if settings.instructions_of is not None:
-                    await self._compute_instructions(state)
-                if settings.tools_of is not None:  # the summary is written in the prompt of the next turn
-                    await self._compute_tools(state, self._contexts.memory)
-                request = TurnRequest(
-                    messages,
-                    self._specs,
-                    self._instructions,
-                    ToolChoice("none"),
-                    needs_approval=settings.needs_approval,
-                )
-                summary, usage = await summary_of(settings.driver, request, seconds_left(state, settings.clock))
-                summary = settings.secrets.hide_text(summary)
-                cost = None if self._price is None else self._price.cost(usage)
-        after = plan.tokens_after + tokens_of(Message.user(summary))
+                try:
+                    summary, usage = await self._summary(plan, window)
+                    cost = None if self._price is None else self._price.cost(usage)
+                except ProviderError as error:
+                    if not goes_on:
+                        raise error.with_message(f"the conversation could not be summarised: {error}") from error
+                    if plan.tokens_before <= window.tokens or not isinstance(error, NoSummary):
+                        return None
+        after = plan.tokens_after + tokens_of(summary_message(summary)) if plan.upto else plan.tokens_after
+        if after >= plan.tokens_before and not goes_on:
+            raise NoSummary("the conversation could not be summarised: the summary is no shorter than what was said")
         event = HistoryCompacted(plan.cleared, plan.upto, plan.pinned, summary, plan.tokens_before, after, usage, cost)
         await self._recorder.record(event)
         await self._end_conversation()  # its messages are no longer those of the run
         self._counted_messages = self._counted_characters = 0
         return event
+
+    async def _summary(self, plan: Plan, window: Window) -> tuple[str, Usage]:
+        """The model's summary of the messages of the plan."""
+        settings, state = self._settings, self._recorder.state
+        if settings.instructions_of is not None:
+            await self._compute_instructions(state)
+        if settings.tools_of is not None:  # the summary is written in the prompt of the next turn
+            await self._compute_tools(state, self._contexts.memory)
+        request = TurnRequest(
+            (), self._specs, self._instructions, ToolChoice("none"), needs_approval=settings.needs_approval
+        )
+        seconds = seconds_left(state, settings.clock)
+        summary, usage = await summary_of(settings.driver, request, state.history, plan, window, seconds)
+        return settings.secrets.hide_text(summary), usage
 
     async def _compute_instructions(self, state: RunState) -> None:
         settings = self._settings
@@ -401,15 +416,3 @@ class Turns:
         await self._checkpoint.close()
         await self._end_conversation()
         self._context = None
-
-
-def seconds_left(state: RunState, clock: Callable[[], float]) -> float | None:
-    """Seconds until the run's time limit; None without a limit. `clock` gives Unix seconds."""
-    limit = state.limits.seconds
-    return None if limit is None else max(0.0, state.started_at + limit - clock())
-
-
-def time_is_over(state: RunState, clock: Callable[[], float]) -> LimitReached:
-    """The event of a run whose time is over, even if the clock disagrees by a moment."""
-    limit = state.limits.seconds or 0.0
-    return LimitReached("seconds", max(limit, clock() - state.started_at), limit)

@@ -126,8 +126,8 @@ class CallApprover:
                 self._unasked(current.request.call.id)
                 current.decision = standing
                 continue
-            if current is not self._on_screen and not current.question.hidden:
-                current.revise(current.request)  # written again: another question stands below it
+            if current is not self._on_screen:
+                current.revise(current.request)  # written again from its beginning: another question stands below it
             if not current.has_begun:
                 self._show(current)
             line = await self._front.ask(_PROMPT, arrows=len(self._open) > 1)
@@ -203,11 +203,14 @@ class CallApprover:
 
     def _show(self, current: _CallQuestion) -> None:
         """Writes the next screen of a question."""
-        rows = max(6, self._front.rows - _PANEL_ROWS)
+        rows = max(5, self._front.rows - _PANEL_ROWS - current.has_begun)
         columns = max(20, self._front.columns)
         file = _FILE.search(current.request.preview) if is_diff(current.request.preview) else None
         if not current.has_begun:
             self._front.print([[]])
+        else:  # something else may stand above it by now
+            head = call_line("…", "question", f"the rest of {current.request.tool.name}", current.request.call)
+            self._front.print([truncate(head, columns)])
         current.has_begun, self._on_screen = True, current
         lines = list(current.question.next_lines(columns, rows))
         self._front.print([_painted(line, file[1] if file else "") for line in lines])

@@ -5,33 +5,35 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from toolspeak.agent import Agent, Run, RunState, Session
-from toolspeak.agent.storage.runs import close_run, load_state
-from toolspeak.agent.storage.sessions import new_session_id, session_as_before, session_messages
+from toolspeak.agent.storage.runs import load_state
+from toolspeak.agent.storage.sessions import end_of_session, new_session_id, session_messages, take_back
 from toolspeak.chat.agent_keeper import NO_MODEL, AgentKeeper
 from toolspeak.chat.attachments import attachment_lines, message_with_files
 from toolspeak.chat.call_approver import CallApprover
 from toolspeak.chat.call_lanes import spinner
 from toolspeak.chat.front import Front
-from toolspeak.chat.settings_row import settings_row, tokens_of_conversation
+from toolspeak.chat.run_driver import RunDriver
+from toolspeak.chat.settings_row import settings_row
 from toolspeak.chat.styled_text import StyledLine
-from toolspeak.chat.transcript import Transcript, queued_rows
-from toolspeak.data.events import Limits, Record, UserMessageQueued
+from toolspeak.chat.transcript import Transcript
+from toolspeak.data.events import Limits
 from toolspeak.data.messages import ImagePart, Message
 from toolspeak.data.run_values import UNFINISHED
 from toolspeak.errors import ConfigurationError, ProviderError, RunError, ToolspeakError
 from toolspeak.journal import Journal, SessionInfo
-from toolspeak.project.run_lookup import short_id
 from toolspeak.project.run_setup import Setup
 from toolspeak.ui.format import compaction_text
 
 _TICK = 0.1
 """Seconds between two pictures of the spinner."""
+
+_TOO_LONG = "The message does not fit into the model's window: shorten it, or begin a /new conversation."
 
 _SHOWN_MESSAGES = 4
 """How many messages of a conversation are shown when it is continued."""
@@ -68,20 +70,12 @@ class Chat:
         self.keeper = AgentKeeper(journal, self.approver, self.transcript.note)
         self.servers_of = self.keeper.servers_of
         self.transcript.thoughts = thoughts
-        self.state: RunState | None = None
-        """The state of the last run."""
         self._continues = session
         self._clock = clock
-        self._queue: list[tuple[Message, str]] = []  # messages that the model reads at its next step
-        self._later: list[str] = []  # messages that wait for the end of the turn
         self._jobs: asyncio.Queue[Job] = asyncio.Queue()
-        self._run: Run | None = None
-        self._drive: asyncio.Future[Any] | None = None
-        self._cost, self._unpriced = 0.0, False  # of the turns at this terminal
-        self._tokens = 0  # at the end of the last turn
-        self._too_long = ""  # the last message for which the conversation was summarised
+        self.driver = RunDriver(journal, front, self.transcript, self.approver.saw)
         front.live, front.status = self._live, self._status
-        front.interrupt, front.show_thoughts = self.interrupt, self.transcript.show_thoughts
+        front.interrupt, front.show_thoughts = self.driver.interrupt, self.transcript.show_thoughts
 
     @property
     def folder(self) -> Path:
@@ -103,6 +97,11 @@ class Chat:
         return "all" if self.setup.approve == "ask" and self.approver.approves_all else self.setup.approve
 
     @property
+    def state(self) -> RunState | None:
+        """The state of the last run; None before the first one."""
+        return self.driver.state
+
+    @property
     def is_busy(self) -> bool:
         """Whether a turn is under way, or begins."""
         return self.front.is_busy
@@ -119,9 +118,18 @@ class Chat:
             await asyncio.wait([ticks])
             await self.keeper.close()
 
-    def do(self, job: Job) -> None:
-        """Does the job once the turn has ended, and at once between two turns."""
-        self._jobs.put_nowait(job)
+    def do(self, job: Job, command: str = "") -> None:
+        """Does the job once the turn has ended, and at once between two turns. `command`: what the person typed."""
+
+        async def begin() -> None:
+            if command in self.driver.waiting.commands:
+                self.driver.waiting.commands.remove(command)
+            await job()
+
+        if self.is_busy and command:
+            self.driver.waiting.commands.append(command)
+        self._jobs.put_nowait(begin)
+        self.front.refresh()
 
     def say(self, text: str) -> None:
         """Takes a message: for the next step of the turn that is under way, else for a turn of its own."""
@@ -132,175 +140,109 @@ class Chat:
         try:
             message = message_with_files(text, self.folder)
         except ConfigurationError as error:
-            self._return(text, str(error))
+            self._give_back(text, str(error))
             return
-        if self._run is not None:
+        if self.driver.run is not None:
             with suppress(RunError):  # it has just ended: the message begins the next turn
-                self._run.say(message)
-                self._queue.append((message, text))
+                self.driver.run.say(message)
+                self.driver.waiting.add_said(message, text)
                 self.front.refresh()
                 return
-        self._later.append(text)
+        self.driver.waiting.add_later(text)
         self.front.refresh()
 
     async def turn(self, text: str, prompt: Message | None = None) -> None:
         """Runs one turn of the model for a message: `prompt`, or what the text says."""
         self.front.is_busy = True
         self.transcript.wait_for("the agent to start")
-        message, before = Message.user(text), None
         try:
             message = message_with_files(text, self.folder) if prompt is None else prompt
-            before = await self.journal.session(self.session_id)
-            agent = await self.agent()
-            run = await Session(agent, self.session_id).start(message, limits=self.limits, setup=self.setup.as_json())
+            run = await self._run_of(message)
             self.transcript.person(text, attachment_lines(message))
-            if not await self.drive(run):
-                self._return(text, "The turn was interrupted before it began.")
+            await self._drive_message(run, text, message)
+        except (ToolspeakError, OSError) as error:
+            self._give_back(text, str(error))
+        finally:
+            self._end_turn()
+
+    async def _run_of(self, message: Message) -> Run:
+        session = Session(await self.agent(), self.session_id)
+        return await session.start(message, limits=self.limits, setup=self.setup.as_json())
+
+    async def _drive_message(self, run: Run, text: str, message: Message, *, makes_room: bool = True) -> None:
+        """Drives the run of a message. If it does not fit into the model's window, makes room and sends it again."""
+        try:
+            if not await self.driver.drive(run):
+                self._give_back(text, "The turn was interrupted before it began.")
+            await self.keeper.ask_for_window()
         except ProviderError as error:
-            self.transcript.note(f"✗ {error}", "error")
-            if error.code == "context_length":
-                await self._make_room(text, before)
+            has_begun = self.state is not None and self.state.totals.tokens > 0  # the model has answered before
+            if error.code == "context_length" and makes_room:
+                problem = await self._make_room(run, has_begun=has_begun)
+                if problem:
+                    self._give_back("" if has_begun else text, problem)
+                elif has_begun:
+                    self.transcript.note("· the turn has ended: say how to go on", "warning")
+                else:
+                    await self._drive_message(await self._run_of(message), text, message, makes_room=False)
+            elif error.code == "context_length" and not has_begun:
+                await take_back(self.journal, run.run_id)
+                self._give_back(text, _TOO_LONG)
             elif any(isinstance(part, ImagePart) for part in message.parts) and not error.retryable:
-                self.session_id = await session_as_before(self.journal, self.session_id, before)
-                self._return(
+                await take_back(self.journal, run.run_id)
+                self.transcript.note(f"✗ {error}", "error")
+                self._give_back(
                     text,
                     "The conversation goes on without this message. Send it without the image, or choose "
                     "a /model that reads images.",
                 )
-        except (ToolspeakError, OSError) as error:
-            self._return(text, str(error))
-        finally:
-            self._end_turn()
+            else:
+                self.transcript.note(f"✗ {error}", "error")
 
-    async def _make_room(self, text: str, before: SessionInfo | None) -> None:
-        """Summarises a conversation that is too long for the model, and sends the message again, once."""
-        goes_on = self.state is not None and self.state.totals.tokens > 0  # with what the turn has done
-        last_run = "" if goes_on or before is None else before.last_run or ""
-        summary_line = "" if self._too_long == text or not (goes_on or last_run) else await self.compact(last_run)
-        self._too_long = text
-        if not goes_on:
-            self.session_id = await session_as_before(self.journal, self.session_id, before)
-        if not summary_line:
-            self._return(
-                text, "The message does not fit into the model's window: shorten it, or begin a /new conversation."
-            )
-            return
-        self.transcript.note(summary_line)
-        if goes_on:
-            self.transcript.note("· the turn has ended: say how to go on", "warning")
-        else:
-            self._later.insert(0, text)
+    async def _make_room(self, run: Run, *, has_begun: bool) -> str:
+        """Summarises the conversation after a run that was too long for the model. Returns why there is no room, for
+        the person; "" if there is. `has_begun`: whether the run stays a part of the conversation."""
+        if not has_begun:
+            await take_back(self.journal, run.run_id)
+        info = await self.journal.session(self.session_id)
+        if info is None or await end_of_session(self.journal, info) is None:
+            return _TOO_LONG
+        self.transcript.note("· the model's window is full: the conversation is summarised to make room")
+        try:
+            line = await self.driver.interruptible("the summary", self.compact("auto"))
+        except ProviderError as error:
+            return _TOO_LONG if error.code == "context_length" else str(error)
+        except RunError as error:  # there is nothing to summarise
+            return f"{_TOO_LONG} ({error})"
+        if not line:
+            return f"Interrupted. {_TOO_LONG}" if line is None else _TOO_LONG
+        self.transcript.note(line)
+        return ""
 
-    async def compact(self, run_id: str = "") -> str:
-        """Summarises the conversation as it was after a run, by default the last one. Returns what that did, on one
-        line; "" if it stays as it is."""
+    async def compact(self, trigger: Literal["auto", "manual"] = "manual") -> str:
+        """Makes the conversation shorter. Returns what that did, on one line; "" if a hook keeps it as it is. Raises as
+        `Session.compact`."""
         agent = await self.agent()
-        event = await (agent.compact(run_id) if run_id else Session(agent, self.session_id).compact())
-        if event is None:
+        end = await end_of_session(self.journal, await Session(agent, self.session_id).info())
+        event = None if end is None else await agent.compact(end.run_id, trigger)
+        if event is None or end is None:
             return ""
-        if self.state is not None:
-            self.state = await load_state(self.journal, self.state.run_id)
-        self._tokens = event.tokens_after
-        self.add_cost(event.cost)
+        await self.driver.add_compaction(end.run_id, event)
         return f"· {compaction_text(event)}"
-
-    async def drive(self, run: Run) -> bool:
-        """Drives a run to its end, its pause or its interruption. Returns whether the run was recorded. Raises
-        ProviderError if the model's API fails."""
-        self._run, self.front.is_busy = run, True
-        self.transcript.wait_for("the model")
-        task = self._drive = asyncio.create_task(self._watch(run))
-        try:
-            await asyncio.wait([task])
-            if task.cancelled():
-                return await self._close_interrupted(run)
-            task.result()
-            self._tell_pause(run.state)
-            await self.keeper.ask_for_window()
-            return True
-        finally:
-            if not task.done():  # the person leaves: the run can be continued
-                task.cancel()
-                await asyncio.wait([task])
-            with suppress(RunError):
-                self._add(run.state)
-            self._later, self._queue = self._waiting_texts(), []
-            self._run = self._drive = None
-            self.transcript.end_run()
-
-    async def _watch(self, run: Run) -> None:
-        async with aclosing(run.stream()) as items:
-            async for item in items:
-                if isinstance(item, Record) and isinstance(item.event, UserMessageQueued):
-                    queued_message = item.event.message
-                    line = queued_message.text
-                    for entry in self._queue:
-                        if queued_message.parts[: len(entry[0].parts)] == entry[0].parts:  # a hook may add to it
-                            self._queue.remove(entry)
-                            line = entry[1]
-                            break
-                    self.transcript.person(line)
-                else:
-                    self.transcript.show(item)
-                self.approver.saw(item)
-                self.front.refresh()
-
-    def _waiting_texts(self) -> list[str]:
-        """The messages that the model has not read yet, and that no hook has left out."""
-        unread = () if self._run is None else self._run.unread
-        return [*(text for message, text in self._queue if any(each is message for each in unread)), *self._later]
-
-    def interrupt(self) -> bool:
-        """Ends the turn that is under way. Its session goes on with what was said. Returns whether there was one."""
-        if self._drive is None or self._drive.done():
-            return False
-        texts, self._queue, self._later = self._waiting_texts(), [], []
-        if texts:
-            self.front.write_message("\n\n".join(texts))
-        self._drive.cancel()
-        return True
-
-    async def _close_interrupted(self, run: Run) -> bool:
-        partial_text = self.transcript.turn_text.strip()
-        outputs = self.transcript.end_calls()
-        self.transcript.end_run()
-        try:
-            await close_run(self.journal, run.run_id, partial_text=partial_text, outputs=outputs)
-        except RunError as error:
-            if await self.journal.run(run.run_id) is None:
-                return False
-            self.transcript.note(f"! {error}", "warning")
-        self.transcript.note("· interrupted: what was said stays. Say how to go on.", "warning")
-        return True
 
     def _end_turn(self) -> None:
         """Begins the next turn with the messages that came too late for this one."""
-        texts, self._later = self._later, []
+        texts = self.driver.waiting.take_all()
         self.front.is_busy = bool(texts)
         if texts:
             self._jobs.put_nowait(lambda: self.turn("\n\n".join(texts)))
         self.front.refresh()
 
-    def _return(self, text: str, problem: str) -> None:
+    def _give_back(self, text: str, problem: str) -> None:
         """Gives a message back that was not sent, with the reason."""
         self.transcript.note(f"✗ {problem}", "error")
-        self.front.write_message(text)
-
-    def _tell_pause(self, state: RunState) -> None:
-        if state.status in UNFINISHED:
-            condition = state.status.replace("_", " ")
-            self.transcript.note(f"· the turn is {condition}: `toolspeak resume {short_id(state.run_id)}` continues it")
-        elif state.status == "no_answer" and state.reason != "terminated":  # the person was told who ended it
-            self.transcript.note(f"! the turn ended without an answer ({state.reason or 'no reason'})", "warning")
-
-    def _add(self, state: RunState) -> None:
-        self._tokens = self._tokens_now()
-        self.state = state
-        self.add_cost(None if state.totals.unpriced else state.totals.known_cost)
-
-    def add_cost(self, cost: float | None) -> None:
-        """Adds to what the turns at this terminal cost in USD; None if nobody knows it."""
-        self._cost, self._unpriced = self._cost + (cost or 0.0), self._unpriced or cost is None
+        if text:
+            self.front.write_message(text)
 
     # --- how it begins and goes on -------------------------------------------------------------------------------
 
@@ -316,7 +258,8 @@ class Chat:
 
     async def continue_session(self, session: SessionInfo) -> None:
         """Goes on with a session: shows its last messages, and drives its last run on if that has not ended."""
-        self.session_id, self.state, self._tokens = session.session_id, None, 0
+        self.session_id = session.session_id
+        self.driver.begin_anew()
         messages = await session_messages(self.journal, session.session_id)
         earlier = max(0, len(messages) - _SHOWN_MESSAGES)
         while earlier and messages[earlier].role != "user":
@@ -328,35 +271,29 @@ class Chat:
         last = None if session.last_run is None else await self.journal.run(session.last_run)
         if last is None:
             return
-        self.state = await load_state(self.journal, last.run_id)
+        self.driver.begin_anew(state := await load_state(self.journal, last.run_id))
         if last.status in UNFINISHED:
             self.transcript.note("· the last turn has not ended: it goes on (Esc interrupts)")
             agent = await self.agent()
-            self.transcript.continue_calls(self.state.pending.calls, self.state.pending.results)
+            self.transcript.continue_calls(state.pending.calls, state.pending.results)
             try:
-                await self.drive(agent.resumed(last.run_id))
+                await self.driver.drive(agent.resumed(last.run_id))
             finally:
                 self._end_turn()
 
     async def begin_anew(self) -> None:
         """Begins another session with the same settings."""
-        self.session_id, self.state, self._tokens = new_session_id(), None, 0
-        self._cost, self._unpriced = 0.0, False
+        self.session_id = new_session_id()
+        self.driver.begin_anew()
+        self.driver.cost = 0.0
 
     async def wait(self, whom: str, work: Awaitable[str]) -> None:
         """Does what lasts, between two turns, and shows the line that it returns. The person can interrupt it."""
         self.front.is_busy = True
-        self.transcript.wait_for(whom)
-        task = self._drive = asyncio.ensure_future(work)
         try:
-            await asyncio.wait([task])
-            self.transcript.note("· interrupted" if task.cancelled() else task.result())
+            line = await self.driver.interruptible(whom, work)
+            self.transcript.note("· interrupted" if line is None else line)
         finally:
-            if not task.done():  # the person leaves
-                task.cancel()
-                await asyncio.wait([task])
-            self._drive = None
-            self.transcript.end_run()
             self._end_turn()
 
     async def use(self, **settings: str) -> None:
@@ -391,7 +328,7 @@ class Chat:
                 self.front.refresh()
 
     def _live(self, columns: int, most: int) -> list[StyledLine]:
-        queue = queued_rows(self._waiting_texts(), columns)[-3:]
+        queue = self.driver.waiting.rows(self.driver.unread, columns)
         most = max(1, most - len(queue))
         if self.approver.is_open:
             return [*self.approver.rows(columns)[-most:], *queue]
@@ -405,15 +342,6 @@ class Chat:
             line.append(("", f" {self.transcript.seconds:.0f} s · Esc interrupts"))
         else:
             line = [("", "your turn")]
-        cost = None if self._unpriced else self._cost
         setup = replace(self.setup, approve=self.approves)
         window = self.keeper.window or self.setup.window
-        return [*line, *settings_row(setup, self.dialect, self._tokens_now(), window, cost)]
-
-    def _tokens_now(self) -> int:
-        """The tokens of the conversation, as the model's last turn counted them; estimated before its first one."""
-        state = self.state
-        if self._run is not None:
-            with suppress(RunError):
-                state = self._run.state
-        return tokens_of_conversation(state, self._tokens)
+        return [*line, *settings_row(setup, self.dialect, self.driver.tokens, window, self.driver.cost)]

@@ -79,9 +79,7 @@ class ChatCommands:
             handler = self._between.get(name) or partial(use_prompt, self._chat, name)
             if name == "approve" and argument.strip() == "ask":
                 self._chat.approver.ask_again()  # at once: the turn may go on for long
-            if self._chat.is_busy:
-                self._note(f"· /{name} follows after this turn (Esc interrupts it)")
-            self._chat.do(lambda: handler(argument.strip()))
+            self._chat.do(lambda: handler(argument.strip()), one_line(text.strip()))
         else:
             known_names = [f"/{each}" for each in COMMANDS]
             self._note(f"✗ there is no command {suggest(f'/{name}', known_names)}", "error")
@@ -206,8 +204,7 @@ class ChatCommands:
             await self._chat.wait("the summary", self._compacted())
 
     async def _compacted(self) -> str:
-        unchanged = "· the conversation stays as it is: nothing of it can be made shorter, or a hook keeps it"
-        return await self._chat.compact() or unchanged
+        return await self._chat.compact() or "· the conversation stays as it is: a hook keeps it"
 
     async def _export(self, name: str) -> None:
         chat = self._chat

@@ -7,6 +7,7 @@ and at once for a key.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -21,20 +22,17 @@ from prompt_toolkit.history import History, InMemoryHistory
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.layout import ConditionalContainer, Dimension, HSplit, Layout, Window
-from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
-from prompt_toolkit.layout.menus import CompletionsMenu
-from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
 from prompt_toolkit.renderer import print_formatted_text
 from prompt_toolkit.styles import Style
-from prompt_toolkit.widgets import SearchToolbar
 
 from toolspeak.chat.command_list import BUSY_HINTS, HINTS
 from toolspeak.chat.front import NEXT, PREVIOUS, ResultT
 from toolspeak.chat.message_input import MessageCompleter, Pastes, history_text
+from toolspeak.chat.screen_layout import MOST_INPUT_ROWS, screen_layout
 from toolspeak.chat.steady_output import SteadyOutput
-from toolspeak.chat.styled_text import StyledLine, truncate
+from toolspeak.chat.styled_text import StyledLine
 from toolspeak.chat.theme import STYLES
+from toolspeak.errors import ConfigurationError
 
 _PAUSE = 1 / 30
 """Seconds between two drawings of what the model writes."""
@@ -44,8 +42,6 @@ _TWICE = 2.0
 
 _ESCAPE_SECONDS = 0.05
 """How long a terminal may take for the rest of a key that begins with Esc."""
-
-_MOST_INPUT_ROWS = 10
 
 
 class Screen:
@@ -88,6 +84,7 @@ class Screen:
         self._answer: asyncio.Future[str | None] | None = None
         self._answer_prompt = ""
         self._arrows = False
+        self._is_lent = False  # whether another program has the terminal
         self._completer = MessageCompleter(folder, lambda name: self.arguments_of(name))
         self._message = Buffer(
             multiline=True,
@@ -98,7 +95,15 @@ class Screen:
         self._answer_buffer = Buffer(multiline=True)
         self._style = Style.from_dict(dict(STYLES))
         self._application: Application[None] = Application(
-            layout=self._layout(),
+            layout=screen_layout(
+                message=self._message,
+                answer=self._answer_buffer,
+                answer_prompt=lambda: self._answer_prompt if self._answer is not None else None,
+                rows=lambda: self._rows,
+                status=lambda: [("class:warning", self.note)] if self.note else self.status(self.columns - 1),
+                hints=lambda: BUSY_HINTS if self.is_busy else HINTS,
+                columns=lambda: self.columns,
+            ),
             key_bindings=self._keys(),
             style=self._style,
             input=terminal_input,
@@ -165,7 +170,7 @@ class Screen:
         """Draws now what `print` and `refresh` have left for later."""
         self._stop_timer()
         application = self._application
-        if not application.is_running or application.is_done or application.context is None:
+        if self._is_lent or not application.is_running or application.is_done or application.context is None:
             return
         self._rows = self.live(self.columns, self._most_rows())
         if not self._above:
@@ -211,7 +216,12 @@ class Screen:
     async def lend(self, work: Callable[[], Awaitable[ResultT]]) -> ResultT:
         """Gives the terminal to another program, such as an editor, while the work goes on."""
         async with in_terminal():
-            return await work()
+            self._is_lent = True  # what is said meanwhile is drawn afterwards: it would stand in the other's picture
+            try:
+                return await work()
+            finally:
+                self._is_lent = False
+                self.refresh()
 
     def write_message(self, text: str) -> None:
         """Puts a text into the input, before what is there: a message that was not sent."""
@@ -237,66 +247,7 @@ class Screen:
 
     def _most_rows(self) -> int:
         """How many live rows fit above the input and the status line."""
-        return max(1, self.rows - 4 - min(_MOST_INPUT_ROWS, self._message.document.line_count))
-
-    def _layout(self) -> Layout:
-        def rows() -> StyleAndTextTuples:
-            fragments: StyleAndTextTuples = []
-            for number, line in enumerate(self._rows):
-                fragments += [("", "\n"), *line] if number else line
-            return fragments
-
-        def status() -> StyleAndTextTuples:
-            line: StyledLine = [("class:warning", self.note)] if self.note else self.status(self.columns - 1)
-            return [*truncate(line, self.columns - 1)]
-
-        live = Window(
-            FormattedTextControl(rows),
-            height=lambda: Dimension(min=0, max=len(self._rows), preferred=len(self._rows)),
-            dont_extend_height=True,
-        )
-        answer = Window(
-            BufferControl(self._answer_buffer, focus_on_click=False),
-            height=Dimension(min=1, max=_MOST_INPUT_ROWS),
-            dont_extend_height=True,
-            wrap_lines=True,
-            get_line_prefix=lambda line, wrap: (
-                [("class:prompt.answer", self._answer_prompt)] if line == wrap == 0 else [("", "  ")]
-            ),
-        )
-
-        def hint_text() -> str:
-            hints = BUSY_HINTS if self.is_busy else HINTS
-            return next((text for text in hints if len(text) < self.columns - 3), "")
-
-        search = SearchToolbar(backward_search_prompt="earlier message: ")
-        hint = AfterInput(hint_text, style="class:hint")
-        message = Window(
-            BufferControl(
-                self._message,
-                input_processors=[ConditionalProcessor(hint, Condition(lambda: not self._message.text))],
-                search_buffer_control=search.control,
-                preview_search=True,
-            ),
-            height=Dimension(min=1, max=_MOST_INPUT_ROWS),
-            dont_extend_height=True,
-            wrap_lines=True,
-            get_line_prefix=lambda line, wrap: [("class:prompt", "› " if line == wrap == 0 else "  ")],
-        )
-        return Layout(
-            HSplit(
-                [
-                    ConditionalContainer(live, Condition(lambda: bool(self._rows))),
-                    ConditionalContainer(answer, Condition(lambda: self._answer is not None)),
-                    message,
-                    search,
-                    CompletionsMenu(max_height=8),
-                    Window(FormattedTextControl(status), height=1, style="class:status"),
-                    Window(height=Dimension(min=0, preferred=0)),  # takes what the rows above gave up
-                ]
-            ),
-            focused_element=message,
-        )
+        return max(1, self.rows - 4 - min(MOST_INPUT_ROWS, self._message.document.line_count))
 
     # --- keys ----------------------------------------------------------------------------------------------------
 
@@ -321,7 +272,7 @@ class Screen:
             (["c-d"], always, self._delete_or_leave),
             (["c-t"], always, lambda: self.show_thoughts()),
             (["c-l"], always, self.clear),
-            (["c-g"], in_message, self._message.open_in_editor),
+            (["c-g"], always, self._open_editor),
             (["c-z"], always, lambda: self._application.suspend_to_background()),
         ]
         keys = KeyBindings()
@@ -356,6 +307,24 @@ class Screen:
             self._message.cancel_completion()
         elif not self.interrupt():
             self._say("Nothing to interrupt. Ctrl-D leaves.")
+
+    def _open_editor(self) -> None:
+        if self._application.layout.has_focus(self._message):
+            self._application.create_background_task(self._edit_message())
+        else:
+            self._say("Ctrl-G opens your message: Tab goes to it. Here the answer e edits the call.")
+
+    async def _edit_message(self) -> None:
+        try:
+            text = self._pastes.unfold(self._message.text)
+            room = importlib.import_module("toolspeak.ui.argument_editor")  # not at the top: it imports the agent
+            edited_text: str | None = await self.lend(lambda: room.edit(text, "", ".md"))
+        except (ValueError, ConfigurationError) as error:
+            self._say(str(error))
+            return
+        if edited_text is not None:
+            self._message.text = self._pastes.fold(edited_text.removesuffix("\n"))
+            self._message.cursor_position = len(self._message.text)
 
     def _stop(self) -> None:
         if time.monotonic() - self._interrupted_at < _TWICE:

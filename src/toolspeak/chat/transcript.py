@@ -54,7 +54,6 @@ from toolspeak.ui.format import (
     fold,
     one_line,
     printable,
-    shorten,
     value_text,
 )
 
@@ -407,11 +406,3 @@ class Transcript:
                 ]
             )
         return rows[-most:]
-
-
-def queued_rows(texts: Sequence[str], columns: int) -> list[StyledLine]:
-    """The rows of messages that wait for the model's next step."""
-    return [
-        truncate([("class:user", "⧗ queued: "), ("class:note", one_line(shorten(text, 200)))], columns)
-        for text in texts
-    ]

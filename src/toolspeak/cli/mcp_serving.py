@@ -27,7 +27,7 @@ from toolspeak.journal import Journal
 from toolspeak.project.configuration.sandbox_settings import open_command_sandbox
 from toolspeak.project.hidden_environment import hide_environment
 from toolspeak.project.own_tools import load_tools
-from toolspeak.project.rules_file import open_rules
+from toolspeak.project.rules_file import RulesFile
 from toolspeak.providers.model_strings import CONFIGURED
 from toolspeak.sandbox.process_default import use_by_default
 from toolspeak.tools import Tool
@@ -82,7 +82,7 @@ async def serve(
             journal=journal,
             approve=Approval(
                 None if offer.approve == "ask" else offer.approve,
-                rules=open_rules(offer.rules) if offer.rules else None,
+                rules=RulesFile(offer.rules) if offer.rules else None,
                 in_doubt="ask" if offer.approve == "ask" else "report",
             ),
             interceptors=interceptors,

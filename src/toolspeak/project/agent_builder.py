@@ -33,7 +33,7 @@ from toolspeak.project.json_file import read_json
 from toolspeak.project.memory_folder import memory_files
 from toolspeak.project.own_tools import load_tools
 from toolspeak.project.project_files import read_project_files
-from toolspeak.project.rules_file import open_rules
+from toolspeak.project.rules_file import RulesFile
 from toolspeak.project.run_setup import Setup
 from toolspeak.project.sub_agents import SubAgent, report_calls, resolved_sub_model, task_tool, unknown_tools
 from toolspeak.providers.model_strings import CONFIGURED
@@ -181,7 +181,7 @@ async def open_agent(
         approval = Approval(
             with_permission_hooks(approver, hooks),
             servers.policy(asks=setup.approve == "ask"),
-            rules=open_rules(setup.rules) if setup.rules else None,
+            rules=RulesFile(setup.rules) if setup.rules else None,
             # `--approve all` does not mean that someone has checked whether the call took effect.
             in_doubt="report" if in_doubt == "ask" and setup.approve != "ask" else in_doubt,
             after_web=after_web,

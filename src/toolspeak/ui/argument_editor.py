@@ -25,11 +25,11 @@ def editor() -> str:
     return os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
 
 
-async def edit(text: str, command: str) -> str | None:
-    """Opens the editor with `text`, and returns the saved text; None if nothing was saved. Raises ConfigurationError if
-    the editor cannot be started."""
+async def edit(text: str, command: str, extension: str = ".json") -> str | None:
+    """Opens the editor with `text`, and returns the saved text; None if nothing was saved. `command`: "" is the one of
+    the environment, or one that the machine has. Raises ConfigurationError if the editor cannot be started."""
     with _ctrl_c_ignored():
-        outcome = await in_thread(lambda: click.edit(text, editor=command, extension=".json"))
+        outcome = await in_thread(lambda: click.edit(text, editor=command or None, extension=extension))
     if isinstance(outcome.error, click.ClickException):
         raise ConfigurationError(outcome.error.message)
     if outcome.error is not None:

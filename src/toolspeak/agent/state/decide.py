@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 from toolspeak.agent.state.history import Plan, Window, plan_compaction
@@ -124,3 +125,15 @@ def _limit(state: RunState) -> LimitReached | None:
     if limits.failures is not None and state.progress.failures >= limits.failures:
         return LimitReached("failures", state.progress.failures, limits.failures)
     return None
+
+
+def seconds_left(state: RunState, clock: Callable[[], float]) -> float | None:
+    """Seconds until the run's time limit; None without a limit. `clock` gives Unix seconds."""
+    limit = state.limits.seconds
+    return None if limit is None else max(0.0, state.started_at + limit - clock())
+
+
+def time_is_over(state: RunState, clock: Callable[[], float]) -> LimitReached:
+    """The event of a run whose time is over, even if the clock disagrees by a moment."""
+    limit = state.limits.seconds or 0.0
+    return LimitReached("seconds", max(limit, clock() - state.started_at), limit)

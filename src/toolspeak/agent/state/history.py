@@ -176,6 +176,21 @@ def plan_compaction(history: Sequence[Message], context: int, task: int, window:
     return Plan((), start, pinned, context, max(0, round(after)))
 
 
+def plan_summary(history: Sequence[Message], context: int, window: Window) -> Plan | None:
+    """How to make a history of `context` tokens shorter at a person's wish, however short it is: all but the newest
+    messages is summarised. None if there is nothing but a summary."""
+    head = _head(history)
+    sizes = [tokens_of(message) for message in history]
+    if all(_is_summary(message) for message in history[head:]):
+        return None
+    room = window.keep * sum(sizes[head:])
+    start = _newest(history, sizes, head, room)
+    if sum(sizes[start:]) > room:  # the last message alone is most of it
+        start = len(history)
+    # What the API counts besides, such as the tools, stays.
+    return Plan((), start, (), context, max(sum(sizes[:head]) + sum(sizes[start:]), context - sum(sizes[head:start])))
+
+
 def full_window(context: int, window: Window | None) -> Window:
     """A window that a history of `context` tokens fills: the model's own if it does that, else a smaller one with the
     same shares."""
@@ -200,12 +215,17 @@ def to_summarise(history: Sequence[Message], plan: Plan, window: Window) -> Sequ
     return [*old[:head], *old[start:]]
 
 
+def summary_message(summary: str) -> Message:
+    """The message with which the model reads a summary."""
+    return Message.user(_SUMMARY.format(summary=summary))
+
+
 def compacted(history: Sequence[Message], event: HistoryCompacted) -> list[Message]:
     """The history after the event."""
     messages = list(history)
     if event.upto:
         head, pinned = _head(messages), [messages[i] for i in event.pinned]
-        summary = Message.user(_SUMMARY.format(summary=event.summary))
+        summary = summary_message(event.summary)
         # What was read on the web is in the summary: runs that follow this one must know.
         summary = replace(summary, extra=with_sources({}, sources_of(messages[: event.upto])))
         messages = [*messages[:head], summary, *pinned, *messages[event.upto :]]
@@ -222,6 +242,8 @@ def task_after(history: Sequence[Message], task: int, event: HistoryCompacted) -
     head = _head(history)
     if task in event.pinned:
         return head + 1 + event.pinned.index(task)
+    if head <= task < event.upto:
+        return head  # it is in the summary
     return task if task < head else task - event.upto + head + 1 + len(event.pinned)
 
 
@@ -231,6 +253,10 @@ def _head(history: Sequence[Message]) -> int:
     while count < len(history) and history[count].role == "system":
         count += 1
     return count
+
+
+def _is_summary(message: Message) -> bool:
+    return message.role == "user" and message.text.startswith(_SUMMARY.partition("{")[0])
 
 
 def _newest(history: Sequence[Message], sizes: Sequence[int], head: int, room: float) -> int:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 from toolspeak.agent.state.state import RunState
-from toolspeak.agent.storage.runs import close_run, closed_history, load_state
+from toolspeak.agent.storage.runs import close_run, closed_history, load_state, set_metadata
+from toolspeak.data.events import RunStarted
 from toolspeak.data.messages import Message
 from toolspeak.data.run_values import PAUSED, UNFINISHED
 from toolspeak.data.values import quick
@@ -19,6 +20,10 @@ from toolspeak.journal.leases import is_held
 WhenOpen = Literal["refuse", "close"]
 """What happens to a new task of a session whose last run waits for approval or is suspended: the task is refused, or
 that run is closed."""
+
+
+_TAKEN_BACK = "taken_back"
+"""The key of the metadata of a run that was taken back."""
 
 
 @quick()
@@ -47,7 +52,10 @@ async def known_session(journal: Journal, session_id: str) -> SessionInfo:
 
 
 async def place_of(
-    journal: Journal, session_id: str, principal: str | None = None, when_open: WhenOpen = "refuse"
+    journal: Journal,
+    session_id: str,
+    principal: str | None = None,
+    when_open: WhenOpen = "refuse",
 ) -> Place:
     """Where the session's next run begins. An unknown session is a new one.
 
@@ -75,8 +83,10 @@ async def place_of(
         if when_open == "refuse" and state.status in PAUSED:
             raise RunError(_decide_first(state))
         await close_run(journal, info.last_run)
-        state = await load_state(journal, info.last_run)
-    return Place(session_id, info.version, info.last_run, state.seq, closed_history(state), state.found_tools)
+    state = await end_of_session(journal, info)
+    if state is None:
+        return Place(session_id, info.version, before=info.history)
+    return Place(session_id, info.version, state.run_id, state.seq, closed_history(state), state.found_tools)
 
 
 async def place_for(
@@ -100,12 +110,28 @@ def _decide_first(state: RunState) -> str:
     )
 
 
+async def take_back(journal: Journal, run_id: str) -> None:
+    """Lets the session of a run that has ended go on as if the run had not been. Its records stay."""
+    await set_metadata(journal, run_id, {_TAKEN_BACK: True})
+
+
+async def end_of_session(journal: Journal, info: SessionInfo) -> RunState | None:
+    """The state of the last run of a session that was not taken back; None if there is none."""
+    run_id = info.last_run
+    while run_id is not None:
+        state = await load_state(journal, run_id)
+        if not state.metadata.get(_TAKEN_BACK):
+            return state
+        first = (await journal.read(run_id, 0, 1))[0].event
+        run_id = first.follows if isinstance(first, RunStarted) else None
+    return None
+
+
 async def session_messages(journal: Journal, session_id: str) -> Sequence[Message]:
     """All messages of a session, without the compactions for the model. Raises RunError if there is no such session."""
     info = await known_session(journal, session_id)
-    if info.last_run is None:
-        return info.history
-    return closed_history(await load_state(journal, info.last_run, whole=True))
+    end = await end_of_session(journal, info)
+    return info.history if end is None else closed_history(await load_state(journal, end.run_id, whole=True))
 
 
 async def fork_session(
@@ -116,7 +142,8 @@ async def fork_session(
     record.
     """
     info = await known_session(journal, session_id)
-    origin_id = run_id or info.last_run
+    end = None if run_id else await end_of_session(journal, info)
+    origin_id = end.run_id if end is not None else run_id
     history: Sequence[Message] = info.history
     if origin_id is not None:
         run = await journal.run(origin_id)
@@ -138,10 +165,3 @@ async def fork_session(
     )
     await journal.add_session(fork)
     return fork
-
-
-async def session_as_before(journal: Journal, session_id: str, before: SessionInfo | None) -> str:
-    """The id of a session that goes on as if its last run had not been. `before`: the session without that run."""
-    if before is None or before.last_run is None:
-        return new_session_id()
-    return (await fork_session(journal, session_id, before.last_run)).session_id

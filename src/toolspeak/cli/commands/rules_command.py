@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from toolspeak.execute import StandingRule
-from toolspeak.project.rules_file import open_rules
+from toolspeak.project.rules_file import RulesFile
 from toolspeak.ui import printable
 
 
@@ -14,7 +14,7 @@ from toolspeak.ui import printable
 @click.option("--revoke", metavar="ID", multiple=True, help="Revoke this rule: such calls need approval again.")
 def rules_command(file: str, revoke: tuple[str, ...]) -> None:
     """List the rules that `toolspeak run --rules FILE` stores in FILE, or revoke some."""
-    rules = open_rules(file)
+    rules = RulesFile(file)
     for rule_id in revoke:
         click.echo(f"revoked {_line(rules.revoke(rule_id))}")
     if revoke:

@@ -236,20 +236,29 @@ class StandingRules:
     def __init__(
         self, rules: Iterable[StandingRule] = (), on_change: Callable[[StandingRules], None] = lambda _: None
     ) -> None:
-        self._rules = {each.id: each for each in rules}
-        self._last = max([int(each) for each in self._rules if each.isdigit()], default=0) if self._rules else 0
         self._on_change = on_change
+        self._last = 0
+        self._rules: dict[str, StandingRule] = {}
+        self._hold(rules)
+
+    def _hold(self, rules: Iterable[StandingRule]) -> None:
+        self._rules = {each.id: each for each in rules}
+        self._last = max([self._last, *(int(each) for each in self._rules if each.isdigit())])
+
+    def _by_id(self) -> dict[str, StandingRule]:
+        """The rules as they are now. A subclass may look them up."""
+        return self._rules
 
     def __iter__(self) -> Iterator[StandingRule]:
-        return iter(tuple(self._rules.values()))
+        return iter(tuple(self._by_id().values()))
 
     def __len__(self) -> int:
-        return len(self._rules)
+        return len(self._by_id())
 
     def add(self, rule: Rule, by: str = "") -> StandingRule:
         """Adds a rule, unless it is there. Raises ConfigurationError for a rule that contradicts itself."""
         check_rule(rule)
-        for standing_rule in self._rules.values():
+        for standing_rule in self._by_id().values():
             if standing_rule.rule == rule:
                 return standing_rule
         self._last += 1
@@ -260,25 +269,24 @@ class StandingRules:
 
     def revoke(self, rule_id: str) -> StandingRule:
         """Removes a rule: the next such call is asked about again. Raises ConfigurationError for an unknown id."""
-        if rule_id not in self._rules:
-            rule_ids = ", ".join(self._rules) or "none"
+        if rule_id not in (rules := self._by_id()):
+            rule_ids = ", ".join(rules) or "none"
             raise ConfigurationError(f"there is no rule {rule_id!r}; the rules are: {rule_ids}")
-        gone = self._rules.pop(rule_id)
+        gone = rules.pop(rule_id)
         self._on_change(self)
         return gone
 
     def decide(self, request: ApprovalRequest) -> ApprovalAnswer | None:
         """Returns the answer of the oldest rule that fits; an approval if several together let each command of a line
         pass."""
-        for each in self._rules.values():
+        rules = self._by_id().values()
+        for each in rules:
             action = fitting(each.rule, request)
             if action is not None:
                 return _answer(action, each.rule, request, f"rule {each.id}")
         # Of `git status && pytest` one rule may know the first command, and another one the second.
         parts = [
-            each
-            for each in self._rules.values()
-            if each.rule.begins and fitting(replace(each.rule, begins=()), request) == "approve"
+            each for each in rules if each.rule.begins and fitting(replace(each.rule, begins=()), request) == "approve"
         ]
         if parts and _all_begin([prefix for each in parts for prefix in each.rule.begins], request):
             return Decision(True, by=f"rules {', '.join(each.id for each in parts)}")
@@ -286,7 +294,7 @@ class StandingRules:
 
     def dumps(self) -> str:
         """The rules as text, one JSON object a line."""
-        return "".join(dumps(each) + "\n" for each in self._rules.values())
+        return "".join(dumps(each) + "\n" for each in self._by_id().values())
 
     @classmethod
     def loads(cls, text: str, on_change: Callable[[StandingRules], None] = lambda _: None) -> StandingRules:

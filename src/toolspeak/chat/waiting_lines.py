@@ -1,0 +1,59 @@
+"""What the person sent during a turn, and nothing has taken yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from toolspeak.chat.styled_text import StyledLine, truncate
+from toolspeak.data.messages import Message
+from toolspeak.ui.format import one_line, shorten
+
+_MOST_ROWS = 3
+
+
+class WaitingLines:
+    """The messages and commands that wait."""
+
+    def __init__(self) -> None:
+        self._said: list[tuple[Message, str]] = []  # the model reads them at its next step
+        self._later: list[str] = []  # the next turn begins with them
+        self.commands: list[str] = []
+        """The commands that follow after the turn."""
+
+    def add_said(self, message: Message, text: str) -> None:
+        """Adds a message of the run, and what the person wrote."""
+        self._said.append((message, text))
+
+    def add_later(self, text: str) -> None:
+        """Adds a message that came too late for the run."""
+        self._later.append(text)
+
+    def take(self, message: Message) -> str:
+        """Removes a message that the model reads now. Returns what the person wrote, or the message's text."""
+        for entry in self._said:
+            if message.parts[: len(entry[0].parts)] == entry[0].parts:  # a hook may add to it
+                self._said.remove(entry)
+                return entry[1]
+        return message.text
+
+    def texts(self, unread: Sequence[Message]) -> list[str]:
+        """The messages that nobody has read and no hook has left out. `unread`: those of the run."""
+        return [*(text for message, text in self._said if any(each is message for each in unread)), *self._later]
+
+    def end_run(self, unread: Sequence[Message]) -> None:
+        """Keeps what the run has not read for the next turn."""
+        self._later, self._said = self.texts(unread), []
+
+    def take_all(self, unread: Sequence[Message] = ()) -> list[str]:
+        """Removes the messages, and returns them."""
+        texts, self._said, self._later = self.texts(unread), [], []
+        return texts
+
+    def rows(self, unread: Sequence[Message], columns: int) -> list[StyledLine]:
+        """A row for each, the newest last."""
+        entries = [("⧗ queued: ", text) for text in self.texts(unread)]
+        entries += [("⧗ after this turn (Esc interrupts it): ", command) for command in self.commands]
+        return [
+            truncate([("class:user", sign), ("class:note", one_line(shorten(text, 200)))], columns)
+            for sign, text in entries[-_MOST_ROWS:]
+        ]
