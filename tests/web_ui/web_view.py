@@ -14,6 +14,7 @@ import uvicorn
 from toolspeak.journal.base import Journal
 from toolspeak.web_ui.access import Access, UiKey
 from toolspeak.web_ui.api_operations import OPERATIONS, ROOT, description
+from toolspeak.web_ui.gateway_values import GatewayWatch
 from toolspeak.web_ui.web_app import web_app
 from uvicorn_here import serving
 
@@ -63,11 +64,17 @@ def template_of(path: str) -> str:
 
 @asynccontextmanager
 async def viewing(
-    journal: Journal, *, keys: tuple[UiKey, ...] | None = None, port: int = 0, login: str | None = None, **options
+    journal: Journal | None,
+    *,
+    keys: tuple[UiKey, ...] | None = None,
+    port: int = 0,
+    login: str | None = None,
+    gateway: GatewayWatch | None = None,
+    **options,
 ) -> AsyncGenerator[View]:
     """A web view of a journal. `login`: what logs the client in; None: the token."""
     access = Access(keys=keys, user="ann", secret=SECRET, **options)
-    app = web_app(journal, access)
+    app = web_app(journal, access, gateway=gateway)
     config = uvicorn.Config(app, ws="none", lifespan="on", log_config=None, access_log=False)
     async with (
         serving(config, port) as (_, bound),
@@ -80,7 +87,9 @@ async def viewing(
         try:
             yield View(bound, client, access)
         finally:
-            await app.state.live.aclose()
+            await app.state.services.live.aclose()
+            if gateway is not None:
+                gateway.close_streams()
 
 
 async def events_of(lines: AsyncGenerator[str]) -> AsyncGenerator[tuple[str, str, dict]]:

@@ -17,6 +17,7 @@ from contextvars import ContextVar
 from typing import Protocol, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import (
     MultiProcessCollector,
     mark_process_dead,  # pyright: ignore[reportUnknownVariableType] - it has no types
@@ -85,6 +86,12 @@ class Metrics:
         self.notes = Counter(
             "toolspeak_notes", "Turns with a warning, by its code", (*by_dialect, "code"), registry=registry
         )
+        self.repeats = Counter(
+            "toolspeak_repeated_turns",
+            "Turns that the model was asked for again, for a malformed or a missing call",
+            by_dialect,
+            registry=registry,
+        )
         self.forged = Counter("toolspeak_forged_results", "Results that a model made up", by_dialect, registry=registry)
         self.rejected = Counter(
             "toolspeak_rejected", "Requests that were not let in, by reason", ("code",), registry=registry
@@ -116,6 +123,33 @@ class Metrics:
             by_upstream,
             registry=registry,
             multiprocess_mode="livemin",
+        )
+        self.upstream_state = Gauge(
+            "toolspeak_upstream_state",
+            "The workers in which an upstream is in this state",
+            (*by_upstream, "state"),
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self.upstream_aside_until = Gauge(
+            "toolspeak_upstream_aside_until_timestamp_seconds",
+            "When an upstream that was put aside is asked again (Unix seconds), of the worker that does so last",
+            by_upstream,
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+        self.upstream_active = Gauge(
+            "toolspeak_upstream_active_requests",
+            "Requests under way at an upstream",
+            by_upstream,
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self.failovers = Counter(
+            "toolspeak_failovers",
+            "Requests that an upstream got because another one failed",
+            by_upstream,
+            registry=registry,
         )
         self.key_requests = Counter("toolspeak_key_requests", "Requests of a key, let in", ["key"], registry=registry)
         self.key_refused = Counter(
@@ -174,6 +208,8 @@ class Metrics:
         self.calls.labels(model, dialect).inc(report.calls)
         if report.malformed:
             self.malformed.labels(model, dialect).inc(report.malformed)
+        if report.attempts > 1:
+            self.repeats.labels(model, dialect).inc(report.attempts - 1)
         if report.forged:
             self.forged.labels(model, dialect).inc(report.forged)
         for code in {note.code for note in report.notes}:
@@ -206,6 +242,7 @@ class Metrics:
         """Starts the counters of a model's turns at 0."""
         self.calls.labels(model, dialect)
         self.malformed.labels(model, dialect)
+        self.repeats.labels(model, dialect)
         self.forged.labels(model, dialect)
         for code in get_args(NoteCode):
             self.notes.labels(model, dialect, code)
@@ -214,8 +251,16 @@ class Metrics:
         """Whether an upstream of a model is up; its counters, of failures with one of these codes too, begin at 0."""
         self.upstream_up.labels(model, upstream).set(is_up)
         self.upstream_requests.labels(model, upstream)
+        self.upstream_active.labels(model, upstream)
+        self.failovers.labels(model, upstream)
         for code in codes:
             self.upstream_failures.labels(model, upstream, code)
+
+    def show_health(self, model: str, upstream: str, states: Mapping[str, bool], until: float) -> None:
+        """In which of the states an upstream of a model is, and until when it is aside (Unix seconds)."""
+        for state, is_in in states.items():
+            self.upstream_state.labels(model, upstream, state).set(is_in)
+        self.upstream_aside_until.labels(model, upstream).set(until)
 
     def show_load(self, active: int, queued: int) -> None:
         """Sets the gauges of requests under way and in the queue."""
@@ -228,11 +273,22 @@ class Metrics:
 
     def text(self) -> bytes:
         """The metrics as Prometheus reads them."""
-        if os.environ.get(MULTIPROCESS):
-            registry = CollectorRegistry()
-            MultiProcessCollector(registry)
-            return generate_latest(registry)
-        return generate_latest(self._registry)
+        return generate_latest(_of_all_workers() if os.environ.get(MULTIPROCESS) else self._registry)
+
+    def families(self) -> Iterable[Metric]:
+        """The metrics of this process as values. It may be called in any thread."""
+        return self._registry.collect()
+
+
+def families_of_workers() -> Iterable[Metric]:
+    """The metrics of all workers together, for the process that started them (`MULTIPROCESS` is set)."""
+    return _of_all_workers().collect()
+
+
+def _of_all_workers() -> CollectorRegistry:
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)
+    return registry
 
 
 # --- the log -------------------------------------------------------------------------------------------------------

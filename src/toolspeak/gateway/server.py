@@ -10,14 +10,14 @@ import shutil
 import signal
 import socket
 import tempfile
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from types import FrameType
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import uvicorn
+from prometheus_client.metrics_core import Metric
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
@@ -28,7 +28,14 @@ from toolspeak.gateway.config_reload import LoadedSettings, Reloader, load, on_h
 from toolspeak.gateway.generation import check_settings
 from toolspeak.gateway.http.asgi import Receive, Scope, Send
 from toolspeak.gateway.listening_socket import listen
-from toolspeak.gateway.observability import MULTIPROCESS, RequestTracer, log, log_to_stderr, worker_gone
+from toolspeak.gateway.observability import (
+    MULTIPROCESS,
+    RequestTracer,
+    families_of_workers,
+    log,
+    log_to_stderr,
+    worker_gone,
+)
 from toolspeak.gateway.ready_server import ReadyServer
 from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.settings.settings_sources import Sources
@@ -74,6 +81,19 @@ class BoundedProtocol(HttpToolsProtocol):
                 self.transport.close()
 
 
+@dataclass(frozen=True, slots=True)
+class GatewaySight:
+    """What the process that started a gateway sees of it, in any thread: its settings as they are now, and the metrics
+    of all its workers."""
+
+    settings: Callable[[], Settings]
+    metrics: Callable[[], Iterable[Metric]]
+
+
+Beside: TypeAlias = Callable[[GatewaySight], AbstractContextManager[None]]
+"""What runs in the process that started the gateway, from when it serves until it ends."""
+
+
 _STOP_SECONDS = 1.0
 """Seconds for cancelled requests to send their clients an error."""
 
@@ -89,13 +109,18 @@ class Application:
     """The sources of the settings, if the gateway reloads them when they change."""
     tracer: Callable[[], RequestTracer] | None = None
     """Makes the tracer of a process."""
+    on_made: Callable[[Gateway], object] | None = None
+    """Gets the gateway that this process has made."""
 
     def __call__(self) -> Any:
         if self.owns_process:
             log_to_stderr()
             _tune_collector()
         tracer = None if self.tracer is None else self.tracer()
-        return _WithLifespan(Gateway(self.settings, os.environ, tracer=tracer), self.loaded)
+        gateway = Gateway(self.settings, os.environ, tracer=tracer)
+        if self.on_made is not None:
+            self.on_made(gateway)
+        return _WithLifespan(gateway, self.loaded)
 
 
 def _tune_collector() -> None:
@@ -193,6 +218,19 @@ def server_config(application: Application) -> uvicorn.Config:
     )
 
 
+class _OneWorker(ReadyServer):
+    """The gateway in this process. `beside` ends with it."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], beside: ExitStack) -> None:
+        super().__init__(config, ready)
+        self._beside = beside
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        # Not after `run`: by then uvicorn has sent the signal again, and the process has ended.
+        await asyncio.to_thread(self._beside.close)
+
+
 class _Workers(Multiprocess):
     """Replaces workers that have ended, and removes their gauges. On SIGHUP the workers reload their settings;
     uvicorn's supervisor would replace the workers. A new worker starts with the newest settings.
@@ -240,6 +278,10 @@ class _Workers(Multiprocess):
             if process.is_ready() and process.pid is not None:  # SIGHUP ends a process that is not ready yet
                 os.kill(process.pid, signal.SIGHUP)
 
+    def settings(self) -> Settings:
+        """The settings of new workers."""
+        return self._reloader.loaded.settings
+
     def _reload(self) -> None:
         with suppress(ToolspeakError):  # each worker logs it
             loaded, _ = self._reloader.read()
@@ -252,27 +294,43 @@ def serve(
     sources: Sources,
     ready: Callable[[str], None] = lambda _address: None,
     tracer: Callable[[], RequestTracer] | None = None,
+    beside: Beside | None = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT. Calls `ready` with the address once a worker accepts requests, and `tracer` in
-    each process (it must be a function of a module). Raises ConfigurationError for invalid settings and for a port that
-    is in use."""
+    each process (it must be a function of a module). `beside` runs in this process while the gateway serves. Raises
+    ConfigurationError for invalid settings and for a port that is in use."""
     loaded = load(sources)
     settings = loaded.settings
-    config = server_config(Application(settings, loaded=loaded, tracer=tracer))
+    application = Application(settings, loaded=loaded, tracer=tracer)
     check_settings(settings, os.environ)  # once, not in each worker
     sock = listen(settings.host, settings.port, backlog=2048)
     sock.set_inheritable(True)  # by the workers
     host, port = sock.getsockname()[:2]
-    answers = partial(ready, f"http://{f'[{host}]' if ':' in host else host}:{port}")
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    stack = ExitStack()
+
+    def serves(sight: GatewaySight) -> None:
+        ready(address)
+        if beside is not None:
+            stack.enter_context(beside(sight))
+
     if settings.workers == 1:
-        ReadyServer(config, answers).run(sockets=[sock])
+        gateways: list[Gateway] = []
+        config = server_config(replace(application, on_made=gateways.append))
+
+        def one_serves() -> None:
+            (gateway,) = gateways
+            serves(GatewaySight(lambda: gateway.current.settings, gateway.metrics.families))
+
+        _OneWorker(config, one_serves, stack).run(sockets=[sock])
         return
     folder = tempfile.mkdtemp(prefix="toolspeak-metrics-")
     os.environ[MULTIPROCESS] = folder
     try:
         log_to_stderr()
-        workers = _Workers(config, [sock], loaded, answers)
-        with on_hangup(lambda: workers.signal_queue.append(signal.SIGHUP)):
+        workers = _Workers(server_config(application), [sock], loaded, lambda: serves(sight))
+        sight = GatewaySight(workers.settings, families_of_workers)
+        with stack, on_hangup(lambda: workers.signal_queue.append(signal.SIGHUP)):
             workers.run()
         if not workers.has_served and any(process.exitcode == STARTUP_FAILURE for process in workers.processes):
             raise SystemExit(STARTUP_FAILURE)

@@ -12,7 +12,7 @@ import msgspec
 
 from toolspeak.agent.pictures.run_chart import RunChart
 from toolspeak.version import __version__
-from toolspeak.web_ui import reply_readings, run_actions, run_comparison, run_views, turn_views
+from toolspeak.web_ui import gateway_views, reply_readings, run_actions, run_comparison, run_views, turn_views
 from toolspeak.web_ui.api_errors import ErrorBody
 from toolspeak.web_ui.api_values import (
     Acceptance,
@@ -42,6 +42,7 @@ from toolspeak.web_ui.api_values import (
     TextQuery,
     UiRole,
 )
+from toolspeak.web_ui.gateway_values import GatewayStatus
 from toolspeak.web_ui.reply_readings import ReadingBody, ReplyReadings
 from toolspeak.web_ui.run_views import ApiCall
 from toolspeak.web_ui.turn_views import SentBody, TurnReading
@@ -73,12 +74,35 @@ class Operation:
     query: Any = None
     body: Any = None
 
+    @property
+    def is_about_runs(self) -> bool:
+        """Whether it needs a journal."""
+        return self.path.startswith(("/runs", "/sessions", "/search"))
+
 
 OPERATIONS: Sequence[Operation] = (
     Operation("POST", "/session", "login", "Logs a browser in: sets its cookie.", None, None, Me, body=Secret),
     Operation("GET", "/session", "me", "Says who the caller is.", None, "look", Me),
     Operation("DELETE", "/session", "logout", "Logs the browser out.", None, "look", None),
     Operation("GET", "/openapi.json", "openapi", "This description.", None, "look", "application/json"),
+    Operation(
+        "GET",
+        "/gateway",
+        "gateway",
+        "Says how the gateway stands: upstreams, streams, latency, calls, keys. 404 if the server shows none.",
+        gateway_views.show_gateway,
+        "look",
+        GatewayStatus,
+    ),
+    Operation(
+        "GET",
+        "/gateway/events",
+        "gatewayEvents",
+        "Streams how the gateway stands as server-sent events: `gateway` (a GatewayStatus), every two seconds.",
+        gateway_views.gateway_events,
+        "look",
+        "text/event-stream",
+    ),
     Operation("GET", "/runs", "listRuns", "Lists runs.", run_views.list_runs, "look", RunsPage, RunsQuery),
     Operation(
         "POST",

@@ -15,6 +15,8 @@ from toolspeak.execute.approval.always_rules import AlwaysScope
 UiRole: TypeAlias = Literal["look", "approve", "run"]
 """What a caller may do: read; decide about calls; start, steer and stop runs."""
 
+Shown: TypeAlias = Literal["runs", "gateway"]
+
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 PageSize: TypeAlias = Annotated[int, Meta(ge=1, le=500)]
 ShortText: TypeAlias = Annotated[str, Meta(max_length=1_000)]
@@ -36,6 +38,7 @@ class Me:
     """The caller.
 
     - `csrf` goes into the header `x-csrf-token` of requests that change something.
+    - `shows`: what there is for the caller on this server.
     - `sees`: the principal whose runs alone the caller sees; None: all.
     """
 
@@ -43,6 +46,7 @@ class Me:
     roles: tuple[UiRole, ...]
     csrf: str
     version: str
+    shows: tuple[Shown, ...]
     sees: str | None = None
 
 

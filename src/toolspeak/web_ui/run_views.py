@@ -48,6 +48,7 @@ from toolspeak.web_ui.api_values import (
     TextPiece,
     TextQuery,
 )
+from toolspeak.web_ui.gateway_values import GatewayWatch
 from toolspeak.web_ui.live_runs import LiveRuns
 from toolspeak.web_ui.record_json import message_item, record_item, text_at, value_at
 from toolspeak.web_ui.run_folds import RunFold, RunFolds
@@ -62,12 +63,18 @@ _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 @quick(frozen=False, eq=False)
 class UiServices:
-    """What all requests use."""
+    """What all requests use.
+
+    - `has_runs`: whether a journal is shown; without one, `journal` has nothing.
+    - `gateway`: None: no gateway is shown.
+    """
 
     journal: Journal
     client: RunClient
     folds: RunFolds
     live: LiveRuns
+    has_runs: bool = True
+    gateway: GatewayWatch | None = None
 
 
 @quick()

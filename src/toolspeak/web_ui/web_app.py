@@ -20,12 +20,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolspeak.engines import RunClient
 from toolspeak.errors import ToolspeakError
+from toolspeak.journal import MemoryJournal
 from toolspeak.journal.base import Journal
 from toolspeak.version import __version__
 from toolspeak.web_ui.access import COOKIE_SECONDS, ROLES, Access, Caller
 from toolspeak.web_ui.api_errors import ApiFailure, failure_for
 from toolspeak.web_ui.api_operations import OPERATIONS, ROOT, Operation, description
-from toolspeak.web_ui.api_values import Me, Secret, UiRole
+from toolspeak.web_ui.api_values import Me, Secret, Shown, UiRole
+from toolspeak.web_ui.gateway_values import GatewayWatch
 from toolspeak.web_ui.live_runs import LiveRuns, json_of
 from toolspeak.web_ui.run_folds import RunFolds
 from toolspeak.web_ui.run_views import ApiCall, UiServices
@@ -39,7 +41,7 @@ MOST_STREAMS = 64
 """The most streams of events that one caller may have open."""
 
 _BODY_SECONDS = 30.0
-_PAGES = ("/", "/runs/{run_id}", "/sessions", "/compare", "/playground")
+_PAGES = ("/", "/runs/{run_id}", "/sessions", "/compare", "/playground", "/gateway")
 """The addresses of pages: each is the same document, whose program reads the address."""
 
 _HEADERS: Mapping[bytes, bytes] = {
@@ -55,15 +57,30 @@ _HEADERS: Mapping[bytes, bytes] = {
 }
 
 
-def web_app(journal: Journal, access: Access, *, client: RunClient | None = None) -> Starlette:
-    """The application. It closes neither the journal nor the client."""
-    live = LiveRuns(journal)
-    endpoint = _Endpoints(UiServices(journal, client or RunClient(journal), RunFolds(journal), live), access)
+def web_app(
+    journal: Journal | None,
+    access: Access,
+    *,
+    client: RunClient | None = None,
+    gateway: GatewayWatch | None = None,
+) -> Starlette:
+    """The application. It closes neither the journal nor the client. `journal`: None: no runs are shown. `gateway`:
+    None: no gateway is shown."""
+    store = MemoryJournal() if journal is None else journal
+    live = LiveRuns(store)
+    services = UiServices(
+        store, client or RunClient(store), RunFolds(store), live, has_runs=journal is not None, gateway=gateway
+    )
+    endpoint = _Endpoints(services, access)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+        if gateway is not None:
+            gateway.begin()
         yield
         await live.aclose()
+        if gateway is not None:
+            await gateway.aclose()
 
     routes = [
         Route(ROOT + one.path, endpoint.of(one), methods=[one.method], name=one.name, include_in_schema=False)
@@ -74,7 +91,7 @@ def web_app(journal: Journal, access: Access, *, client: RunClient | None = None
     routes += [Route(path, _file_endpoint(*page)) for path in _PAGES]
     routes += [Route(f"/static/{name}", _file_endpoint(*each)) for name, each in files.items() if name != "index.html"]
     app = Starlette(routes=routes, middleware=[Middleware(_Guard, access)], lifespan=lifespan)
-    app.state.live = live
+    app.state.services = services
     return app
 
 
@@ -143,13 +160,15 @@ class _Endpoints:
         if changes:
             access.check_change(caller, request.headers)
         access.check_role(caller, one.role)
+        if one.is_about_runs and not self._services.has_runs:
+            raise ApiFailure(404, "no_journal", "this server shows no runs: start it with --journal")
         if one.handler is None:
             return self._about_caller(one, caller)
         query = None if one.query is None else _converted(dict(request.query_params), one.query)
         body = None if one.body is None else await _body(request, one.body)
         path = {name: str(value) for name, value in request.path_params.items()}
         answer = await one.handler(ApiCall(self._services, caller, path, query, body, request.headers))
-        if one.name == "events":
+        if one.answer == "text/event-stream":
             return self._stream(caller, answer)
         if one.name == "image":
             data, kind = cast("tuple[bytes, str]", answer)
@@ -160,7 +179,7 @@ class _Endpoints:
         address = request.client.host if request.client else ""
         cookie = self._access.login(body.secret, address)
         caller = self._access.caller({}, {self._access.cookie_name: cookie})
-        response = Response(json_of(_me(caller)), media_type="application/json")
+        response = Response(json_of(self._me(caller)), media_type="application/json")
         response.set_cookie(
             self._access.cookie_name,
             cookie,
@@ -176,7 +195,18 @@ class _Endpoints:
             response = Response(status_code=204)
             response.delete_cookie(self._access.cookie_name, httponly=True, samesite="strict")
             return response
-        return Response(json_of(description() if one.name == "openapi" else _me(caller)), media_type="application/json")
+        return Response(
+            json_of(description() if one.name == "openapi" else self._me(caller)), media_type="application/json"
+        )
+
+    def _me(self, caller: Caller) -> Me:
+        roles: tuple[UiRole, ...] = tuple(role for role in ROLES if role in caller.roles)
+        services = self._services
+        has: Mapping[Shown, bool] = {
+            "runs": services.has_runs,
+            "gateway": services.gateway is not None and caller.sees is None,
+        }
+        return Me(caller.name, roles, caller.csrf, __version__, tuple(each for each in has if has[each]), caller.sees)
 
     def _stream(self, caller: Caller, events: AsyncGenerator[bytes] | None) -> Response:
         if events is None:
@@ -206,11 +236,6 @@ class _EventResponse(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             await cast("AsyncGenerator[bytes]", self.body_iterator).aclose()
-
-
-def _me(caller: Caller) -> Me:
-    roles: tuple[UiRole, ...] = tuple(role for role in ROLES if role in caller.roles)
-    return Me(caller.name, roles, caller.csrf, __version__, caller.sees)
 
 
 def _failure(failure: ApiFailure) -> Response:

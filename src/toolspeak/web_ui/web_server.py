@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import uvicorn
 
@@ -20,7 +21,9 @@ from toolspeak.gateway.listening_socket import listen
 from toolspeak.gateway.ready_server import ReadyServer
 from toolspeak.gateway.settings.gateway_settings import LOOPBACK
 from toolspeak.journal.base import Journal
-from toolspeak.web_ui.access import Access, read_ui_keys
+from toolspeak.web_ui.access import Access, UiKey, read_ui_keys
+from toolspeak.web_ui.gateway_values import GatewayWatch
+from toolspeak.web_ui.run_views import UiServices
 from toolspeak.web_ui.web_app import web_app
 
 _SECRET_BYTES = 32
@@ -47,25 +50,51 @@ class _UiServer(ReadyServer):
     """Ends the streams before it waits for open requests."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await self.config.app.state.live.aclose()  # type: ignore[union-attr]
+        services = cast("UiServices", cast("Any", self.config.app).state.services)
+        await services.live.aclose()
+        if services.gateway is not None:
+            services.gateway.close_streams()
         await super().shutdown(sockets)
 
 
-async def serve_ui(
-    journal: Journal, settings: UiSettings, say: Callable[[str], None], *, engine: Engine | None = None
-) -> None:
-    """Serves until the task is cancelled. Calls `say` with each address that people may open.
+@dataclass(frozen=True, slots=True)
+class UiDoor:
+    """A socket that listens, the keys for it (None: a one-time token), and the secret that signs cookies."""
 
-    Raises ConfigurationError for a port that is in use, for keys that cannot be read, and for an address of other
-    machines without keys.
+    settings: UiSettings
+    sock: socket.socket
+    keys: tuple[UiKey, ...] | None
+    secret: bytes
+
+
+def open_door(settings: UiSettings, *, option: str = "--") -> UiDoor:
+    """Listens where the settings say. `option`: how the names of the command's options begin.
+
+    Raises ConfigurationError for a port that is in use, for keys or a secret that cannot be read, and for an address of
+    other machines without keys.
     """
     if settings.keys is None and settings.host not in LOOPBACK:
         raise ConfigurationError(
-            f"--host {settings.host} is open to other machines: give people keys (`toolspeak keys new NAME --role"
-            " approve >> keys.toml`, then --keys keys.toml)"
+            f"{option}host {settings.host} is open to other machines: give people keys (`toolspeak keys new NAME --role"
+            f" approve >> keys.toml`, then {option}keys keys.toml)"
         )
     keys = None if settings.keys is None else read_ui_keys(settings.keys)
-    with listen(settings.host, settings.port, backlog=256) as sock:
+    secret = _secret(settings.secret_file)
+    return UiDoor(settings, listen(settings.host, settings.port, backlog=256, option=f"{option}port"), keys, secret)
+
+
+async def serve_ui(
+    journal: Journal | None,
+    door: UiDoor,
+    say: Callable[[str], None],
+    *,
+    engine: Engine | None = None,
+    gateway: GatewayWatch | None = None,
+) -> None:
+    """Serves until the task is cancelled, and closes the socket. Calls `say` with each address that people may open.
+    `journal`, `gateway`: as in `web_app`."""
+    settings, keys = door.settings, door.keys
+    with door.sock as sock:
         port = sock.getsockname()[1]
         host_text = f"[{settings.host}]" if ":" in settings.host else settings.host
 
@@ -75,13 +104,13 @@ async def serve_ui(
         access = Access(
             keys=keys,
             user="_".join(getpass.getuser().split()) or "user",
-            secret=_secret(settings.secret_file),
+            secret=door.secret,
             hosts=(*settings.hosts, *LOOPBACK, settings.host) if keys is None or settings.hosts else (),
             cookie_name=f"toolspeak-ui-{port}",
             on_token=announce,
         )
-        client = RunClient(journal, engine)
-        app = web_app(journal, access, client=client)
+        client = None if journal is None else RunClient(journal, engine)
+        app = web_app(journal, access, client=client, gateway=gateway)
         config = uvicorn.Config(
             app,
             ws="none",

@@ -18,6 +18,7 @@ import click
 
 from toolspeak.cli.command_options import prompt_listing_option
 from toolspeak.cli.configuration import configuration
+from toolspeak.cli.web_view import beside_gateway, gateway_view_options
 from toolspeak.dialects import Section
 from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import ConfigurationError
@@ -122,6 +123,7 @@ _MISSING = "the gateway needs an extra: pip install 'toolspeak[gateway]' ({missi
     help="Let web pages of this origin call the gateway (https://app.example); repeatable.",
 )
 @click.option("--log-content", is_flag=True, help="Log the content of requests and answers, too.")
+@gateway_view_options
 @click.option(
     "--check",
     "checks",
@@ -146,12 +148,19 @@ def serve_command(
     approve_tools: str | None,
     sandbox: SandboxMode | None,
     responses: str | None,
+    shows_ui: bool,
+    ui_host: str | None,
+    ui_port: int | None,
+    ui_keys: str | None,
+    ui_names: tuple[str, ...],
+    journal: str | None,
     **server: Any,
 ) -> None:
     """Serve any model on any server to OpenAI and Anthropic clients, with tool calls.
 
     Endpoints: /v1/chat/completions, /v1/responses, /v1/messages, /v1/models, /healthz, /readyz, /metrics. Clients' keys
-    are in --api-keys FILE or in TOOLSPEAK_API_KEYS.
+    are in --api-keys FILE or in TOOLSPEAK_API_KEYS. With --ui the gateway can be watched in a browser, at an address of
+    its own.
     """
     options = {
         "provider": provider,
@@ -184,7 +193,10 @@ def serve_command(
     tracer = None
     if click.get_current_context().find_root().params.get("telemetry"):
         tracer = importlib.import_module("toolspeak.telemetry").gateway_telemetry  # as `_server`
-    server_module.serve(sources, _print_address, tracer)
+    beside = beside_gateway(
+        shows_ui=shows_ui, ui_host=ui_host, ui_port=ui_port, ui_keys=ui_keys, ui_names=ui_names, journal=journal
+    )
+    server_module.serve(sources, _print_address, tracer, beside)
 
 
 def _pins_file() -> str:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 from contextlib import suppress
 from typing import Any
 
 import click
 
 from toolspeak.cli.agents_option import engine_option
-from toolspeak.cli.journal_option import journal_of, journal_option
+from toolspeak.cli.journal_option import journal_option
 from toolspeak.cli.signals import run_to_end
+from toolspeak.cli.web_view import print_view_address, secret_file, shared_journal, view_module
 from toolspeak.engines import open_engine
-from toolspeak.errors import ConfigurationError
-from toolspeak.journal import Journal, MemoryJournal
-from toolspeak.project.user_folders import NO_FOLDER, data_folder
+from toolspeak.journal import Journal
 
 
 @click.command("ui")
@@ -35,29 +33,15 @@ def ui_command(
     Prints an address that lets one browser in, once. With --keys, people log in with their keys instead
     (`toolspeak keys new NAME --role approve >> FILE`).
     """
-    try:
-        server = importlib.import_module("toolspeak.web_ui.web_server")  # not at the top: it needs an extra
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("toolspeak"):
-            raise
-        raise ConfigurationError(f"the web view needs: pip install 'toolspeak[ui]' ({error.name} is missing)") from None
-    folder = data_folder()
-    secret_file = None if folder == NO_FOLDER else folder / "web-view.secret"
-    settings = server.UiSettings(host, port, keys, names, secret_file)
+    server = view_module("web_server")
+    settings = server.UiSettings(host, port, keys, names, secret_file())
     with suppress(KeyboardInterrupt):
-        run_to_end(_serve(server, settings, journal_of(journal), engine))
+        run_to_end(_serve(server, settings, shared_journal(journal), engine))
 
 
 async def _serve(server: Any, settings: Any, journal: Journal, url: str | None) -> None:
-    if isinstance(journal, MemoryJournal):
-        raise ConfigurationError("a journal in memory has no runs of other processes: name a file or a URL (--journal)")
     engine = open_engine(url, journal) if url else None
     try:
-        await server.serve_ui(journal, settings, _print_address, engine=engine)
+        await server.serve_ui(journal, server.open_door(settings), print_view_address, engine=engine)
     finally:
         await asyncio.gather(journal.aclose(), *([] if engine is None else [engine.aclose()]))
-
-
-def _print_address(address: str) -> None:
-    with suppress(OSError):  # a closed standard error must not stop the server
-        click.echo(f"toolspeak: open {address}", err=True)

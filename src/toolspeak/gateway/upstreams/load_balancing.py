@@ -9,7 +9,8 @@ import itertools
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
@@ -17,7 +18,15 @@ from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError, ToolspeakError
 from toolspeak.gateway.observability import Metrics, log
 from toolspeak.gateway.settings.upstream_settings import BalancingPolicy
-from toolspeak.gateway.upstreams.upstream_health import FAULTS, HEALTHY, Health, allows_failover, answered_by, is_fault
+from toolspeak.gateway.upstreams.upstream_health import (
+    FAULTS,
+    HEALTH_STATES,
+    HEALTHY,
+    Health,
+    allows_failover,
+    answered_by,
+    is_fault,
+)
 from toolspeak.providers.provider_failures import Clock, SystemClock, delay_before
 
 LONGEST_WAIT = 2.0
@@ -167,19 +176,22 @@ class Pool:
 
     def take_over(self, other: Pool) -> None:
         """Takes over the health of the upstreams from another pool of the same ones."""
-        self._health = [health.handed_over() for health in other._health]
+        for member, health in enumerate(other._health):
+            self._set(member, health.handed_over())
 
     def show(self) -> None:
         """Writes to the metrics which upstreams are up."""
-        for label, health in zip(self.labels, self._health, strict=True):
-            self._show(label, is_up=health.state == "up")
+        for member, health in enumerate(self._health):
+            self._show(self.labels[member], is_up=health.state == "up")
+            self._show_health(member, health)
 
     def retire(self) -> None:
         """Ends the pool's probes and gauges. Call it in the event loop, when no request uses the pool any more."""
         for task in self._probing:
             task.cancel()
-        for label in self.labels:
+        for member, label in enumerate(self.labels):
             self._show(label, is_up=True)
+            self._show_health(member, None)
         self._metrics = None
 
     def _delay(self, attempt: int, error: ToolspeakError) -> float | None:
@@ -191,7 +203,8 @@ class Pool:
         """Asks the only upstream, which retries on its own. Its health decides nothing, but log and metrics show it."""
         self._count(0)
         try:
-            await asking.ask(0, _nothing)
+            with self._under_way(0):
+                await asking.ask(0, _nothing)
             self._becomes(0, HEALTHY)
         except ToolspeakError as error:
             if is_fault(error):
@@ -216,8 +229,10 @@ class Pool:
 
     async def _ask(self, member: int, asking: Asking) -> None:
         is_trial = self._health[member].state == "answers"
-        self._health[member] = self._health[member].after_request()
+        self._set(member, self._health[member].after_request())
         self._count(member)
+        if asking.failed and self._metrics is not None:
+            self._metrics.failovers.labels(self._model, self.labels[member]).inc()
         has_begun = False
 
         def answers() -> None:
@@ -227,7 +242,8 @@ class Pool:
                 self._becomes(member, self._health[member].after_first_piece())
 
         try:
-            await asking.ask(member, answers)
+            with self._under_way(member):
+                await asking.ask(member, answers)
             self._becomes(member, HEALTHY)
         except ToolspeakError as error:
             asking.failed.append((self.labels[member], _code(error)))
@@ -239,7 +255,7 @@ class Pool:
             raise
         finally:
             if is_trial and not has_begun:
-                self._health[member] = self._health[member].after_abandoned_trial()
+                self._set(member, self._health[member].after_abandoned_trial())
 
     def _failed(self, member: int, error: ToolspeakError, *, decides: bool) -> None:
         is_only = len(self.labels) == 1
@@ -253,11 +269,17 @@ class Pool:
         self._becomes(member, health)
 
     def _becomes(self, member: int, health: Health) -> None:
-        before, self._health[member] = self._health[member], health
+        before = self._health[member]
+        self._set(member, health)
         if (before.state == "up") != (health.state == "up"):
             self._show(self.labels[member], is_up=health.state == "up")
             if health.state == "up":
                 log("upstream_back", {"model": self._model, "upstream": self.labels[member]})
+
+    def _set(self, member: int, health: Health) -> None:
+        before, self._health[member] = self._health[member], health
+        if (before.state, before.until) != (health.state, health.until):
+            self._show_health(member, health)
 
     def _probe_due(self) -> None:
         """Probes the upstreams whose time aside is over, so that no client waits for one that is still down. A probe
@@ -265,7 +287,7 @@ class Pool:
         now = self._clock.now()
         for member, health in enumerate(self._health):
             if health.is_due(now):
-                self._health[member] = health.probing()
+                self._set(member, health.probing())
                 task = asyncio.get_running_loop().create_task(self._probed(member), context=contextvars.Context())
                 self._probing.add(task)
                 task.add_done_callback(self._probing.discard)
@@ -279,7 +301,7 @@ class Pool:
             if problem and health.state == "probing":
                 self._failed(member, ProviderError(problem, code="connection"), decides=True)
             else:
-                self._health[member] = health.probed()
+                self._set(member, health.probed())
 
     def _count(self, member: int, error: ToolspeakError | None = None) -> None:
         if self._metrics is None:
@@ -289,6 +311,28 @@ class Pool:
             self._metrics.upstream_requests.labels(*labels).inc()
         else:
             self._metrics.upstream_failures.labels(*labels, _code(error)).inc()
+
+    @contextmanager
+    def _under_way(self, member: int) -> Generator[None]:
+        """Counts a request that is under way at an upstream."""
+        gauge = (
+            None if self._metrics is None else self._metrics.upstream_active.labels(self._model, self.labels[member])
+        )
+        if gauge is not None:
+            gauge.inc()
+        try:
+            yield
+        finally:
+            if gauge is not None:
+                gauge.dec()
+
+    def _show_health(self, member: int, health: Health | None) -> None:
+        """Writes the state of an upstream to the metrics; None: it is no longer in use."""
+        if self._metrics is not None:
+            states = {state: health is not None and state == health.state for state in HEALTH_STATES}
+            is_aside = health is not None and health.state == "aside"
+            until = time.time() + health.until - self._clock.now() if health is not None and is_aside else 0.0
+            self._metrics.show_health(self._model, self.labels[member], states, until)
 
     def _show(self, label: str, *, is_up: bool) -> None:
         if self._metrics is not None:

@@ -4,7 +4,7 @@ chance."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from toolspeak.errors import ProviderError, ProviderErrorCode, ToolspeakError
 
@@ -21,6 +21,8 @@ LONGEST_WAIT = 60.0
 HealthState: TypeAlias = Literal["up", "aside", "probing", "answers", "trial"]
 """`aside`: it gets no requests until a time. `probing`: that time is over, and the gateway asks it for its models.
 `answers`: it answered the probe, and the next request is a trial. `trial`: that request is under way."""
+
+HEALTH_STATES: tuple[HealthState, ...] = get_args(HealthState)
 
 _ELSEWHERE = frozenset[ProviderErrorCode](
     {

@@ -90,6 +90,10 @@ class UsageStore:
         """Sums by these columns, in their order, from a day on (`2026-11-23`)."""
         return await self._database.do(partial(_rows, by=by, since=since))
 
+    async def standings(self) -> Mapping[str, Standing]:
+        """How the keys stand that have used something today or in the last minute. Changes nothing."""
+        return await self._database.do(_standings)
+
     async def erase(self, key: str) -> int:
         """Removes everything about a key, permanently. Returns the number of its rows of usage, 0 without a store."""
         if not await self._database.exists():
@@ -161,6 +165,19 @@ async def _standing(db: Connection, key: Key, batch: UsageBatch, now: float) -> 
     if excess > 1:  # the limit was lowered
         oldest = await _time_of(db, key.name, excess)
     return replace(standing, freed=oldest + WINDOW, emptied=newest + WINDOW)
+
+
+async def _standings(db: Connection) -> Mapping[str, Standing]:
+    now = await _now(db)
+    tokens = await db.rows("SELECT key, sum(input + output) FROM usage WHERE day = $1 GROUP BY key", day_of(now))
+    arrivals = await db.rows("SELECT key, sum(count) FROM arrivals WHERE at > $1 GROUP BY key", now - WINDOW)
+    loads = await db.rows("SELECT key, sum(streams), sum(tokens) FROM loads WHERE until > $1 GROUP BY key", now)
+    standings = {key: Standing(now, tokens=int(count)) for key, count in tokens}
+    for key, count in arrivals:
+        standings[key] = replace(standings.get(key, Standing(now)), requests=int(count))
+    for key, streams, reserved in loads:
+        standings[key] = replace(standings.get(key, Standing(now)), load=Load(int(streams), int(reserved)))
+    return standings
 
 
 async def _time_of(db: Connection, key: str, number: int) -> float:

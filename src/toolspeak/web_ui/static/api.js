@@ -12,7 +12,7 @@ export class ApiError extends Error {
   }
 }
 
-export const me = { principal: "", roles: [] };
+export const me = { principal: "", roles: [], shows: [], sees: null };
 export const may = (role) => me.roles.includes(role);
 
 function url(path, query = {}) {
@@ -57,6 +57,7 @@ export const get = (path, query) => request("GET", path, query);
 export const post = (path, body = undefined, fields = {}) => request("POST", path, {}, body, fields);
 export const runPath = (runId, rest = "") => `/runs/${encodeURIComponent(runId)}${rest}`;
 export const eventsUrl = (runId, start) => url(runPath(runId, "/events"), { start });
+export const gatewayEventsUrl = () => url("/gateway/events");
 export const imageUrl = (runId, seq, place) => url(runPath(runId, `/records/${seq}/image`), { place: JSON.stringify(place) });
 
 function remember(answer) {

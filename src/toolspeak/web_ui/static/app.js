@@ -3,6 +3,7 @@
 import { ApiError, login, logout, me, whoAmI } from "./api.js";
 import { h, notice, oneLine } from "./dom.js";
 import { comparePage } from "./compare-page.js";
+import { gatewayPage } from "./gateway-page.js";
 import { playgroundPage } from "./playground-page.js";
 import { runList } from "./run-list.js";
 import { runPage } from "./run-page.js";
@@ -22,15 +23,16 @@ function show() {
   const path = location.pathname;
   const run = path.match(/^\/runs\/([^/]+)$/);
   for (const link of document.querySelectorAll("nav a")) {
-    const isHere = link.getAttribute("href") === path;
+    const isHere = link.getAttribute("href") === (path === "/" && !me.shows.includes("runs") ? "/gateway" : path);
     if (isHere) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   main.replaceChildren();
   main.className = run ? "run" : "list";
-  if (run) leave = runPage(main, decodeURIComponent(run[1]), go);
+  if (run && me.shows.includes("runs")) leave = runPage(main, decodeURIComponent(run[1]), go);
   else if (path === "/compare") leave = comparePage(main);
   else if (path === "/playground") leave = playgroundPage(main);
+  else if (path === "/gateway" || !me.shows.includes("runs")) leave = gatewayPage(main);
   else if (path === "/sessions") leave = sessionList(main, go);
   else leave = runList(main, go);
 }
@@ -65,11 +67,14 @@ async function start() {
     return;
   }
   document.getElementById("who").replaceChildren(
-    h("span", { title: `Roles: ${me.roles.join(", ")}` }, oneLine(me.principal, 40)),
+    h("span", { title: `Roles: ${me.roles.join(", ")}` }, oneLine(me.sees === null ? me.principal : `${me.principal} for ${me.sees}`, 60)),
     h("button", { type: "button", class: "plain", onclick: async () => {
       await logout();
       location.assign("/");
     } }, "Log out"));
+  const pages = [me.shows.includes("runs") && ["/", "Runs"], me.shows.includes("runs") && ["/sessions", "Sessions"],
+    me.shows.includes("gateway") && ["/gateway", "Gateway"], ["/playground", "Playground"]];
+  document.querySelector("nav").replaceChildren(...pages.filter(Boolean).map(([href, words]) => h("a", { href }, words)));
   show();
 }
 

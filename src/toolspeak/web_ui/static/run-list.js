@@ -1,6 +1,6 @@
 // The list of runs, with filters and a search in their texts.
 
-import { get, may, post } from "./api.js";
+import { get, may, me, post } from "./api.js";
 import { ago, h, notice, oneLine, statusChip, visible } from "./dom.js";
 import { RowList } from "./virtual-list.js";
 
@@ -120,7 +120,7 @@ export function runList(main, go) {
   const only = session ? `Runs of session ${session}` : parent ? `Runs that run ${parent} started` : "Runs";
   main.append(
     h("div", { class: "head" }, h("h1", {}, oneLine(only, 80)), may("run") ? h("button", { type: "button", onclick: () => newRun(go) }, "New run") : null),
-    h("form", { class: "filters", role: "search", onsubmit: find }, search, status, Object.values(inputs), h("button", { type: "submit" }, "Find")),
+    h("form", { class: "filters", role: "search", onsubmit: find }, search, status, me.sees === null ? Object.values(inputs) : FILTERS.filter((name) => name !== "principal").map((name) => inputs[name]), h("button", { type: "submit" }, "Find")),
     matches, state, list.element);
   void restart();
   if (search.value) void find(new Event("submit"));
