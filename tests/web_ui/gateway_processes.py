@@ -74,7 +74,8 @@ class ServedGateway:
         self.process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True, env=environ)
         self.log: list[str] = []
         self._more = threading.Condition()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
         self.url = self.printed(r"toolspeak serves at (http://\S+)")
         self.view = self.printed(r"toolspeak: open (http://\S+)")
         self.base = self.view.partition("/#")[0]
@@ -93,10 +94,11 @@ class ServedGateway:
 
     def _read(self) -> None:
         assert self.process.stderr is not None
-        for line in self.process.stderr:
-            with self._more:
-                self.log.append(line)
-                self._more.notify_all()
+        with self.process.stderr:
+            for line in self.process.stderr:
+                with self._more:
+                    self.log.append(line)
+                    self._more.notify_all()
         with self._more:
             self._more.notify_all()
 
@@ -122,6 +124,7 @@ class ServedGateway:
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(PATIENCE)
+        self._reader.join()
 
 
 @contextmanager

@@ -66,8 +66,13 @@ def test_the_status_is_that_of_the_metrics():
             assert by_label["m", "127.0.0.1:9"]["active"] == 1
             (dialect,) = status["dialects"]
             assert (dialect["model"], dialect["calls"], dialect["malformed"]) == (NASTY, 3, 2)
-            (shown,) = status["keys"]
-            assert (shown["name"], shown["requests"], shown["input_tokens"], shown["expires"]) == ("alice", 4, 50, 2e9)
+            (key_row,) = status["keys"]
+            assert (key_row["name"], key_row["requests"], key_row["input_tokens"], key_row["expires"]) == (
+                "alice",
+                4,
+                50,
+                2e9,
+            )
             assert key.digest not in json.dumps(status)
             async with view.client.stream("GET", f"{ROOT}/gateway/events") as response:
                 async for name, _, data in events_of(response.aiter_lines()):
@@ -181,7 +186,7 @@ def test_one_process_shows_the_gateway_and_its_workers(tmp_path, workers):
             assert server.ask("bad", SECOND_KEY, tools=TOOLS).status_code == 200
             while True:  # an answer may be two seconds old
                 keys = {each["name"]: each for each in client.get(f"{ROOT}/gateway").json()["keys"]}
-                if {each["limit"]: each["used"] for each in keys["alice"]["limits"]}["streams"] == 3:
+                if {each["limit"]: each["usage"] for each in keys["alice"]["limits"]}["streams"] == 3:
                     break
             models[0].kill()
             for _ in range(8 * workers):
@@ -189,12 +194,12 @@ def test_one_process_shows_the_gateway_and_its_workers(tmp_path, workers):
             while True:
                 status = checked("GET", "/gateway", 200, client.get(f"{ROOT}/gateway"))
                 keys = {each["name"]: each for each in status["keys"]}
-                if keys["bob"]["requests"] == 1 + 8 * workers and keys["alice"]["refused"]:
+                if keys["bob"]["requests"] == 1 + 8 * workers and keys["alice"]["refusals"]:
                     break
         by_label = {each["upstream"]: each for each in status["upstreams"]}
         dead, alive = (by_label[f"127.0.0.1:{model.port}"] for model in models)
         assert dead["failures"]["connection"] >= 1
         assert alive["failovers"] >= 1
         assert sum(alive["states"].values()) == workers
-        assert (keys["alice"]["refused"], keys["bob"]["malformed"]) == (1, 1)
+        assert (keys["alice"]["refusals"], keys["bob"]["malformed"]) == (1, 1)
         assert not any(text in json.dumps(status) for text in (KEY, SECOND_KEY, digest(KEY)))

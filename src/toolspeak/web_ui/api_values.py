@@ -15,7 +15,7 @@ from toolspeak.execute.approval.always_rules import AlwaysScope
 UiRole: TypeAlias = Literal["look", "approve", "run"]
 """What a caller may do: read; decide about calls; start, steer and stop runs."""
 
-Shown: TypeAlias = Literal["runs", "gateway"]
+ViewPart: TypeAlias = Literal["runs", "gateway"]
 
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 PageSize: TypeAlias = Annotated[int, Meta(ge=1, le=500)]
@@ -46,7 +46,7 @@ class Me:
     roles: tuple[UiRole, ...]
     csrf: str
     version: str
-    shows: tuple[Shown, ...]
+    shows: tuple[ViewPart, ...]
     sees: str | None = None
 
 

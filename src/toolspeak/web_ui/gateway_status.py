@@ -31,10 +31,10 @@ _FIRST, _WHOLE = "toolspeak_first_byte_seconds_bucket", "toolspeak_request_secon
 _REQUESTS, _BROKEN = "toolspeak_requests_total", "toolspeak_broken_streams_total"
 _CALLS, _MALFORMED = "toolspeak_calls_total", "toolspeak_malformed_calls_total"
 _FORGED, _REPEATED = "toolspeak_forged_results_total", "toolspeak_repeated_turns_total"
-_ASKED, _FAILED = "toolspeak_upstream_requests_total", "toolspeak_upstream_failures_total"
+_UPSTREAM_REQUESTS, _UPSTREAM_FAILURES = "toolspeak_upstream_requests_total", "toolspeak_upstream_failures_total"
 _FAILOVERS = "toolspeak_failovers_total"
 
-RECENT = (_FIRST, _WHOLE, _REQUESTS, _BROKEN, _CALLS, _MALFORMED, _ASKED, _FAILED, _FAILOVERS)
+RECENT = (_FIRST, _WHOLE, _REQUESTS, _BROKEN, _CALLS, _MALFORMED, _UPSTREAM_REQUESTS, _UPSTREAM_FAILURES, _FAILOVERS)
 """The metrics of which it is known what came in the last minutes."""
 
 Points = Mapping[str, Sequence[Point]]
@@ -83,7 +83,10 @@ def _upstreams(settings: Settings, points: Points) -> list[UpstreamStatus]:
     groups: dict[tuple[str, ...], list[Upstream]] = {}
     for upstream in settings.upstreams:
         groups.setdefault(upstream.names, []).append(upstream)
-    by_place = {name: _grouped(points.get(name, ()), "model", "upstream") for name in (_ASKED, _FAILED, _FAILOVERS)}
+    by_place = {
+        name: _grouped(points.get(name, ()), "model", "upstream")
+        for name in (_UPSTREAM_REQUESTS, _UPSTREAM_FAILURES, _FAILOVERS)
+    }
     states = _grouped(points.get("toolspeak_upstream_state", ()), "model", "upstream")
     active = _grouped(points.get("toolspeak_upstream_active_requests", ()), "model", "upstream")
     ends = _grouped(points.get("toolspeak_upstream_aside_until_timestamp_seconds", ()), "model", "upstream")
@@ -91,7 +94,7 @@ def _upstreams(settings: Settings, points: Points) -> list[UpstreamStatus]:
     for names, group in groups.items():
         for label in labels_of(group):
             place = (names[0], label)
-            asked_points, failed_points, failovers = (by_place[name].get(place, ()) for name in by_place)
+            request_points, failure_points, failovers = (by_place[name].get(place, ()) for name in by_place)
             workers = {point.labels["state"]: int(point.value) for point in states.get(place, ())}
             rows.append(
                 UpstreamStatus(
@@ -100,11 +103,11 @@ def _upstreams(settings: Settings, points: Points) -> list[UpstreamStatus]:
                     label,
                     {state: workers[state] for state in HEALTH_STATES if workers.get(state)},
                     max(0, int(_sum(active.get(place, ())))),
-                    int(_sum(asked_points)),
-                    {point.labels["code"]: int(point.value) for point in failed_points if point.value},
+                    int(_sum(request_points)),
+                    {point.labels["code"]: int(point.value) for point in failure_points if point.value},
                     int(_sum(failovers)),
-                    int(_recent(asked_points)),
-                    int(_recent(failed_points)),
+                    int(_recent(request_points)),
+                    int(_recent(failure_points)),
                     int(_recent(failovers)),
                     _sum(ends.get(place, ())) or None,
                 )
@@ -172,12 +175,12 @@ def _keys(
 
 
 def _key(key: Key, counts: Counts, standing: Standing) -> KeyStatus:
-    used = {
+    usage = {
         "requests_per_minute": standing.requests,
         "streams": standing.load.streams,
         "tokens_per_day": standing.tokens + standing.load.tokens,
     }
-    limits = tuple(LimitStatus(cast("UsageLimit", name), used[name], getattr(key, name)) for name in key.limits)
+    limits = tuple(LimitStatus(cast("UsageLimit", name), usage[name], getattr(key, name)) for name in key.limits)
     return KeyStatus(
         key.name,
         key.models[:_MOST_NAMES],

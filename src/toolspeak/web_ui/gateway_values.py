@@ -86,7 +86,7 @@ class LimitStatus:
     """A limit of a key, and how much of it is in use."""
 
     limit: UsageLimit
-    used: int
+    usage: int
     most: int
 
 
@@ -97,7 +97,7 @@ class KeyStatus:
     name: str
     models: tuple[str, ...]
     requests: int
-    refused: int
+    refusals: int
     errors: int
     input_tokens: int
     output_tokens: int

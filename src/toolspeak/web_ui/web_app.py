@@ -26,7 +26,7 @@ from toolspeak.version import __version__
 from toolspeak.web_ui.access import COOKIE_SECONDS, ROLES, Access, Caller
 from toolspeak.web_ui.api_errors import ApiFailure, failure_for
 from toolspeak.web_ui.api_operations import OPERATIONS, ROOT, Operation, description
-from toolspeak.web_ui.api_values import Me, Secret, Shown, UiRole
+from toolspeak.web_ui.api_values import Me, Secret, UiRole, ViewPart
 from toolspeak.web_ui.gateway_values import GatewayWatch
 from toolspeak.web_ui.live_runs import LiveRuns, json_of
 from toolspeak.web_ui.run_folds import RunFolds
@@ -202,7 +202,7 @@ class _Endpoints:
     def _me(self, caller: Caller) -> Me:
         roles: tuple[UiRole, ...] = tuple(role for role in ROLES if role in caller.roles)
         services = self._services
-        has: Mapping[Shown, bool] = {
+        has: Mapping[ViewPart, bool] = {
             "runs": services.has_runs,
             "gateway": services.gateway is not None and caller.sees is None,
         }

@@ -65,7 +65,7 @@ export function gatewayPage(main) {
     dialects.set(status.dialects.map((each) => [name(each.model), visible(each.dialect), count(each.calls, each.recent_calls),
       [count(each.malformed, each.recent_malformed), each.malformed ? h("span", { class: "faint" }, ` ${share(each.malformed, each.calls + each.malformed)}`) : ""],
       number(each.forged), number(each.repeated)]));
-    keys.set(status.keys.map((each) => [[name(each.name), expiry(each.expires, status.time)], visible(oneLine(each.models.join(", "), 120)), number(each.requests), number(each.refused), number(each.errors),
+    keys.set(status.keys.map((each) => [[name(each.name), expiry(each.expires, status.time)], visible(oneLine(each.models.join(", "), 120)), number(each.requests), number(each.refusals), number(each.errors),
       number(each.input_tokens), number(each.output_tokens), [number(each.calls), each.malformed ? ` (${number(each.malformed)} malformed)` : ""],
       each.limits.length ? each.limits.map((limit) => meter(each.name, limit)) : h("span", { class: "faint" }, "none")]));
     keys.note(status.keys.length ? (status.usage_of === "today" ? "Today, in UTC." : "Since the start: no usage is stored.") : "The gateway has no keys: it serves this machine.");
@@ -105,9 +105,9 @@ function latency(value) {
   return h("span", { title: `of ${number(value.count)} answers` }, `${short(value.p50)} · ${short(value.p95)} · ${short(value.p99)}`);
 }
 
-function meter(key, { limit, used, most }) {
-  const words = `${number(used)} of ${number(most)} ${LIMITS[limit] ?? limit}`;
-  return h("div", { class: "limit" }, h("meter", { min: 0, max: most, high: most * 0.8, value: Math.min(used, most), "aria-label": oneLine(`${key}: ${words}`, 200) }), h("span", {}, words));
+function meter(key, { limit, usage, most }) {
+  const words = `${number(usage)} of ${number(most)} ${LIMITS[limit] ?? limit}`;
+  return h("div", { class: "limit" }, h("meter", { min: 0, max: most, high: most * 0.8, value: Math.min(usage, most), "aria-label": oneLine(`${key}: ${words}`, 200) }), h("span", {}, words));
 }
 
 function expiry(moment, now) {
