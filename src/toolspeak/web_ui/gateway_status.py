@@ -83,10 +83,8 @@ def _upstreams(settings: Settings, points: Points) -> list[UpstreamStatus]:
     groups: dict[tuple[str, ...], list[Upstream]] = {}
     for upstream in settings.upstreams:
         groups.setdefault(upstream.names, []).append(upstream)
-    by_place = {
-        name: _grouped(points.get(name, ()), "model", "upstream")
-        for name in (_UPSTREAM_REQUESTS, _UPSTREAM_FAILURES, _FAILOVERS)
-    }
+    metrics = (_UPSTREAM_REQUESTS, _UPSTREAM_FAILURES, _FAILOVERS)
+    by_place = [_grouped(points.get(name, ()), "model", "upstream") for name in metrics]
     states = _grouped(points.get("toolspeak_upstream_state", ()), "model", "upstream")
     active = _grouped(points.get("toolspeak_upstream_active_requests", ()), "model", "upstream")
     ends = _grouped(points.get("toolspeak_upstream_aside_until_timestamp_seconds", ()), "model", "upstream")
@@ -94,7 +92,7 @@ def _upstreams(settings: Settings, points: Points) -> list[UpstreamStatus]:
     for names, group in groups.items():
         for label in labels_of(group):
             place = (names[0], label)
-            request_points, failure_points, failovers = (by_place[name].get(place, ()) for name in by_place)
+            request_points, failure_points, failovers = (each.get(place, ()) for each in by_place)
             workers = {point.labels["state"]: int(point.value) for point in states.get(place, ())}
             rows.append(
                 UpstreamStatus(
