@@ -34,7 +34,9 @@ async def run_batch(
     while True:
         state = recorder.state
         pending, decisions = state.pending, state.approvals.decisions
-        seconds, early = seconds_left(state, settings.clock), await turns.begin_batch()
+        seconds = None if state.limits.seconds is None else seconds_left(state, settings.clock)
+        if settings.tools_of is not None and contexts.turn_tools is None:
+            await turns.compute_tools_again()
         until = None if seconds is None else loop.time() + seconds
         doubtful = NONE_IN_DOUBT
         if pending.call_events:
@@ -50,7 +52,7 @@ async def run_batch(
                 doubtful_calls=doubtful,
                 deadline=seconds,
                 max_calls=action.max_calls,
-                early=early,
+                early=turns.take_early(),
                 stop=state.stop,
             )
         except BatchPaused:

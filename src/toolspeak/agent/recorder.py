@@ -122,7 +122,7 @@ class Recorder:
                 step + 1 if type(event) is ModelAsked else step,
                 settings.clock(),
                 settings.agent,
-                getattr(event, "call_id", None),
+                event.result.call_id if type(event) is ToolFinished else getattr(event, "call_id", None),
                 of.parent_run_id,
                 of.principal,
                 of.traceparent if self.trace is None else self.trace.traceparent or of.traceparent,
@@ -261,8 +261,10 @@ class RunContexts:
         self.memory = memory
         self.scope = RunScope(timers=Timers(), details=recorder.run_records.details)
         self.pause = Pause()
+        self.toolset = settings.toolset
+        """The tools of the last turn."""
         self.turn_tools: Toolset | None = None
-        """The tools of the last turn, of an agent that computes them for each."""
+        """The same, of an agent that computes them for each turn."""
         self._tools: dict[str, Tool] = {}  # the last ones of each name that such turns had
         self.show: Callable[[ToolProgress], object] | None = None
         """Takes what tools report of their progress."""
@@ -288,15 +290,11 @@ class RunContexts:
             ended_waits=state.pending.ended_waits if state.pending.call_events else _NO_WAITS,
         )
 
-    @property
-    def toolset(self) -> Toolset:
-        """The tools of the last turn."""
-        return self.settings.toolset if self.turn_tools is None else self.turn_tools
-
     def offer(self, tools: Toolset) -> None:
         """Takes the tools of the next turn. Empties the result cache if another tool now has the name of an earlier
         one."""
-        self.turn_tools, earlier = tools, self._tools
+        self.toolset = self.turn_tools = tools
+        earlier = self._tools
         for each in tools:
             before = earlier.get(each.name)
             if before is each:
@@ -308,7 +306,7 @@ class RunContexts:
     def hand_over(self, settings: RunSettings) -> None:
         """Continues with another agent, whose tools may have the same names and other functions."""
         self.settings = self._recorder.settings = settings
-        self.turn_tools, self._tools = None, {}
+        self.toolset, self.turn_tools, self._tools = settings.toolset, None, {}
         self.scope = changed(self.scope, result_cache=ResultCache(), _tools={})
 
     def hook(self, notes: HookNotes, name: str) -> HookContext:

@@ -11,11 +11,10 @@ from toolspeak.agent.batches import pause_run, run_batch
 from toolspeak.agent.channel import Channel
 from toolspeak.agent.child_runs import UsageRollUp, inactive_run
 from toolspeak.agent.handoffs import settings_of
-from toolspeak.agent.inbox import Inbox
 from toolspeak.agent.interceptors import InterceptorRunner, RunInterception, RunStart, Step, StepEnd, answering
 from toolspeak.agent.publisher import Publisher
 from toolspeak.agent.recorder import BatchRecorder, Recorder, RunContexts, RunEvent, Watched, sub_run_records
-from toolspeak.agent.run_inputs import configuration, facts_from_inputs, without_secrets_in
+from toolspeak.agent.run_inputs import Inbox, configuration, facts_from_inputs, without_secrets_in
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.decide import AskModel, AwaitApproval, AwaitExternal, Compact, Finish, RunTools, decide
 from toolspeak.agent.state.history import without_secrets
@@ -124,7 +123,7 @@ class Run(Generic[AnswerT]):
     @property
     def unread(self) -> Sequence[Message]:
         """The messages of `say` that are not part of the run (yet). Those left at its end came too late."""
-        return self._inbox.unread
+        return tuple(self._inbox.messages)
 
     def suspend(self) -> None:
         """Asks the run to stop before its next turn or call. Call it in the thread of the run's event loop.
@@ -265,7 +264,7 @@ class Run(Generic[AnswerT]):
         """Goes on to the end of the next step. False once the run has ended or pauses."""
         recorder, state, stays_long = self._recorder, self._recorder.state, False
         while state.status not in FINAL:
-            if self._inbox.may_have_unread:
+            if self._inbox.messages or self._inbox.has_news:
                 await self._inbox.read(self._settings, self._recorder, self._interceptors)
                 state = recorder.state
             if state.agent is not None and state.agent != self._settings.agent:
@@ -358,7 +357,7 @@ class Run(Generic[AnswerT]):
                 await self._end(turn_end)
             if self._publisher is not None:
                 self._inbox.look()  # who follows may say something during the last turn
-            if self._inbox.may_have_unread:
+            if self._inbox.messages or self._inbox.has_news:
                 await self._inbox.read(self._settings, self._recorder, self._interceptors)
             state = self._recorder.state
             following = decide(state)
@@ -369,7 +368,9 @@ class Run(Generic[AnswerT]):
             if self._pause.is_requested:
                 await self._suspend()
                 return
-        await self._run_tools(action)
+        self._pending = await run_batch(
+            action, self._settings, self._recorder, self._turns, self._facts, self._contexts
+        )
 
     async def _run_within(self, calls: Sequence[ToolCall]) -> tuple[ToolExecution, ...]:
         """Runs calls that a driver makes within its turn, as a step of the run. Raises TurnLeft if the run pauses or
@@ -379,7 +380,9 @@ class Run(Generic[AnswerT]):
         await self._turns.begin_within(calls)
         action = decide(self.state)
         if isinstance(action, RunTools):
-            await self._run_tools(action)
+            self._pending = await run_batch(
+                action, self._settings, self._recorder, self._turns, self._facts, self._contexts
+            )
         state = self.state
         ends = state.stop is not None or state.limit is not None or state.agent not in (None, self._settings.agent)
         if state.status != "running" or state.pending.calls or ends:
@@ -411,7 +414,3 @@ class Run(Generic[AnswerT]):
         channel: Channel[RunEvent] = Channel(lossless=True)
         self._recorder.observers += (channel.offer,)
         return channel.read(self.finish)
-
-    async def _run_tools(self, action: RunTools) -> None:
-        settings, recorder = self._settings, self._recorder
-        self._pending = await run_batch(action, settings, recorder, self._turns, self._facts, self._contexts)

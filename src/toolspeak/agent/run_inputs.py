@@ -1,21 +1,73 @@
-"""What came for a run from outside, as its facts: decisions about calls, and what its calls wait for."""
+"""What came for a run from outside, as its facts: messages, decisions about calls, and what its calls wait for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from toolspeak.agent.interceptors import InterceptorRunner
+from toolspeak.agent.recorder import Recorder
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.history import without_secrets
 from toolspeak.agent.state.state import RunState
 from toolspeak.data.approvals import ApprovalDecided, Decision
 from toolspeak.data.codec import load
-from toolspeak.data.events import Event, RunConfigured, RunStarted, WaitEnded
-from toolspeak.data.messages import ToolChoice
+from toolspeak.data.events import Event, RunConfigured, RunStarted, UserMessageQueued, WaitEnded
+from toolspeak.data.messages import Message, ToolChoice
 from toolspeak.data.run_values import Limits
 from toolspeak.data.values import changed
 from toolspeak.errors import RunConflict
 from toolspeak.execute.approval.approvers import decision_fact
 from toolspeak.journal.base import Journal, RunInput
+
+
+class Inbox:
+    """What was said to a run. Its messages are read between two steps."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        """The messages of this process that were not read."""
+        self.has_news = False
+        """Whether other processes may have sent messages."""
+
+    def put(self, message: Message) -> None:
+        """Adds a message of this process."""
+        self.messages.append(message)
+
+    def look(self) -> None:
+        """Lets the next `read` look for messages of other processes."""
+        self.has_news = True
+
+    async def read(self, settings: RunSettings, recorder: Recorder, interceptors: InterceptorRunner) -> None:
+        """Records the messages until now, each once, unless an interceptor refuses it."""
+        if self.has_news:
+            self.has_news = False
+            journal, run_id = settings.journal, recorder.state.run_id
+            for entry in await journal.inputs(run_id, driver=True):
+                if entry.kind != "message" or entry.taken_by is not None:
+                    continue
+                if entry.key not in recorder.state.message_keys:  # or a process died before it marked the input
+                    message = load(entry.data)
+                    await _admit(message, settings, recorder, interceptors, entry.key, entry.principal)
+                await journal.take_input(entry, run_id)
+        while self.messages:
+            await _admit(self.messages[0], settings, recorder, interceptors)
+            del self.messages[0]  # now it is read, or refused
+
+
+async def _admit(
+    user_message: Message,
+    settings: RunSettings,
+    recorder: Recorder,
+    interceptors: InterceptorRunner,
+    key: str = "",
+    by: str | None = None,
+) -> None:
+    message: object = without_secrets(user_message, settings.secrets)
+    if "message" in interceptors.levels:
+        message, facts = await interceptors.admit("message", message, recorder.state.metadata)
+        await recorder.record_all(facts)
+    if isinstance(message, Message):
+        await recorder.record(UserMessageQueued(message, key, by))
 
 
 async def facts_from_inputs(settings: RunSettings, state: RunState, first_events: Sequence[Event]) -> list[Event]:

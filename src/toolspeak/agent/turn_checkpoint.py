@@ -34,18 +34,13 @@ class TurnCheckpoint:
         self._reasoning: list[str] = []
         self._size = 0  # characters in both
         self._most = FLUSH_CHARACTERS + secrets.longest
-        self._look_at = 0  # the number of characters at which `_look` has something to do
+        self._look_at = 0  # the number of characters at which `add_raw` looks whether to record them
         self.is_raw = False
         """Whether the driver calls `add_raw`. If it does not, the pieces are the deltas that it yields."""
         self.is_due = False
         """Whether the reader must await `save`."""
         self._timer: asyncio.TimerHandle | None = None
         self._saving: asyncio.Task[None] | None = None
-
-    def begin(self) -> None:
-        """Starts a turn."""
-        self._text, self._reasoning, self._size = [], [], 0
-        self.is_raw = False
 
     def add_raw(self, delta: Delta) -> None:
         """Adds a piece as the provider sent it, the text of calls included."""
@@ -62,15 +57,8 @@ class TurnCheckpoint:
         else:
             return
         self._size += len(text)
-        if self._size >= self._look_at:
-            self._look()
-
-    def add_read(self, delta: Delta) -> None:
-        """Adds a piece as the driver yielded it, for a driver that does not call `add_raw`."""
-        self.add_raw(delta)
-        self.is_raw = False
-
-    def _look(self) -> None:
+        if self._size < self._look_at:
+            return
         saving = self._saving
         if saving is not None and saving.done():
             if saving.cancelled() or saving.exception() is not None:
@@ -89,6 +77,11 @@ class TurnCheckpoint:
         else:
             self._look_at = sys.maxsize  # until the last record is written
 
+    def add_read(self, delta: Delta) -> None:
+        """Adds a piece as the driver yielded it, for a driver that does not call `add_raw`."""
+        self.add_raw(delta)
+        self.is_raw = False
+
     async def save(self) -> None:
         """Waits until at most `FLUSH_CHARACTERS` are unrecorded. Raises the error of the last record, if it failed."""
         self.is_due, self._look_at = False, 0
@@ -100,16 +93,20 @@ class TurnCheckpoint:
     async def save_rest(self) -> None:
         """Records the rest of a turn that broke off. An error of the journal is left to the next record."""
         self._stop_timer()
-        with suppress(ToolspeakError):
-            await self._wait_for_save()
-            await self._save(0)
+        try:
+            with suppress(ToolspeakError):
+                await self._wait_for_save()
+                await self._save(0)
+        finally:
+            self._text, self._reasoning, self._size = [], [], 0
+            self.is_raw = False
 
     async def discard(self) -> None:
         """Drops the rest of a turn that is complete: the turn is recorded as a whole. Raises the error of the last
         record, if it failed."""
         # The timer keeps running: most turns end before it fires.
         self._text, self._reasoning, self._size = [], [], 0
-        self.is_due = False
+        self.is_raw = self.is_due = False
         if self._saving is not None:
             await self._wait_for_save()
 

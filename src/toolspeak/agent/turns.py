@@ -128,13 +128,14 @@ class Turns:
         if not own_messages and request.messages is not state.history:
             request = replace(request, messages=state.history)
         wrapping_up = state.limit is not None
-        seconds = _WRAP_UP_SECONDS if wrapping_up else seconds_left(state, settings.clock)
-        scope = None if seconds is None else asyncio.timeout(seconds)  # it costs more than a microsecond
+        scope = None
+        if wrapping_up or state.limits.seconds is not None:  # a timeout costs more than a microsecond
+            scope = asyncio.timeout(_WRAP_UP_SECONDS if wrapping_up else seconds_left(state, settings.clock))
         try:
-            agents = (settings, *settings.family.values())
-            check_submitted_options(
-                choice, settings.all_tools, state.limits, [(each.driver.name, each.prices) for each in agents]
-            )
+            if choice.mode in ("required", "specific") or state.limits.cost is not None:
+                agents = (settings, *settings.family.values())
+                prices = [(each.driver.name, each.prices) for each in agents]
+                check_submitted_options(choice, settings.all_tools, state.limits, prices)
             if scope is None and not intercepted:
                 turn = await self._read_turn(request)
             else:
@@ -224,7 +225,6 @@ class Turns:
             watcher.put(TurnRestarted())
         if self._reads > 1 and (retried := RETRIED.get()) is not None:
             retried(None)
-        checkpoint.begin()
         starts_early = settings.driver.starts_early and request.choice.mode != "none"
         stream = cast("AsyncGenerator[Delta]", conversation.turn(request))
         token = BODY_LISTENER.set(self._hear_body if settings.keeps else None)
@@ -397,13 +397,10 @@ class Turns:
         value = function(replace(context, memory=deepcopy(memory)))
         return await value if isawaitable(value) else value
 
-    async def begin_batch(self) -> EarlyStart | None:
-        """The calls of the turn that started early (`take_early`). If another process asked for the turn, its tools are
-        computed anew, from the run as it was before the turn."""
-        if self._settings.tools_of is not None and self._contexts.turn_tools is None:
-            before = self._recorder.run_records.before_turn()
-            await self._compute_tools(before, memory_after(before.memory))
-        return self.take_early()
+    async def compute_tools_again(self) -> None:
+        """Computes the tools of a turn that another process asked for, from the run as it was before the turn."""
+        before = self._recorder.run_records.before_turn()
+        await self._compute_tools(before, memory_after(before.memory))
 
     async def _end_conversation(self) -> None:
         conversation, self._conversation = self._conversation, None

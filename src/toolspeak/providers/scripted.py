@@ -157,7 +157,9 @@ class ScriptedProvider:
             turn = _require_turn(turn(request.messages), f"turns[{number - 1}]")
         if isinstance(turn, str):
             turn = ScriptedTurn(turn)
-        text = _fill_quotations(turn.text, request.messages, f"{self._name}: turn {number}")
+        text = turn.text
+        if "{{" in text:
+            text = _fill_quotations(text, request.messages, f"{self._name}: turn {number}")
         chunk = self._chunk
         if turn.chunk is not None:
             _check_chunk(turn.chunk)

@@ -105,11 +105,12 @@ class ServerPromptConversation(TextConversation):
         messages += self._api_messages(request)
         api = driver.provider.name.partition(":")[0]
         # The prompt states the tool choice, and our grammar enforces it: `none` keeps the server's parser off.
+        forces = request.choice.mode in ("required", "specific")
         return ModelRequest(
             with_choice(messages, request),
             request.tools,
             ToolChoice("none"),
-            constraint=driver.constraint(request),
+            constraint=driver.constraint(request) if forces else None,
             options={**_UNFILTERED.get(api, {}), **request.options},
         )
 

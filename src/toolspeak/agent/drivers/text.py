@@ -116,10 +116,10 @@ class TextDriver:
         return cache_entry[1:]
 
     def constraint(self, request: TurnRequest) -> Constraint | None:
-        """The grammar that this turn is held to. The last one is cached: turns of a run ask the same again."""
+        """The grammar that a turn with a required call is held to. The last one is cached: turns ask the same again."""
         target = self.provider.capabilities.grammar
         choice = request.choice
-        if target is None or choice.mode not in ("required", "specific"):
+        if target is None:
             return None
         if any(request.options.get(name) is not None for name in ("grammar", "response_format")):
             return None  # the caller has one of its own
@@ -193,10 +193,11 @@ class TextConversation:
                                         return
                             case TurnEnded():
                                 turn_end = with_limit(piece, model_request.options) if model_request.options else piece
-                                last = [*parser.close(turn_end.read_as)]
+                                has_limit = turn_end.limit is not None
+                                last = [*parser.close(turn_end.read_as if has_limit else turn_end.finish)]
                                 for delta in last:
                                     yield delta
-                                yield turn_end.after(last)
+                                yield turn_end.after(last) if has_limit else turn_end
                                 return
                             case CallStarted() | CallCompleted() | CallMalformed() | BatchEnded():
                                 raise ProviderError(TOOK_CALLS)
@@ -233,13 +234,14 @@ class TextConversation:
                 rendering.task = len(rendering.history.messages) - 1
         prompt, _ = driver.placed_prompt(request)
         # The tool choice is at the end of the conversation: the prompt stays as it is.
-        words = choice_text(request.choice, request.tools) if request.tools else ""
-        messages: Sequence[Message | TextMessage] = with_words(
-            prompt.before(rendering.history.messages, rendering.task), words
-        )
+        forces = request.choice.mode in ("required", "specific")
+        words = choice_text(request.choice, request.tools) if request.tools and request.choice.mode != "auto" else ""
+        messages: Sequence[TextMessage] = prompt.before(rendering.history.messages, rendering.task)
+        if words or (messages and messages[-1].role == "assistant"):
+            messages = with_words(messages, words)
         return ModelRequest(
             with_media(messages, rendering.media) if rendering.media else messages,
-            constraint=driver.constraint(request),
+            constraint=driver.constraint(request) if forces else None,
             options=request.options,
         )
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from toolspeak.agent.state.history import Plan, Window, plan_compaction
 from toolspeak.agent.state.state import RunState
-from toolspeak.data.events import LimitReached, RunStatus, StopRequested
+from toolspeak.data.events import LimitName, LimitReached, RunStatus, StopRequested
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolChoice
 from toolspeak.data.values import quick, value
 
@@ -97,34 +97,26 @@ def decide(state: RunState, window: Window | None = None) -> NextAction:
             return Compact(plan)
     if state.limit is not None:
         return AskModel(ToolChoice("none"))
-    reached = _limit(state)
-    return AskModel(ToolChoice("none"), reached) if reached else AskModel(state.turn.choice)
+    limits, totals, progress = state.limits, state.totals, state.progress
+    uses: tuple[tuple[LimitName, float, float | None], ...] = (
+        ("steps", state.step, limits.steps),
+        ("calls", totals.calls, limits.calls),
+        ("seconds", state.time - state.started_at, limits.seconds),
+        ("tokens", totals.tokens, limits.tokens),
+        ("cost", totals.known_cost, limits.cost),
+        ("repeats", progress.repeats, limits.repeats),
+        ("failures", progress.failures, limits.failures),
+    )
+    for kind, use, most in uses:
+        if most is not None and use >= most:
+            return AskModel(ToolChoice("none"), LimitReached(kind, use, most))
+    return AskModel(state.turn.choice)
 
 
 def _stopped(stop: StopRequested) -> Finish:
     if stop.reason in ("tool_failure", "interceptor_failure"):
         return Finish("failed", "", stop.reason)
     return Finish("no_answer" if stop.answer is None else "answered", stop.answer or "", stop.reason)
-
-
-def _limit(state: RunState) -> LimitReached | None:
-    limits = state.limits
-    if limits.steps is not None and state.step >= limits.steps:
-        return LimitReached("steps", state.step, limits.steps)
-    if limits.calls is not None and state.totals.calls >= limits.calls:
-        return LimitReached("calls", state.totals.calls, limits.calls)
-    elapsed = state.time - state.started_at
-    if limits.seconds is not None and elapsed >= limits.seconds:
-        return LimitReached("seconds", elapsed, limits.seconds)
-    if limits.tokens is not None and state.totals.tokens >= limits.tokens:
-        return LimitReached("tokens", state.totals.tokens, limits.tokens)
-    if limits.cost is not None and state.totals.known_cost >= limits.cost:
-        return LimitReached("cost", state.totals.known_cost, limits.cost)
-    if limits.repeats is not None and state.progress.repeats >= limits.repeats:
-        return LimitReached("repeats", state.progress.repeats, limits.repeats)
-    if limits.failures is not None and state.progress.failures >= limits.failures:
-        return LimitReached("failures", state.progress.failures, limits.failures)
-    return None
 
 
 def seconds_left(state: RunState, clock: Callable[[], float]) -> float | None:

@@ -345,10 +345,9 @@ def _tool_finished(state: RunState, _: Record, event: ToolFinished) -> RunState:
         if part.call_id != call.id:
             parts = _in_order(state, parts)
             break
-    progress = state.progress.after(pending.calls, parts, state.limits, polled=pending.polls)
+    progress, advice = state.progress.after(pending.calls, parts, state.limits, polled=pending.polls)
     message = Message("tool", parts)
     history = state.history.append(message)
-    advice = progress.advice(state.limits)
     if advice:
         history = history.append(Message.user(advice))
     turn = state.turn

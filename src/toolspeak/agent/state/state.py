@@ -277,30 +277,28 @@ class Progress:
     failures: int = 0
     """How many steps in a row had failed calls alone."""
 
-    def after(self, calls: _Calls, results: _Results, limits: Limits, *, polled: bool) -> Progress:
-        """The progress after one more step. A step that polled does not count as a repetition: it asks again on
-        purpose. Without a limit on repeats, steps are not compared."""
+    def after(self, calls: _Calls, results: _Results, limits: Limits, *, polled: bool) -> tuple[Progress, str]:
+        """The progress after one more step, and the warning that the model reads half-way to the end of the run, else
+        "". A step that polled does not count as a repetition: it asks again on purpose. Without a limit on repeats,
+        steps are not compared."""
         failures = self.failures + 1
         for result in results:
             if result.status != "failure":
                 failures = 0
                 break
-        if polled or limits.repeats is None:
-            return Progress((), 0, failures)
-        repeats = 0
-        for earlier in self.last:
-            if _same_step(earlier, calls, results):
-                repeats = self.repeats + 1
-                break
-        return Progress((*self.last[-1:], (calls, results)), repeats, failures)
-
-    def advice(self, limits: Limits) -> str:
-        """The warning that the model reads half-way to the end of the run; "" otherwise."""
-        if limits.repeats is not None and self.repeats == max(1, limits.repeats // 2):
-            return _REPEATED
-        if limits.failures is not None and self.failures == max(1, limits.failures // 2):
-            return _FAILED.format(steps=self.failures)
-        return ""
+        repeats, last = 0, ()
+        if not polled and limits.repeats is not None:
+            last = (*self.last[-1:], (calls, results))
+            for earlier in self.last:
+                if _same_step(earlier, calls, results):
+                    repeats = self.repeats + 1
+                    break
+        advice = ""
+        if limits.repeats is not None and repeats == max(1, limits.repeats // 2):
+            advice = _REPEATED
+        elif limits.failures is not None and failures == max(1, limits.failures // 2):
+            advice = _FAILED.format(steps=failures)
+        return Progress(last, repeats, failures), advice
 
 
 def _same_step(earlier: tuple[_Calls, _Results], calls: _Calls, results: _Results) -> bool:
