@@ -88,19 +88,16 @@ class ResultCache:
     A repeated read is answered from here while nothing has changed what it reads.
     """
 
-    __slots__ = ("_results",)
+    __slots__ = ("results",)
 
     def __init__(self) -> None:
-        self._results: dict[str, tuple[Effects, ToolResult]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._results)
+        self.results: dict[str, tuple[Effects, ToolResult]] = {}
 
     def answer(self, call: ToolCall, effects: Effects) -> ToolResult | None:
         """Returns the result of an earlier equal call, with a note for the model, if it still holds; else None."""
-        if not self._results or not is_cacheable(effects):
+        if not is_cacheable(effects):
             return None
-        earlier = self._results.get(_key(call))
+        earlier = self.results.get(_key(call))
         if earlier is None or earlier[0] != effects:  # its `version` included
             return None
         result = earlier[1]
@@ -114,12 +111,8 @@ class ResultCache:
         `ordered`: calls that conflict ran one after the other, so a read holds unless a later call changed what it
         read.
         """
-        if not self._results:
-            for _, effects, _ in calls:
-                if is_cacheable(effects):
-                    break
-            else:
-                return
+        if not self.results and not any(is_cacheable(effects) for _, effects, _ in calls):
+            return
         changes = Conflicts()
         fresh: dict[str, tuple[Effects, ToolResult]] = {}
         if not ordered:
@@ -142,12 +135,12 @@ class ResultCache:
                 fresh[key] = (effects, result)
         valid = {
             key: earlier
-            for key, earlier in self._results.items()
+            for key, earlier in self.results.items()
             if key not in fresh and not changes.any_with(earlier[0])
         }
-        self._results = {**valid, **fresh}
-        while len(self._results) > _MOST_RESULTS:
-            del self._results[next(iter(self._results))]
+        self.results = {**valid, **fresh}
+        while len(self.results) > _MOST_RESULTS:
+            del self.results[next(iter(self.results))]
 
 
 def is_cacheable(effects: Effects) -> bool:

@@ -210,8 +210,14 @@ class BatchState:
         return prepare(call, settings.tools, settings.secrets, self.context.run_id, of_turn=settings.of_turn)
 
     def prepared_call(self, call: ToolCall) -> PreparedCall | ToolResult:
-        """As `prepare`; the call as it began early, if it did."""
-        return (None if self.early is None else self.early.prepared(call)) or self.prepare(call)
+        """As `prepare`; the call as it began early, if it did and its effects are still the same."""
+        early = None if self.early is None else self.early.calls.get(call.id)
+        if early is not None and (early.prepared.call is call or early.prepared.call == call):
+            prepared = early.prepared
+            effects = prepared.tool.effects_of(prepared.arguments)
+            if effects is prepared.effects or effects == prepared.effects:
+                return prepared
+        return self.prepare(call)
 
     async def record_notes(self) -> None:
         """Records what the `before` of interceptors noted."""

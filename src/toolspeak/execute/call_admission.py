@@ -56,6 +56,7 @@ class CallAdmission:
 
     - `approval_seconds`: how long the approver has taken so far.
     - `stop`: why the run ends, None unless it does.
+    - `ends_run`: whether a decision has ended the run. Then no call of the batch runs.
     - `has_pending`: whether a call waits for an answer.
     """
 
@@ -79,6 +80,7 @@ class CallAdmission:
         self._earlier: list[ToolCall] = []
         self.approval_seconds = 0.0
         self.stop: StopRequested | None = None
+        self.ends_run = False
         self.has_pending = False
 
     async def admit_all(self, earlier_results: Mapping[str, ToolResult], max_calls: int | None) -> None:
@@ -244,6 +246,7 @@ class CallAdmission:
             reason = f": {decision.reason}" if decision.reason else ""
             if decision.ends_run:
                 self.stop = StopRequested("terminated", decision.reason, tool_call.id, by=decision.by)
+                self.ends_run = True
             self._keep_from_running(call, failure(tool_call, "rejected", f"the call was rejected{reason}"), decision.by)
         elif decision.arguments is None or same_json(decision.arguments, tool_call.arguments):
             call.admit(prepared)
@@ -275,11 +278,6 @@ class CallAdmission:
     def _stop_run(self, stop: AgentStop, call: ToolCall) -> None:
         self._skip_reason = "not started: the run was told to stop before it"
         self.stop = self._batch.stop_of(stop, call.id)
-
-    @property
-    def ends_run(self) -> bool:
-        """Whether a decision has ended the run. Then no call of the batch runs."""
-        return self.stop is not None and self.stop.reason == "terminated"
 
     # --- asking
 

@@ -127,7 +127,7 @@ class Executor:
             return None
         if not all(getattr(each, "passes_reads", False) for each in settings.interceptors):
             return None
-        return EarlyStart(settings.with_tools(context.tools), context)
+        return EarlyStart(settings if context.tools is None else settings.with_tools(context.tools), context)
 
     async def run(
         self,
@@ -190,7 +190,7 @@ class Executor:
             run = Observed(context.run_id, context.step, context.agent, context.parent_run_id, principal)
             observation = Observation(observers, run)
         batch = BatchState(
-            self._settings.with_tools(context.tools),
+            self._settings if context.tools is None else self._settings.with_tools(context.tools),
             context,
             emit,
             [Call(call) for call in unique(calls)],
@@ -273,7 +273,7 @@ class Scheduler:
         self._ready = deque([call for call in batch.calls if not call.wait_count] if len(running) > 1 else batch.calls)
         batch.cancellations = batch.owner.cancelling()
         batch.uses_cache = settings.replayer is not None or (  # a recording has its own cached results
-            bool(scope.result_cache)
+            bool(scope.result_cache.results)
             and (settings.schedule != "parallel" or all(prepared.effects.read_only for _, prepared in running))
         )
 
@@ -356,12 +356,12 @@ class Scheduler:
         if not limiters:
             return True
         for limiter in limiters:
-            if not limiter.has_slot and not limiter.blocked:
+            if limiter.free_slots <= 0 and not limiter.blocked:
                 limiter.wait(partial(self._start, call))
                 return False
         if not any(limiter.blocked for limiter in limiters):
             for limiter in limiters:
-                limiter.acquire()
+                limiter.free_slots -= 1
             call.limiters = limiters
         return True
 

@@ -12,7 +12,9 @@ import copy
 import math
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from inspect import isawaitable
 from typing import Any, cast
 
@@ -61,10 +63,8 @@ class ExecutorSettings:
     of_turn: bool = False
     """Whether `tools` are those of one turn, and others those of the next."""
 
-    def with_tools(self, tools: Toolset | None) -> ExecutorSettings:
-        """The settings with the tools of a turn, None for no others than the executor's."""
-        if tools is None:
-            return self
+    def with_tools(self, tools: Toolset) -> ExecutorSettings:
+        """The settings with the tools of a turn."""
         return changed(self, tools=tools, cap=changed(self.cap, pages=READ_RESULT in tools), of_turn=True)
 
 
@@ -73,7 +73,7 @@ class Invocation:
     """One call of a tool's function.
 
     - `prepared`: the call.
-    - `seconds`: its time limit, None without one.
+    - `seconds`: its time limit, None without one. Before it runs, the limit of tools that have none of their own.
     - `context`, `secrets`: the run, and the secrets that its progress hides.
     - `is_over`: set once nothing waits for the function any more (`RunContext.cancelled`).
     - `end_flag`: set once a synchronous function has ended.
@@ -96,53 +96,46 @@ class Invocation:
         """Calls the function. Returns what it returned or raised, and whether its time was over.
 
         At the end of its time an async function is cancelled, and has ended when this returns; a synchronous one is
-        orphaned in its thread. Raises no exception but CancelledError.
+        orphaned in its thread. Raises no exception but CancelledError, and what the tool's own function of its time
+        limit raises.
         """
-        trace = self.context.trace
-        if trace is None:
-            return await self._call(timers)
-        with trace.call(self.prepared.call, early=self.is_early):
-            return await self._call(timers)
-
-    async def _call(self, timers: Timers) -> tuple[ThreadOutcome, bool]:
-        tool, arguments, entered = self.prepared.tool, self.prepared.arguments, None
-        if tool.injected:
-            call_id = self.prepared.call.id
-            self.sub_runs = SubRuns(self.context.run_id, call_id, self.context.ended_waits.get(call_id, ()))
-            self.sub_runs.pause = self.context.pause
-            entered = ENTERED.set(self.sub_runs)
-            self.is_over = Flag()
-            arguments = {**arguments, **injected(tool.injected, self._run_context(self.is_over))}
-        limit = None if self.seconds is None or self.seconds == math.inf else timers.start(self.seconds)
-        try:
-            if tool.is_async:
-                outcome = ThreadOutcome(await tool.function(**arguments))
-            else:
-                end_flag = self.end_flag = Flag()
-
-                def call() -> Any:
-                    try:
-                        return tool.function(**arguments)
-                    finally:
-                        end_flag.is_set = True
-
-                outcome = await in_thread(call, lambda: None if self.on_end is None else self.on_end())
-                if isawaitable(outcome.value):
-                    outcome = ThreadOutcome(await outcome.value)
-        except asyncio.CancelledError as error:
-            if limit is None or not limit.stop():
-                raise
-            outcome = ThreadOutcome(error=error)
-        except BaseException as error:  # noqa: BLE001 - the executor decides what each exception means
-            outcome = ThreadOutcome(error=error)
-        finally:
-            if entered is not None:
-                ENTERED.reset(entered)
-            if self.is_over is not None:
-                self.is_over.is_set = True
-            if limit is not None:
-                limit.stop()
-        return outcome, limit is not None and limit.expired
+        tool, arguments, trace, entered = self.prepared.tool, self.prepared.arguments, self.context.trace, None
+        if tool.timeout is not None and (own_seconds := tool.seconds(arguments)) is not None:
+            self.seconds = own_seconds
+        with nullcontext() if trace is None else trace.call(self.prepared.call, early=self.is_early):
+            if tool.injected:
+                call_id = self.prepared.call.id
+                self.sub_runs = SubRuns(self.context.run_id, call_id, self.context.ended_waits.get(call_id, ()))
+                self.sub_runs.pause = self.context.pause
+                entered = ENTERED.set(self.sub_runs)
+                self.is_over = Flag()
+                arguments = {**arguments, **injected(tool.injected, self._run_context(self.is_over))}
+            limit = None if self.seconds is None or self.seconds == math.inf else timers.start(self.seconds)
+            try:
+                if tool.is_async:
+                    outcome = ThreadOutcome(await tool.function(**arguments))
+                else:
+                    self.end_flag = Flag()
+                    call = partial(tool.function, **arguments)
+                    outcome = await in_thread(
+                        call, lambda: None if self.on_end is None else self.on_end(), self.end_flag
+                    )
+                    if isawaitable(outcome.value):
+                        outcome = ThreadOutcome(await outcome.value)
+            except asyncio.CancelledError as error:
+                if limit is None or not limit.stop():
+                    raise
+                outcome = ThreadOutcome(error=error)
+            except BaseException as error:  # noqa: BLE001 - the executor decides what each exception means
+                outcome = ThreadOutcome(error=error)
+            finally:
+                if entered is not None:
+                    ENTERED.reset(entered)
+                if self.is_over is not None:
+                    self.is_over.is_set = True
+                if limit is not None:
+                    limit.stop()
+            return outcome, limit is not None and limit.expired
 
     def _run_context(self, is_over: Flag) -> RunContext[Any]:
         context = self.context
@@ -176,13 +169,6 @@ class Invocation:
                 call_in_loop(loop, report, call_id, message)
 
         return progress
-
-
-def seconds_of(prepared: PreparedCall, default: float | None) -> float | None:
-    """The time limit of the call in seconds: its tool's, else the default; None is no limit."""
-    tool = prepared.tool
-    seconds = None if tool.timeout is None else tool.seconds(prepared.arguments)
-    return default if seconds is None else seconds
 
 
 @dataclass(slots=True, eq=False)
@@ -229,7 +215,8 @@ class EarlyStart:
         elif settings.schedule == "sequential":
             may_start = not self._offer_count
         else:
-            may_start = scope.result_cache.answer(call, effects) is None
+            cache = scope.result_cache
+            may_start = not cache.results or cache.answer(call, effects) is None
             if may_start and settings.schedule == "serializable":
                 after_a_write = self._writes is not None and self._writes.any_with(effects)
                 may_start = not after_a_write and not (scope.orphans.calls and scope.orphans.conflicting_tool(effects))
@@ -241,28 +228,19 @@ class EarlyStart:
         limiters = scope.limiters(tool, settings.concurrency)
         if self._batch is not None:
             limiters = (*limiters, self._batch)
-        if not may_start or not all(limiter.has_slot for limiter in limiters):
+        if not may_start or not all(limiter.free_slots > 0 for limiter in limiters):
             return
         if "context" in tool.injected.values():
             if self._memory is None:
                 self._memory = _MemoryCopy(context.memory)
             context = replace(context, memory=self._memory.copy)
-        invocation = Invocation(prepared, seconds_of(prepared, settings.tool_timeout), context, secrets, is_early=True)
+        invocation = Invocation(prepared, settings.tool_timeout, context, secrets, is_early=True)
         task = asyncio.get_running_loop().create_task(invocation.run(self._timers))
         for limiter in limiters:
-            limiter.acquire()
+            limiter.free_slots -= 1
             # Not in the task's own code: a task that is cancelled before its first step never runs any.
             task.add_done_callback(limiter.release)
         self.calls[call.id] = EarlyCall(prepared, invocation, self._memory, task)
-
-    def prepared(self, call: ToolCall) -> PreparedCall | None:
-        """The call as `offer` made it ready, if it is the same call and its effects are still the same."""
-        early = self.calls.get(call.id)
-        if early is None or (early.prepared.call is not call and early.prepared.call != call):
-            return None
-        prepared = early.prepared
-        effects = prepared.tool.effects_of(prepared.arguments)
-        return prepared if effects is prepared.effects or effects == prepared.effects else None
 
     async def drop(self) -> None:
         """Cancels the early calls that still run, waits for their tasks, and drops their outcomes."""

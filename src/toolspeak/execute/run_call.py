@@ -23,7 +23,7 @@ from toolspeak.execute.calls.result_limits import describe, finish_result, resul
 from toolspeak.execute.calls.secrets import hide_effects
 from toolspeak.execute.concurrency.limits import OrphanedCall, ThreadOutcome
 from toolspeak.execute.hooks import HookNotes, chain_of
-from toolspeak.execute.invocation import Invocation, seconds_of
+from toolspeak.execute.invocation import Invocation
 from toolspeak.execute.sub_runs import CallHeld, SubRuns
 from toolspeak.tools.crashes import log_crash, without_our_frames
 from toolspeak.tools.stored_results import stored_result
@@ -272,8 +272,7 @@ async def _invoke(batch: BatchState, call: Call, prepared: PreparedCall) -> tupl
     """
     settings, early, tool_call = batch.settings, call.early, prepared.call
     if early is None:
-        seconds = seconds_of(prepared, settings.tool_timeout)
-        invocation = Invocation(prepared, seconds, batch.context, settings.secrets)
+        invocation = Invocation(prepared, settings.tool_timeout, batch.context, settings.secrets)
     else:
         invocation = early.invocation
     try:
@@ -293,7 +292,7 @@ async def _invoke(batch: BatchState, call: Call, prepared: PreparedCall) -> tupl
     sub_runs = invocation.sub_runs
     waits = sub_runs is not None and (sub_runs.inactive or sub_runs.wait is not None)
     if waits and sub_runs is not None and not timed_out and not isinstance(outcome.error, AgentStop):
-        problem, stop = await _check_sub_runs(batch, call, prepared, sub_runs)
+        problem, stop = await _check_sub_runs(batch, call, invocation, sub_runs)
         if problem:
             outcome = ThreadOutcome(error=ToolError(problem))
     else:
@@ -328,12 +327,12 @@ async def _invoke(batch: BatchState, call: Call, prepared: PreparedCall) -> tupl
 
 
 async def _check_sub_runs(
-    batch: BatchState, call: Call, prepared: PreparedCall, runs: SubRuns
+    batch: BatchState, call: Call, invocation: Invocation, runs: SubRuns
 ) -> tuple[str, AgentStop | None]:
     """What is wrong with the runs that the function started, and whether a decision about one ends this run too.
     Raises CallHeld if the call or one of them waits: what the function returned rests on what is not there yet."""
     if runs.paused_runs and runs.active_ids:
-        await runs.wait_until_inactive(seconds_of(prepared, batch.settings.tool_timeout))
+        await runs.wait_until_inactive(invocation.seconds)
     terminated_runs = [run for run in runs.inactive.values() if run.reason == "terminated"]
     if terminated_runs:
         return "", AgentStop(f"a decision ended the run of {terminated_runs[0].agent}, which this call had started")

@@ -65,7 +65,7 @@ def result_of_value(call: ToolCall, value: Any, secrets: Secrets) -> ToolResult:
         result = ToolResult(call.id, call.name, "success", content, structured=structured)
         if type(value) is Returned:
             result = replace(result, extra=value.extra)
-        return hide_secrets(result, secrets)
+        return hide_secrets(result, secrets) if secrets.has_values else result
     except Exception as error:  # noqa: BLE001 - a value's own conversion may raise anything
         log_crash(_LOG, f"what the tool {call.name} returned cannot be shown", error, secrets.hide_text)
         note = TextPart(secrets.hide_text(_unshowable(error)))
@@ -100,7 +100,10 @@ def finish_result(
     Secrets are hidden first, for a cut could halve one; then the result is cut to the cap.
     """
     try:
-        whole = hide_secrets(result, secrets)
+        whole = hide_secrets(result, secrets) if secrets.has_values else result
+        text = whole.content[0] if len(whole.content) == 1 and whole.structured is None else None
+        if type(text) is TextPart and 4 * len(text.text) <= cap.max_bytes:  # as most results
+            return whole, None
         capped = cap_result(whole, cap, memory)
         return capped, None if capped is whole else whole
     except Exception as error:  # noqa: BLE001 - JSON made by hand may be too deep, or none at all

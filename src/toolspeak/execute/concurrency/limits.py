@@ -51,27 +51,21 @@ class Limiter:
     `blocked`, and the waiting calls start anyway, to be skipped, because it is unknown when an orphaned call ends.
     """
 
-    __slots__ = ("_limit", "_slots_orphaned", "_slots_taken", "_waiting")
+    __slots__ = ("_limit", "_slots_orphaned", "_waiting", "free_slots")
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._slots_taken = self._slots_orphaned = 0
+        self.free_slots = self._limit = limit
+        """Whoever starts a call takes one, also where none is free: then this is below 0 until a slot is released."""
+        self._slots_orphaned = 0
         self._waiting: deque[Callable[[], None]] = deque()
-
-    @property
-    def has_slot(self) -> bool:
-        return self._slots_taken < self._limit
 
     @property
     def blocked(self) -> bool:
         return self._slots_orphaned >= self._limit
 
-    def acquire(self) -> None:
-        self._slots_taken += 1
-
     def release(self, _ended: object = None) -> None:
         """Gives a slot back. It may be the callback of a task that has ended."""
-        self._slots_taken -= 1
+        self.free_slots += 1
         if self._waiting:
             self._wake()
 
@@ -91,7 +85,7 @@ class Limiter:
         self.release()
 
     def _wake(self) -> None:
-        while self._waiting and (self.has_slot or self.blocked):
+        while self._waiting and (self.free_slots > 0 or self.blocked):
             self._waiting.popleft()()
 
 
@@ -225,8 +219,10 @@ class ThreadOutcome:
     error: BaseException | None = None
 
 
-async def in_thread(function: Callable[[], Any], orphan_ended: Callable[[], None] | None = None) -> ThreadOutcome:
-    """Runs the function in a daemon worker thread, in a copy of the current context.
+async def in_thread(
+    function: Callable[[], Any], orphan_ended: Callable[[], None] | None = None, end_flag: Flag | None = None
+) -> ThreadOutcome:
+    """Runs the function in a daemon worker thread, in a copy of the current context. Sets `end_flag` when it ends.
 
     Cancelling the wait orphans the thread: it runs to its end, its outcome is dropped, and the event loop then calls
     `orphan_ended`. A thread that never ends keeps neither the event loop nor the interpreter from ending.
@@ -246,9 +242,22 @@ async def in_thread(function: Callable[[], Any], orphan_ended: Callable[[], None
             outcome = ThreadOutcome(value=context.run(function))
         except BaseException as error:  # noqa: BLE001 - carried to the caller, whatever it is
             outcome = ThreadOutcome(error=error)
+        if end_flag is not None:
+            end_flag.is_set = True
         call_in_loop(loop, deliver, outcome)
 
-    _hand_over(job)
+    while True:
+        try:
+            worker = _idle.pop()
+        except IndexError:
+            worker = _Worker()
+            worker.jobs.put(job)
+            worker.thread.start()
+            break
+        # After a fork the child finds its parent's workers here, without their threads.
+        if worker.thread.is_alive():
+            worker.jobs.put(job)
+            break
     return await waiting
 
 
@@ -283,7 +292,7 @@ class _Worker:
             _idle.append(self)
 
     def _retire(self) -> bool:
-        """Leaves the idle workers. False if `_hand_over` has just taken this one: then a job is coming."""
+        """Leaves the idle workers. False if `in_thread` has just taken this one: then a job is coming."""
         try:
             _idle.remove(self)
         except ValueError:
@@ -293,18 +302,3 @@ class _Worker:
 
 # No lock: a deque's own methods are atomic, and a lock could be held in another thread during a fork.
 _idle: deque[_Worker] = deque()
-
-
-def _hand_over(job: _ThreadJob) -> None:
-    while True:
-        try:
-            worker = _idle.pop()
-        except IndexError:
-            worker = _Worker()
-            worker.jobs.put(job)
-            worker.thread.start()
-            return
-        # After a fork the child finds its parent's workers here, without their threads.
-        if worker.thread.is_alive():
-            worker.jobs.put(job)
-            return
