@@ -231,7 +231,8 @@ class Commits:
                 waiting.settle(error)
         self._waiting[:0] = [waiting for waiting in group if not waiting.settled]
         self._work = None
-        self._wake()
+        if self._idlers:
+            self._wake()
         self._loop.call_later(wait, self._flush, since, min(2 * wait, LONGEST_WAIT))
 
     def _go_on(self, group: Sequence[Waiting] = (), outcomes: Sequence[BaseException | None] = ()) -> None:
@@ -241,7 +242,8 @@ class Commits:
         self._work = None
         if not self._waiting:
             self._due = False
-        self._wake()  # before the next group, which could keep the thread busy for ever
+        if self._idlers:
+            self._wake()  # before the next group, which could keep the thread busy for ever
         if self._waiting and self._loop is not None:
             self._due = True
             self._loop.call_soon(self._flush, self._loop.time(), FIRST_WAIT)
@@ -285,15 +287,14 @@ class Syncs:
     A slow sync affects about the next ten decisions. A disk that becomes slow is noticed at once.
     """
 
-    __slots__ = ("_mean",)
+    __slots__ = ("_mean", "short")
 
     def __init__(self) -> None:
         self._mean = _UNKNOWN
-
-    @property
-    def short(self) -> bool:
+        self.short = False
         """Whether the event loop can wait for the next sync."""
-        return self._mean < SHORT
 
     def took(self, seconds: float) -> None:
+        """Counts a sync that took so long."""
         self._mean += (seconds - self._mean) * _SHARE
+        self.short = self._mean < SHORT

@@ -143,11 +143,6 @@ SYNCED = (ToolStarted, ToolFinished, ApprovalDecided, RunPaused, RunFinished)
 effect, a person's decision, or an outcome that the caller knows."""
 
 
-def is_synced(event: object) -> bool:
-    """Whether an event is `SYNCED`, or the start of a submitted run: who submitted it counts on it."""
-    return isinstance(event, SYNCED) or (type(event) is RunStarted and event.due is not None)
-
-
 ENDS = frozenset((RunPaused, RunFinished))
 FOLLOWED = ENDS | {ToolStarted}
 """Events that must be in the file at its path before an effect happens or the caller learns of them.

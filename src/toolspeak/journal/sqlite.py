@@ -15,13 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias, cast, get_args
 
-from toolspeak.data.events import Record
+from toolspeak.data.events import Record, RunStarted
 from toolspeak.data.protected import protect
 from toolspeak.errors import ConfigurationError, JournalError, ToolspeakError
 from toolspeak.journal.base import Lease
 from toolspeak.journal.commits import FIRST_WAIT, LONGEST_WAIT, Commits, Syncs, Waiting
 from toolspeak.journal.leases import Connection, new_owner
-from toolspeak.journal.records import CHANGES_OF_RUNS, ENDS, FOLLOWED, RecordRow, is_synced, pack, sum_of
+from toolspeak.journal.records import CHANGES_OF_RUNS, ENDS, FOLLOWED, SYNCED, RecordRow, pack, sum_of
 from toolspeak.journal.sql_schema import SPAN
 from toolspeak.journal.sqlite_connection import (
     BATCH,
@@ -115,7 +115,9 @@ class SqliteJournal(SqliteTables):
         return str(self.path)
 
     async def append(self, record: Record, lease: Lease | None = None) -> None:
-        synced = is_synced(record.event) if self._sync == "effects" else self._sync == "always"
+        event, synced = record.event, self._sync == "always"
+        if self._sync == "effects":  # who submits a run counts on its start
+            synced = isinstance(event, SYNCED) or (type(event) is RunStarted and event.due is not None)
         await self._commits.add(record, pack(record), lease, synced=synced)
 
     def _may_wait(self, group: Sequence[Waiting]) -> bool:
@@ -124,6 +126,8 @@ class SqliteJournal(SqliteTables):
     def _write(self, group: Sequence[Waiting]) -> list[Exception | None]:
         """Returns an error or None for each record. Raises sqlite3.Error if none was written."""
         full = any(waiting.synced for waiting in group)
+        outcomes: list[Exception | None] = []
+        rows: list[tuple[int, str, int]] = []  # the next records of their runs: one statement adds them all
         with self._lock:
             checkpoint = self._unchecked >= _CHECKPOINT
             db = self._begin(full, checkpoint=checkpoint)
@@ -132,7 +136,26 @@ class SqliteJournal(SqliteTables):
                 if version != self._data_version:  # another connection has changed runs or leases
                     self._known.clear()
                     self._data_version = version
-                outcomes = self._write_all(db, group)
+                for waiting in group:
+                    record, row, lease = waiting.record, waiting.row, waiting.lease
+                    known_run = self._known.get(record.run_id)
+                    if (
+                        known_run is not None
+                        and known_run.next == record.seq
+                        and known_run.epoch == (lease.epoch if lease else 0)
+                        and row.places is None
+                        and not isinstance(record.event, CHANGES_OF_RUNS)
+                    ):
+                        pos = known_run.first + record.seq
+                        rows.append((pos, row.text, sum_of(pos, row.text)))
+                        known_run.next += 1
+                        outcomes.append(None)
+                        continue
+                    if rows:
+                        self._insert(db, rows)
+                    outcomes.append(self._write_one(db, waiting))
+                if rows:
+                    self._insert(db, rows)
                 began = time.perf_counter()
                 db.execute("COMMIT")
                 if full and not checkpoint:
@@ -153,31 +176,6 @@ class SqliteJournal(SqliteTables):
             for statement in NOTE:
                 db.execute(statement)
             self._unnoted = 0
-
-    def _write_all(self, db: sqlite3.Connection, group: Sequence[Waiting]) -> list[Exception | None]:
-        outcomes: list[Exception | None] = []
-        rows: list[tuple[int, str, int]] = []  # the next records of their runs: one statement adds them all
-        for waiting in group:
-            record, row, lease = waiting.record, waiting.row, waiting.lease
-            known_run = self._known.get(record.run_id)
-            if (
-                known_run is not None
-                and known_run.next == record.seq
-                and known_run.epoch == (lease.epoch if lease else 0)
-                and row.places is None
-                and not isinstance(record.event, CHANGES_OF_RUNS)
-            ):
-                pos = known_run.first + record.seq
-                rows.append((pos, row.text, sum_of(pos, row.text)))
-                known_run.next += 1
-                outcomes.append(None)
-                continue
-            if rows:
-                self._insert(db, rows)
-            outcomes.append(self._write_one(db, waiting))
-        if rows:
-            self._insert(db, rows)
-        return outcomes
 
     def _insert(self, db: sqlite3.Connection, rows: list[tuple[int, str, int]]) -> None:
         """Adds the rows, and empties the list."""
