@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Literal
 
-from toolspeak.data.deltas import CallIgnored, CallMalformed, Delta, ReasoningDelta, TextAside, TextDelta
+from toolspeak.data.deltas import Delta, ReasoningDelta, TextAside, TextDelta
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.parser.attempts import end_of
@@ -28,8 +28,6 @@ MOST_UNCUT = 1 << 13
 
 NewBody = Callable[[Marker, int, Caps, Mapping[str, ToolSpec]], Body]
 """Makes the reader of a block from its marker, the index of its first call, the limits, and the known tools by name."""
-
-CUT_VALUE = "an end tag that nothing opened follows it, so its last value may have been cut at a tag in it"
 
 
 def no_example(_tools: Sequence[ToolSpec]) -> str:
@@ -75,21 +73,6 @@ class OpenBlock:
     """Why the block is unreadable. None of its calls counts then."""
     offset: int = 0
     """The offset of the problem in the turn."""
-
-    def settle(self, first_index: int, out: list[Delta]) -> set[int]:
-        """Reports the unreadable calls of a block that ended, and returns their indexes."""
-        calls, problem = self.body.calls, self.problem
-        if problem is not None:
-            out.extend(CallIgnored(call.index, "its block could not be read to the end") for call in calls)
-            index, raw = first_index + len(calls), self.body.raw.value()
-            out.append(CallMalformed(index, raw, problem.code, problem.reason, self.offset, None, True))
-        malformed = {call.index for call in calls if type(call) is CallMalformed}
-        doubted = self.body.doubted
-        if not doubted:
-            return malformed
-        if problem is None:
-            out.extend(CallIgnored(index, CUT_VALUE) for index in sorted(doubted))
-        return malformed | doubted
 
 
 @quick(frozen=False, eq=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from toolspeak.data.deltas import Delta, ForgedResults, TextAside, TextDelta
+from toolspeak.data.deltas import CallIgnored, CallMalformed, Delta, ForgedResults, TextAside, TextDelta
 from toolspeak.dialects.parser.block_state import BlockFormat, Echo, OpenBlock
 from toolspeak.dialects.parser.running_text import TextParser
 from toolspeak.dialects.readers.body import TRUNCATED, ResultsBody
@@ -18,6 +18,7 @@ from toolspeak.dialects.text.markers import MarkerMatch, without_frames
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Problem
 
 _SPACE = re.compile(r"\s*")
+_CUT_VALUE = "an end tag that nothing opened follows it, so its last value may have been cut at a tag in it"
 
 
 class BlockParser(TextParser):
@@ -270,26 +271,33 @@ class BlockParser(TextParser):
         """Ends the block, at its end marker or at the end of the turn."""
         self._block = None
         self._begin_section()
-        marker, broken = block.marker, block.problem is not None
+        marker, body, problem = block.marker, block.body, block.problem
         again = (marker.end,) if marker.end and marker.kind == "calls" else ()
         self._tails = (block.fence,) if block.fence else marker.tails + again
         self._state = self._after_block if self._tails else self._text_state
         if marker.kind == "results":
-            out.append(ForgedResults(block.body.raw.value()))
+            out.append(ForgedResults(body.raw.value()))
             self._hidden_draft = None  # the report of fabricated results takes precedence
             return
-        first, count = self._calls, len(block.body.calls) + broken  # an unreadable block takes one index
-        malformed = block.settle(first, out)
-        if self._block_format.text_aside and not broken and count > len(malformed):
+        first, stop = self._calls, self._calls + len(body.calls)
+        uncounted = {call.index for call in body.calls if type(call) is CallMalformed} | body.doubted
+        if problem is None:
+            out.extend(CallIgnored(index, _CUT_VALUE) for index in sorted(body.doubted))
+        else:  # the whole block is one unreadable call, with an index of its own
+            out.extend(CallIgnored(call.index, "its block could not be read to the end") for call in body.calls)
+            raw = body.raw.value()
+            out.append(CallMalformed(stop, raw, problem.code, problem.reason, block.offset, None, True))
+            first, stop = stop, stop + 1
+        if self._block_format.text_aside and problem is None and stop - first > len(uncounted):
             self._text_kind = TextAside
-        self._calls = stop = first + count
-        notes = tuple(dict.fromkeys((*block.notes, *block.body.notes))) if block.body.notes else block.notes
-        self._batch.add(range(stop - 1 if broken else first, stop), malformed, notes, out, broken=broken)
+        self._calls = stop
+        notes = tuple(dict.fromkeys((*block.notes, *body.notes))) if body.notes else block.notes
+        self._batch.add(range(first, stop), uncounted, notes, out, broken=problem is not None)
         if self._raws is not None:
-            self._raws.append(None if broken else block.body.raw.value())
+            self._raws.append(None if problem is not None else body.raw.value())
             out += self._asides
             self._asides = ()
-        block.body.release()
+        body.release()
 
     def _close_block(self, out: list[Delta], normal: bool) -> None:
         block = self._block

@@ -78,8 +78,17 @@ class TextParser(ExampleParser):
             if at > start and self._silent and text[start:at].strip():
                 candidate = self._start_text()
             verdict = self._table.decide(text[at : at + MAX_CANDIDATE])
-            if type(verdict) is MarkerMatch and at == start and self._begins_with(verdict, text, at):
-                return self._open(verdict, at)
+            # No text precedes the calls, and their marker is not repeated: they certainly are calls. Most turns begin
+            # like this.
+            if type(verdict) is MarkerMatch and at == start and self._markdown is None and not self._unread:
+                marker, stop = verdict.marker, at + verdict.length
+                if (
+                    marker.kind == "calls"
+                    and not (verdict.fence or self._ending)
+                    and (marker.place == "anywhere" or not (stop > at or self._has_marked_block or self._has_text))
+                    and (stop == at or not marker.text.startswith(text[stop : stop + len(marker.text)]))
+                ):
+                    return self._open(verdict, at)
             if verdict == "undecided" and at + 1 == len(text) and not self._ending:  # one character is too little
                 self._emit(TextDelta, text, start, at, out)
                 return self._hold(text, at)
@@ -121,19 +130,6 @@ class TextParser(ExampleParser):
             candidate = self._start_text() if self._silent else candidate
             match = candidate.search(text, run_end(text, at) if runs else at + 1)
         return self._emit(TextDelta, text, start, len(text), out)
-
-    def _begins_with(self, match: MarkerMatch, text: str, at: int) -> bool:
-        """Whether the calls at text[at] certainly are calls: no text precedes them, and their marker is not
-        repeated. Most turns begin like this."""
-        marker, stop = match.marker, at + match.length
-        return (
-            self._markdown is None
-            and not self._unread
-            and marker.kind == "calls"
-            and not (match.fence or self._ending)
-            and (marker.place == "anywhere" or not (stop > at or self._has_marked_block or self._has_text))
-            and (stop == at or not marker.text.startswith(text[stop : stop + len(marker.text)]))
-        )
 
     def _at_section_start(self) -> bool:
         """Whether there is no text since the turn began, or since the last block or reasoning."""

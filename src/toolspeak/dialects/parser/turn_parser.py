@@ -280,11 +280,14 @@ class TurnCollector:
             if part is None or part.kind is not ReasoningPart:
                 part = self._begin(ReasoningPart)
             part.pieces.append(delta.text)
-        elif type(delta) is CallCompleted:
-            call_id = self._call_id(delta.index)
-            self._place(
-                delta.index,
-                ToolCall(
+        elif type(delta) is CallCompleted or type(delta) is CallMalformed:
+            index = delta.index
+            call_id = self._call_id(index)
+            if index not in self._calls:
+                self._parts.append(index)
+                self._open = None
+            if isinstance(delta, CallCompleted):
+                self._calls[index] = ToolCall(
                     call_id,
                     delta.name,
                     delta.arguments,
@@ -292,8 +295,10 @@ class TurnCollector:
                     delta.notes,
                     delta.opaque,
                     repaired_from=delta.repaired_from,
-                ),
-            )
+                )
+            else:
+                malformed = MalformedCall(call_id, delta.raw, delta.code, delta.reason, delta.name, delta.whole_block)
+                self._calls[index] = malformed
         elif type(delta) is TurnEnded:
             self._end = delta
         elif type(delta) is BatchEnded:
@@ -305,10 +310,6 @@ class TurnCollector:
         match delta:
             case PartEnded(part, opaque):
                 self._end_part(TextPart if part == "text" else ReasoningPart, opaque)
-            case CallMalformed():
-                call_id = self._call_id(delta.index)
-                malformed = MalformedCall(call_id, delta.raw, delta.code, delta.reason, delta.name, delta.whole_block)
-                self._place(delta.index, malformed)
             case CallIgnored(index, reason):
                 self._ignored[index] = reason
             case ForgedResults(raw):
@@ -340,12 +341,6 @@ class TurnCollector:
             part = _OpenPart(kind, [])
             self._parts.append(part)
         part.opaque, self._open = opaque, None
-
-    def _place(self, index: int, call: ToolCall | MalformedCall) -> None:
-        if index not in self._calls:
-            self._parts.append(index)
-            self._open = None
-        self._calls[index] = call
 
     def turn(self) -> ParsedTurn:
         counting = self._calls

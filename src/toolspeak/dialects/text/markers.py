@@ -213,14 +213,6 @@ class MarkerTable:
 
     # The patterns compile on first use: a program reads only the dialects of its models.
 
-    @property
-    def candidate(self) -> re.Pattern[str]:
-        return self._candidate
-
-    @property
-    def markup(self) -> Markup:
-        return self._markup
-
     def for_turn(self, has_text: bool) -> MarkerTable:
         return self._table_after_text if has_text else self
 
@@ -233,7 +225,7 @@ class MarkerTable:
         return MarkerTable(later, self._specials, self._severed, self._stops)
 
     @cached_property
-    def _candidate(self) -> re.Pattern[str]:
+    def candidate(self) -> re.Pattern[str]:
         return candidate_pattern([self.beginnings], self.markup.lone_beginning)
 
     @cached_property
@@ -257,7 +249,7 @@ class MarkerTable:
         return Beginnings(texts, words, patterns)
 
     @cached_property
-    def _markup(self) -> Markup:
+    def markup(self) -> Markup:
         return markup_of(self.markers, self._frames, self._severed)
 
     @cached_property
