@@ -11,7 +11,7 @@ from agent_helpers import WatchedJournal, calling
 import sweeps
 from toolspeak import Agent, Effects, Limits, RunContext, Session, SqliteJournal, Tool, Toolset, Window, tool
 from toolspeak.data.events import HistoryCompacted, ToolStarted
-from toolspeak.data.found_tools import MOST_FOUND
+from toolspeak.data.tools import MOST_FOUND
 from toolspeak.dialects import DIALECTS
 from toolspeak.errors import ToolDefinitionError
 from toolspeak.testing import ScriptedCall, ScriptedProvider, ScriptedTurn

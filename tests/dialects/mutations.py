@@ -22,9 +22,8 @@ from typing import Any
 from damaged_replies import TOOLS, Call, Case, Count, Reading, can_run, cases, judge
 
 from toolspeak.data.deltas import TurnEnded
-from toolspeak.data.messages import FinishReason, ToolCall
+from toolspeak.data.messages import FinishReason, ToolCall, as_mapping
 from toolspeak.dialects import DIALECTS, PROTOCOLS, Dialect, TurnCollector, get_dialect
-from toolspeak.dialects.text.scan import as_mapping
 
 PEERS: dict[str, dict[str, tuple[str, str]]] = {
     "hermes": {"vllm": ("hermes", "qwen3"), "sglang": ("hermes", "qwen3")},

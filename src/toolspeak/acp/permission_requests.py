@@ -15,7 +15,7 @@ from toolspeak.agent.recorder import Watched
 from toolspeak.data.approvals import Decision, Escalate, Rule
 from toolspeak.data.events import ApprovalRequested, Record
 from toolspeak.data.messages import ToolCall
-from toolspeak.data.web_sources import WEB
+from toolspeak.data.tools import WEB
 from toolspeak.execute import ApprovalRequest
 from toolspeak.execute.approval.policy_rules import fitting
 from toolspeak.tools.builtin.text_format import visible

@@ -13,7 +13,7 @@ from toolspeak.agent.child_runs import journal_of_parent, parent_call, sub_run_i
 from toolspeak.agent.compaction import compact_run
 from toolspeak.agent.drivers.base import Driver
 from toolspeak.agent.drivers.choose import choose_driver
-from toolspeak.agent.handoffs import agent_tool, check_start, family_of, handoff_tools
+from toolspeak.agent.handoffs import agent_tool, check_family, family_of, handoff_tools
 from toolspeak.agent.interceptors import AnyInterceptor, by_level
 from toolspeak.agent.options import Approval, CommonOptions, DepsT, DialectSettings, Execution, Instructions, RunOptions
 from toolspeak.agent.program_runs import with_programs
@@ -30,6 +30,7 @@ from toolspeak.agent.sync import run_sync
 from toolspeak.agent.validation import (
     all_tools_of,
     approval_of,
+    check_deps,
     check_settings,
     checked_choice,
     secrets_of,
@@ -38,7 +39,7 @@ from toolspeak.agent.validation import (
 )
 from toolspeak.data.events import HistoryCompacted, Limits
 from toolspeak.data.messages import Message, ToolChoice
-from toolspeak.data.prices import PRICES, Price
+from toolspeak.data.prices import PRICES, Price, price_of
 from toolspeak.data.run_values import PAUSED
 from toolspeak.data.values import changed
 from toolspeak.dialects import Dialect
@@ -208,11 +209,11 @@ class Agent(RunStarter[DepsT, OutputT]):
             all_tools=self._all_tools,
             limits=limits,
             rules=self.rules,
-            interceptors=by_levels,
+            interceptors={level: of_level for level, of_level in by_levels.items() if of_level},
             in_doubt_policy=approval.in_doubt,
             output=answer_type,
             window=Window(window) if isinstance(window, int) else window,
-            prices={**PRICES, **prices} if prices else PRICES,
+            price=price_of(self.driver.name, {**PRICES, **prices} if prices else PRICES),
             recording=recording,
             observers=tuple(observers),
             clock=clock if recording is None else recording.clock(clock),
@@ -223,7 +224,9 @@ class Agent(RunStarter[DepsT, OutputT]):
 
     def start_after(self, place: Place | None, task: str | Message, options: RunOptions) -> Run[OutputT]:
         """As `start`, in a session: the run follows the messages of the session until this place."""
-        check_start(self._settings, options.get("deps"), self._deps_type)
+        check_deps(self._settings.toolset, options.get("deps"), self._deps_type)
+        if self._settings.handoffs or self._settings.recording is not None:
+            check_family(self._settings, options.get("deps"))
         run_id, parent = options.get("run_id"), options.get("parent_run_id")
         call = None if place is not None else parent_call(parent)
         journal = self._run_journal(None if call is None else call.run_id)
@@ -309,7 +312,9 @@ class Agent(RunStarter[DepsT, OutputT]):
         process drives the run.
         """
         decisions_by_id = read_decisions(decisions)
-        check_start(self._settings, deps, self._deps_type)
+        check_deps(self._settings.toolset, deps, self._deps_type)
+        if self._settings.handoffs or self._settings.recording is not None:
+            check_family(self._settings, deps)
         if isinstance(run, str):
             if self._journal is None:
                 raise ConfigurationError("to resume a run by its id, give the agent its journal: Agent(journal=…)")

@@ -6,7 +6,6 @@ import asyncio
 
 from toolspeak.agent.child_runs import ask_for_calls
 from toolspeak.agent.recorder import BatchRecorder, Recorder, RunContexts
-from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.decide import RunTools, decide, seconds_left, time_is_over
 from toolspeak.agent.turns import Turns
 from toolspeak.data.events import RunPaused
@@ -18,19 +17,14 @@ from toolspeak.execute.sub_runs import BatchHeld
 
 
 async def run_batch(
-    action: RunTools,
-    settings: RunSettings,
-    recorder: Recorder,
-    turns: Turns,
-    facts: BatchRecorder,
-    contexts: RunContexts,
+    action: RunTools, recorder: Recorder, turns: Turns, facts: BatchRecorder, contexts: RunContexts
 ) -> tuple[ApprovalRequest, ...]:
     """Runs a batch to its results, or until the run pauses. Returns the questions that it pauses with.
 
     Where calls wait for runs that they started, asks what those wait for. Runs the rest of the batch again once that is
     decided, or what other calls waited for has come.
     """
-    loop, questions = asyncio.get_running_loop(), ()
+    loop, settings, questions = asyncio.get_running_loop(), recorder.settings, ()
     while True:
         state = recorder.state
         pending, decisions = state.pending, state.approvals.decisions

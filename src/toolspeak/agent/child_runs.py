@@ -8,18 +8,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from toolspeak.agent.drivers.program_driver import PROGRAM
-from toolspeak.agent.recorder import Recorder
+from toolspeak.agent.recorder import ACTIVE_RUNS, Recorder
 from toolspeak.agent.run_inputs import ended_waits
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.state import RunState
 from toolspeak.data.codec import dumps
-from toolspeak.data.events import CallSuspended, RunPaused, SubRunUsed
-from toolspeak.data.messages import JSON, Message, Usage
+from toolspeak.data.events import CallSuspended, RunPaused
+from toolspeak.data.messages import JSON, Message
 from toolspeak.data.run_values import Limits
+from toolspeak.data.tools import URLS, with_sources
 from toolspeak.data.values import changed
-from toolspeak.data.web_sources import URLS, with_sources
-from toolspeak.errors import ToolspeakError
 from toolspeak.execute import ApprovalRequest, BatchApprover, BatchPaused, Decision, Escalate, Pause, StandingRules
 from toolspeak.execute.approval.after_web import urls_of_others, usual_after_web
 from toolspeak.execute.approval.approvers import (
@@ -35,83 +33,6 @@ from toolspeak.execute.approval.policy_rules import resolve_policy
 from toolspeak.execute.sub_runs import ENTERED, SubRun, SubRuns
 from toolspeak.journal.base import Journal
 from toolspeak.journal.memory_journal import MemoryJournal
-
-_ACTIVE_RUNS: dict[str, UsageRollUp] = {}
-"""The runs in progress in this process, by id: a sub-run knows only the id of its parent (`parent_run_id`)."""
-
-
-class UsageRollUp:
-    """Reports a run's usage to its parent each time the run ends or pauses. Takes the reports of the run's own sub-runs
-    and records them, in the run's event loop, during the run."""
-
-    def __init__(self, run_id: str, recorder: Recorder, journal: Journal) -> None:
-        self._run_id = run_id
-        self.recorder = recorder
-        self.journal = journal
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self._reported_usage, self._reported_cost, self._reported_calls = Usage(), 0.0, 0
-
-    def begin(self, parent_run_id: str | None) -> None:
-        """Starts to take reports of sub-runs. The parent's observers get the events of this run too."""
-        parent = _ACTIVE_RUNS.get(parent_run_id or "")
-        if parent is not None:
-            own, others = self.recorder, parent.recorder
-            own.observers += tuple(each for each in others.observers if each not in own.observers)
-            own.tracers += tuple(each for each in others.tracers if each not in own.tracers)
-        self.loop = asyncio.get_running_loop()
-        _ACTIVE_RUNS[self._run_id] = self
-
-    def end(self) -> None:
-        """Stops taking reports: a sub-run may outlive the run."""
-        if _ACTIVE_RUNS.get(self._run_id) is self:
-            del _ACTIVE_RUNS[self._run_id]
-
-    def skip(self, state: RunState | None) -> None:
-        """Takes the usage of this state as reported already: the run is resumed from it."""
-        if state is not None:
-            totals = state.totals
-            self._reported_usage, self._reported_cost, self._reported_calls = (
-                totals.usage,
-                totals.known_cost,
-                totals.calls,
-            )
-
-    async def report(self, state: RunState | None, agent: str) -> None:
-        """Reports the usage since the last report to the parent, if the parent runs in this process. The parent has
-        recorded it when this returns, even if this is cancelled."""
-        parent = _ACTIVE_RUNS.get(state.parent_run_id or "") if state is not None else None
-        if state is None or parent is None:
-            return
-        calls = state.totals.calls - self._reported_calls if state.model == PROGRAM else 0
-        if state.totals.usage == self._reported_usage and not calls:
-            return
-        usage, cost = state.totals.usage.since(self._reported_usage), state.totals.known_cost - self._reported_cost
-        self.skip(state)
-        usage_event = SubRunUsed(
-            state.run_id, agent, usage, state.totals.estimated, None if state.totals.unpriced else cost, calls
-        )
-        report = asyncio.ensure_future(_report_to(parent, usage_event))
-        try:
-            await asyncio.shield(report)
-        except asyncio.CancelledError:
-            await asyncio.wait([report])
-            raise
-
-
-async def _report_to(parent: UsageRollUp, usage_event: SubRunUsed) -> None:
-    async def add() -> None:
-        # A parent whose journal fails, or that another process took over, raises the error itself.
-        with suppress(ToolspeakError):
-            await parent.recorder.add_sub_run(usage_event)
-
-    if parent.loop is None or parent.loop is asyncio.get_running_loop():
-        await add()
-        return
-    work = add()
-    try:
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, parent.loop))
-    except RuntimeError:  # the parent's loop is closed: the parent is over
-        work.close()
 
 
 def parent_call(parent_run_id: str | None) -> SubRuns | None:
@@ -134,7 +55,7 @@ def within_parent(limits: Limits, parent_run_id: str, *, priced: bool) -> Limits
 
     `priced`: whether the cost of the sub-run can be known; otherwise the parent's limit in USD counts it as nothing.
     """
-    parent = _ACTIVE_RUNS.get(parent_run_id)
+    parent = ACTIVE_RUNS.get(parent_run_id)
     state = None if parent is None else parent.recorder.current
     if state is None:
         return limits
@@ -150,7 +71,7 @@ def within_parent(limits: Limits, parent_run_id: str, *, priced: bool) -> Limits
 
 def journal_of_parent(parent_run_id: str | None) -> Journal | None:
     """The parent's journal, if a run in this event loop can be recorded there."""
-    parent = _ACTIVE_RUNS.get(parent_run_id or "")
+    parent = ACTIVE_RUNS.get(parent_run_id or "")
     if parent is None:
         return None
     with suppress(RuntimeError):  # there is no event loop yet
@@ -164,7 +85,7 @@ def web_of_parent(parent_run_id: str | None, messages: Sequence[Message]) -> Map
     and the URLs of its task that the parent's model did not make up."""
     call = ENTERED.get()
     parents = dict.fromkeys((parent_run_id, None if call is None else call.run_id))
-    states = [_ACTIVE_RUNS[each].recorder.current for each in parents if each in _ACTIVE_RUNS]
+    states = [ACTIVE_RUNS[each].recorder.current for each in parents if each in ACTIVE_RUNS]
     readers = [state for state in states if state is not None and state.sources]
     if not readers:
         return {}
@@ -175,7 +96,7 @@ def web_of_parent(parent_run_id: str | None, messages: Sequence[Message]) -> Map
 
 def decided_by_parent(state: RunState) -> dict[str, Decision]:
     """The decisions of the run's parent about the run's open questions."""
-    parent = _ACTIVE_RUNS.get(state.parent_run_id or "")
+    parent = ACTIVE_RUNS.get(state.parent_run_id or "")
     if parent is None or parent.recorder.current is None:
         return {}
     waiting, decisions = state.approvals.undecided, dict[str, Decision]()

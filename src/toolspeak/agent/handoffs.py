@@ -142,12 +142,11 @@ def family_of(own: RunSettings, others: Sequence[RunSettings]) -> dict[str, RunS
     return family
 
 
-def check_start(first: RunSettings, deps: object, deps_type: object) -> None:
+def check_family(first: RunSettings, deps: object) -> None:
     """Checks that a run that this agent starts or resumes can continue as each agent that its hand-offs lead to.
 
     Raises ConfigurationError for a name that no agent has, and for tools that need other `deps` (see `check_deps`).
     """
-    check_deps(first.toolset, deps, deps_type)
     names = {first.agent, *first.family}
     others = () if first.recording is None else [each for each in first.recording.agents if each not in names]
     if others:

@@ -198,25 +198,18 @@ def by_level(interceptors: Sequence[AnyInterceptor]) -> Mapping[Level, tuple[Any
     return {level: in_order([each for each in interceptors if each.level == level]) for level in _LEVELS}
 
 
+@quick(eq=False)
 class InterceptorRunner:
     """Calls a run's interceptors of model requests, steps and the run. It returns what is to be recorded, and records
     nothing itself.
 
-    - `interceptors`: those of each level, the outermost first.
+    - `levels`: the interceptors of each level that has any, the outermost first.
     - `hook_context`: makes the context of the interceptor of this name.
     """
 
-    def __init__(
-        self,
-        interceptors: Mapping[Level, tuple[Any, ...]],
-        secrets: Secrets,
-        hook_context: Callable[[HookNotes, str], HookContext],
-    ) -> None:
-        self._interceptors = interceptors
-        self._secrets = secrets
-        self._hook_context = hook_context
-        self.levels = frozenset(level for level, of_level in interceptors.items() if of_level)
-        """Those that have interceptors."""
+    levels: Mapping[Level, tuple[Any, ...]]
+    secrets: Secrets
+    hook_context: Callable[[HookNotes, str], HookContext]
 
     async def before(
         self, level: Level, value: ValueT, metadata: Mapping[str, JSON] = no_extra()
@@ -226,7 +219,7 @@ class InterceptorRunner:
         notes = HookNotes(metadata)
         verdict, facts = await self._verdict(level, notes, value, metadata)
         if isinstance(verdict, Block):
-            stop = StopRequested("blocked", self._secrets.hide_text(verdict.reason), by=notes.last)
+            stop = StopRequested("blocked", self.secrets.hide_text(verdict.reason), by=notes.last)
             return None, [*facts, stop]
         return verdict, facts
 
@@ -283,7 +276,7 @@ class InterceptorRunner:
             if is_over(outcome):
                 changes = [
                     fact
-                    for fact in applied([notes], metadata(), level, self._secrets.hide_text)
+                    for fact in applied([notes], metadata(), level, self.secrets.hide_text)
                     if isinstance(fact, MetadataSet)
                 ]
                 notes.current = {**metadata(), **{key: fact.values[key] for fact in changes for key in fact.values}}
@@ -295,7 +288,7 @@ class InterceptorRunner:
     def _chain(self, level: Level, notes: HookNotes, value: object) -> InterceptorChain[Any, Any]:
         def context_for(name: str) -> HookContext:
             notes.last = name
-            return self._hook_context(notes, name)
+            return self.hook_context(notes, name)
 
         def check(verdict: object) -> object:
             if type(verdict) is not type(value):
@@ -316,18 +309,18 @@ class InterceptorRunner:
         def contain(error: HookError) -> object:
             raise error
 
-        return InterceptorChain(self._interceptors[level], level, context_for, check, own, contain)
+        return InterceptorChain(self.levels[level], level, context_for, check, own, contain)
 
     def _facts(
         self, level: Level, notes: HookNotes, metadata: Mapping[str, JSON], error: HookError | AgentStop | None = None
     ) -> list[Event]:
-        facts: list[Event] = [*applied([notes], metadata, level, self._secrets.hide_text)]
+        facts: list[Event] = [*applied([notes], metadata, level, self.secrets.hide_text)]
         if isinstance(error, HookError):
             fact = error.fact()
-            facts.append(replace(fact, error=self._secrets.hide_text(fact.error)))
-            facts.append(StopRequested("interceptor_failure", self._secrets.hide_text(str(error)), by=error.name))
+            facts.append(replace(fact, error=self.secrets.hide_text(fact.error)))
+            facts.append(StopRequested("interceptor_failure", self.secrets.hide_text(str(error)), by=error.name))
         elif error is not None:
-            facts.append(stop_of(error, self._secrets.hide_text, notes.last))
+            facts.append(stop_of(error, self.secrets.hide_text, notes.last))
         return facts
 
 

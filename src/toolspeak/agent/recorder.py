@@ -1,14 +1,16 @@
-"""Recording what happens in a run: first durable, then part of the state, then visible."""
+"""Recording what happens in a run: first durable, then part of the state, then visible. Its parent counts its usage."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from toolspeak.agent.channel import Channel
+from toolspeak.agent.drivers.program_driver import PROGRAM
 from toolspeak.agent.handoffs import settings_of
 from toolspeak.agent.publisher import Publisher
 from toolspeak.agent.settings import RunSettings
@@ -27,9 +29,9 @@ from toolspeak.data.events import (
     SubRunUsed,
     ToolFinished,
 )
-from toolspeak.data.messages import Message, failure
+from toolspeak.data.messages import Message, Usage, failure
 from toolspeak.data.values import changed
-from toolspeak.errors import ConfigurationError, RunError, ToolDefinitionError
+from toolspeak.errors import ConfigurationError, RunError, ToolDefinitionError, ToolspeakError
 from toolspeak.execute import BatchContext, BatchResult, HookContext, HookNotes, Pause, RunScope, Timers
 from toolspeak.execute.approval.policy_rules import record_decision
 from toolspeak.execute.batch_context import ResultCache
@@ -42,10 +44,13 @@ from toolspeak.execute.calls.observe import (
     ToolEvent,
     tell,
 )
-from toolspeak.journal.base import Lease
+from toolspeak.journal.base import Journal, Lease
 from toolspeak.tools import Tool, Toolset
 
 _NO_WAITS: Mapping[str, Any] = MappingProxyType({})
+
+ACTIVE_RUNS: dict[str, UsageRollUp] = {}
+"""The runs in progress in this process, by id: a sub-run knows only the id of its parent (`parent_run_id`)."""
 
 Watched: TypeAlias = Delta | TurnRestarted | Record
 """What `Run.stream` yields: the pieces of a turn as they come, and every record once it is durable."""
@@ -182,6 +187,80 @@ class Recorder:
         await self.record(usage_event)
         if recording is not None and self.state.status == "running":
             recording.record_sub_run(usage_event)
+
+
+class UsageRollUp:
+    """Reports a run's usage to its parent each time the run ends or pauses. Takes the reports of the run's own sub-runs
+    and records them, in the run's event loop, during the run."""
+
+    def __init__(self, run_id: str, recorder: Recorder, journal: Journal) -> None:
+        self._run_id = run_id
+        self.recorder = recorder
+        self.journal = journal
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._reported_usage, self._reported_cost, self._reported_calls = Usage(), 0.0, 0
+
+    def begin(self, parent_run_id: str | None) -> None:
+        """Starts to take reports of sub-runs. The parent's observers get the events of this run too."""
+        parent = ACTIVE_RUNS.get(parent_run_id or "")
+        if parent is not None:
+            own, others = self.recorder, parent.recorder
+            own.observers += tuple(each for each in others.observers if each not in own.observers)
+            own.tracers += tuple(each for each in others.tracers if each not in own.tracers)
+        self.loop = asyncio.get_running_loop()
+        ACTIVE_RUNS[self._run_id] = self
+
+    def end(self) -> None:
+        """Stops taking reports: a sub-run may outlive the run."""
+        if ACTIVE_RUNS.get(self._run_id) is self:
+            del ACTIVE_RUNS[self._run_id]
+
+    def skip(self, state: RunState | None) -> None:
+        """Takes the usage of this state as reported already: the run is resumed from it."""
+        if state is not None:
+            totals = state.totals
+            self._reported_usage, self._reported_cost, self._reported_calls = (
+                totals.usage,
+                totals.known_cost,
+                totals.calls,
+            )
+
+    async def report(self, state: RunState | None, agent: str) -> None:
+        """Reports the usage since the last report to the parent, if the parent runs in this process. The parent has
+        recorded it when this returns, even if this is cancelled."""
+        parent = ACTIVE_RUNS.get(state.parent_run_id or "") if state is not None else None
+        if state is None or parent is None:
+            return
+        calls = state.totals.calls - self._reported_calls if state.model == PROGRAM else 0
+        if state.totals.usage == self._reported_usage and not calls:
+            return
+        usage, cost = state.totals.usage.since(self._reported_usage), state.totals.known_cost - self._reported_cost
+        self.skip(state)
+        usage_event = SubRunUsed(
+            state.run_id, agent, usage, state.totals.estimated, None if state.totals.unpriced else cost, calls
+        )
+        report = asyncio.ensure_future(_report_to(parent, usage_event))
+        try:
+            await asyncio.shield(report)
+        except asyncio.CancelledError:
+            await asyncio.wait([report])
+            raise
+
+
+async def _report_to(parent: UsageRollUp, usage_event: SubRunUsed) -> None:
+    async def add() -> None:
+        # A parent whose journal fails, or that another process took over, raises the error itself.
+        with suppress(ToolspeakError):
+            await parent.recorder.add_sub_run(usage_event)
+
+    if parent.loop is None or parent.loop is asyncio.get_running_loop():
+        await add()
+        return
+    work = add()
+    try:
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, parent.loop))
+    except RuntimeError:  # the parent's loop is closed: the parent is over
+        work.close()
 
 
 class BatchRecorder:

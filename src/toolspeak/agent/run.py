@@ -9,11 +9,19 @@ from typing import Any, Generic, cast
 
 from toolspeak.agent.batches import pause_run, run_batch
 from toolspeak.agent.channel import Channel
-from toolspeak.agent.child_runs import UsageRollUp, inactive_run
+from toolspeak.agent.child_runs import inactive_run
 from toolspeak.agent.handoffs import settings_of
 from toolspeak.agent.interceptors import InterceptorRunner, RunInterception, RunStart, Step, StepEnd, answering
 from toolspeak.agent.publisher import Publisher
-from toolspeak.agent.recorder import BatchRecorder, Recorder, RunContexts, RunEvent, Watched, sub_run_records
+from toolspeak.agent.recorder import (
+    BatchRecorder,
+    Recorder,
+    RunContexts,
+    RunEvent,
+    UsageRollUp,
+    Watched,
+    sub_run_records,
+)
 from toolspeak.agent.run_inputs import Inbox, configuration, facts_from_inputs, without_secrets_in
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.decide import AskModel, AwaitApproval, AwaitExternal, Compact, Finish, RunTools, decide
@@ -204,7 +212,7 @@ class Run(Generic[AnswerT]):
         state = recorder.current
         self._usage.skip(state)
         if state is not None and state.step:  # without a step nothing is lost: the first turn fails
-            check_priced(state.limits, settings.driver.name, settings.prices)
+            check_priced(state.limits, settings.driver.name, settings.price)
         self._trace, self._first_events = begin_trace(recorder, settings, self.run_id, self._first_events)
         with self._trace.active():
             await self._open()
@@ -368,9 +376,7 @@ class Run(Generic[AnswerT]):
             if self._pause.is_requested:
                 await self._suspend()
                 return
-        self._pending = await run_batch(
-            action, self._settings, self._recorder, self._turns, self._facts, self._contexts
-        )
+        self._pending = await run_batch(action, self._recorder, self._turns, self._facts, self._contexts)
 
     async def _run_within(self, calls: Sequence[ToolCall]) -> tuple[ToolExecution, ...]:
         """Runs calls that a driver makes within its turn, as a step of the run. Raises TurnLeft if the run pauses or
@@ -380,9 +386,7 @@ class Run(Generic[AnswerT]):
         await self._turns.begin_within(calls)
         action = decide(self.state)
         if isinstance(action, RunTools):
-            self._pending = await run_batch(
-                action, self._settings, self._recorder, self._turns, self._facts, self._contexts
-            )
+            self._pending = await run_batch(action, self._recorder, self._turns, self._facts, self._contexts)
         state = self.state
         ends = state.stop is not None or state.limit is not None or state.agent not in (None, self._settings.agent)
         if state.status != "running" or state.pending.calls or ends:

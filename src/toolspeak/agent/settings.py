@@ -14,7 +14,7 @@ from toolspeak.agent.state.history import Window
 from toolspeak.agent.state.output import AnswerType
 from toolspeak.agent.validation import check_execution, check_executor
 from toolspeak.data.messages import ToolChoice
-from toolspeak.data.prices import PRICES, Price
+from toolspeak.data.prices import Price
 from toolspeak.data.run_values import Limits
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
@@ -82,7 +82,8 @@ class RunSettings:
     all_tools: Toolset | None = None
     """The tools of any turn. None if only the function that selects them knows."""
     rules: StandingRules = field(default_factory=StandingRules)
-    prices: Mapping[str, Price] = field(default_factory=lambda: PRICES)
+    price: Price | None = None
+    """Of the driver's model; None if it is not known."""
     recording: Recording | None = None
     observers: tuple[Observer, ...] = ()
     clock: Callable[[], float] = time.time

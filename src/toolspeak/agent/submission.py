@@ -19,7 +19,6 @@ from toolspeak.agent.storage.sessions import Place
 from toolspeak.agent.validation import check_messages, check_options, check_priced, checked_choice
 from toolspeak.data.events import Record, RunStarted
 from toolspeak.data.messages import Message, ToolChoice
-from toolspeak.data.prices import price_of
 from toolspeak.data.run_values import UNFINISHED, Limits
 from toolspeak.data.values import changed, quick
 from toolspeak.errors import ConfigurationError, RunConflict
@@ -101,9 +100,9 @@ def prepared_start(
     message = Message.user(task) if isinstance(task, str) else task
     limits, agents = options.get("limits") or settings.limits, (settings, *settings.family.values())
     for each in agents:
-        check_priced(limits, each.driver.name, each.prices)
+        check_priced(limits, each.driver.name, each.price)
     if parent is not None:
-        priced = all(price_of(each.driver.name, each.prices) is not None for each in agents)
+        priced = all(each.price is not None for each in agents)
         limits = within_parent(limits, parent, priced=priced)
     run_start = RunStarted(
         tuple(without_secrets(each, settings.secrets) for each in (*paired(history), message)),

@@ -29,7 +29,6 @@ from toolspeak.agent.validation import check_deps, check_submitted_options, chec
 from toolspeak.data.deltas import CallCompleted, CallMalformed, CallStarted, Delta, TurnEnded, TurnRestarted
 from toolspeak.data.events import HistoryCompacted, ModelAnswered, ModelAsked, ModelFailed
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice, Usage, characters, tokens_of
-from toolspeak.data.prices import price_of
 from toolspeak.data.values import changed
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ConfigurationError, ProviderError
@@ -74,7 +73,7 @@ class Turns:
         self._context: DriverContext | None = None
         self._checkpoint = TurnCheckpoint(settings.secrets, recorder.record)
         self._specs, self._tools_digest = settings.toolset.specs, settings.toolset.digest
-        self._price = price_of(settings.driver.name, settings.prices)
+        self._price = settings.price
         self._early: EarlyStart | None = None
         self._offer_count = 0  # calls of the turn that may have started early
         self._starting: asyncio.Handle | None = None
@@ -134,7 +133,7 @@ class Turns:
         try:
             if choice.mode in ("required", "specific") or state.limits.cost is not None:
                 agents = (settings, *settings.family.values())
-                prices = [(each.driver.name, each.prices) for each in agents]
+                prices = [(each.driver.name, each.price) for each in agents]
                 check_submitted_options(choice, settings.all_tools, state.limits, prices)
             if scope is None and not intercepted:
                 turn = await self._read_turn(request)

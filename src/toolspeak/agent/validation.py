@@ -11,7 +11,7 @@ from toolspeak.agent.options import Approval, Execution
 from toolspeak.agent.state.history import Window
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import Message, ToolChoice
-from toolspeak.data.prices import Price, price_of
+from toolspeak.data.prices import Price
 from toolspeak.errors import ConfigurationError, ProviderError, UnknownTool, suggest
 from toolspeak.execute import AfterWeb, Approve, BatchExecutor, Concurrency, InDoubtPolicy, Secrets, StandingRules
 from toolspeak.tools import DeferredTools, Tool, ToolFilter, ToolList, Toolset, TurnTools
@@ -238,17 +238,17 @@ def check_submitted_options(
     choice: ToolChoice,
     tools: Toolset | None,
     limits: Limits,
-    prices_by_model: Sequence[tuple[str, Mapping[str, Price]]],
+    prices: Sequence[tuple[str, Price | None]],
 ) -> None:
     """As `checked_choice` and `check_priced`, for a run that older code or another program submitted: raises
     ProviderError, which ends the run, where they raise ConfigurationError, which leaves it for a better try.
 
-    `prices_by_model`: the models that the run may ask, each with the prices of its agent.
+    `prices`: the models that the run may ask, each with its price.
     """
     try:
         checked_choice(choice, tools)
-        for model, prices in prices_by_model:
-            check_priced(limits, model, prices)
+        for model, price in prices:
+            check_priced(limits, model, price)
     except ConfigurationError as error:
         raise ProviderError(str(error)) from error
 
@@ -295,9 +295,9 @@ def _quoted(value: object) -> str:
     return f"{text if len(text) <= 60 else text[:59] + '…'} ({type(value).__name__})"
 
 
-def check_priced(limits: Limits, model: str, prices: Mapping[str, Price]) -> None:
+def check_priced(limits: Limits, model: str, price: Price | None) -> None:
     """Raises ConfigurationError for a limit in USD on a model whose price is not known."""
-    if limits.cost is not None and price_of(model, prices) is None:
+    if limits.cost is not None and price is None:
         raise ConfigurationError(
             f"a limit of {limits.cost:g} US dollars cannot be enforced: the price of {model!r} is not known. Give it, "
             f"in USD per million tokens, with Agent(prices={{{model!r}: Price(input=…, output=…)}}) or --prices FILE, "

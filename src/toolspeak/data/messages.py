@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Literal, TypeAlias, cast, final
+from typing import Any, Literal, TypeAlias, cast, final
 
 from toolspeak.data.values import JSON, no_extra, value
 
@@ -37,6 +37,17 @@ FailureCode = Literal[
 """Why a call failed, for programs; the model reads the content."""
 
 
+def as_mapping(value: JSON) -> Mapping[str, Any]:
+    """The value if it is a JSON object, else an empty mapping."""
+    # `dict` comes first: the test for Mapping takes longer than most of the code after it, and so does `|`.
+    return cast("Mapping[str, Any]", value) if isinstance(value, (dict, Mapping)) else {}
+
+
+def as_list(value: JSON) -> list[Any]:
+    """The value if it is a JSON array, else an empty list."""
+    return list(cast("Sequence[Any]", value)) if isinstance(value, list | tuple) else []
+
+
 @value()
 class Opaque:
     """Provider data that travels with a part, such as a reasoning signature.
@@ -53,8 +64,7 @@ def opaque_fields(opaque: Opaque | None, provider: str, model: str | None = None
     """The opaque data of a part, if they are an object of this API, and of `model` unless it is None; else empty."""
     if opaque is None or opaque.provider != provider or model not in (None, opaque.model):
         return {}
-    data: JSON = opaque.data
-    return cast("Mapping[str, JSON]", data) if isinstance(data, Mapping) else {}
+    return as_mapping(opaque.data)
 
 
 @value()

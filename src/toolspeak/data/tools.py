@@ -1,15 +1,15 @@
-"""What a tool is to a model (`ToolSpec`), and what it touches (`Effects`)."""
+"""What a tool is to a model (`ToolSpec`), what it touches (`Effects`), and what results say of tools and sources."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import cast
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from toolspeak.data.messages import JSON, no_extra
+from toolspeak.data.messages import JSON, Message, ToolChoice, ToolResult, no_extra
 from toolspeak.data.values import value
 from toolspeak.errors import ConfigurationError
 
@@ -26,6 +26,25 @@ FILES_CHANGED = "files_changed"
 CALLS_WITHIN = "calls_within"
 """The key in a result's `extra` that names the tools that the call has called, and in the `extra` of a program's first
 message those that ran before the program. Rules with `after` look for them."""
+
+FOUND_TOOLS = "found_tools"
+"""The key in a result's `extra` that names the tools that its call found: a model may read the names alone of many
+tools, and find their definitions (`tools.deferred_tools`)."""
+
+MOST_FOUND = 64
+"""How many tools that were found a model reads. The oldest leave first, and can be found again."""
+
+WEB = "web:"
+"""The resource key above every host of the web: `web:example.com`. What a call reads there was written by strangers."""
+
+SOURCES = "sources"
+"""The key in the `extra` of a result, a message and RunStarted that lists the sources."""
+
+URLS = "urls"
+"""The key in the `extra` of RunStarted that lists the URLs of a sub-run's task which its parent's model did not make
+up. It is there if the parent has read the web."""
+
+_MOST_SOURCES = 50
 
 
 def covers(upper: str, lower: str) -> bool:
@@ -158,3 +177,77 @@ class ToolSpec:
         """The JSON Schema of each parameter by name."""
         properties = self.parameters.get("properties")
         return cast("Mapping[str, JSON]", properties) if isinstance(properties, (dict, Mapping)) else {}
+
+
+# --- what results carry in `extra`: the tools that a call found, and the places on the web that a text comes from. So
+# every process that goes on with the run knows them.
+
+
+def found_in(result: ToolResult) -> Sequence[str]:
+    """The names of the tools that the result's call found."""
+    if not result.extra:
+        return ()
+    names: JSON = result.extra.get(FOUND_TOOLS)
+    entries = cast("Sequence[JSON]", names) if isinstance(names, list | tuple) else ()
+    return [name for name in entries if isinstance(name, str)]
+
+
+def found_in_messages(messages: Iterable[Message]) -> tuple[str, ...]:
+    """The names of the tools that calls of a conversation found, in the order in which they were found."""
+    names: tuple[str, ...] = ()
+    for message in messages:
+        if message.role == "tool":
+            for part in message.parts:
+                if isinstance(part, ToolResult) and (more := found_in(part)):
+                    names = with_more(names, more)
+    return names
+
+
+def with_more(names: Sequence[str], more: Iterable[str]) -> tuple[str, ...]:
+    """The names with those of `more` that are not among them at the end, at most `MOST_FOUND`: a list of tools that
+    only grows at its end keeps a server's prompt cache valid."""
+    return tuple(dict.fromkeys((*names, *more)))[-MOST_FOUND:]
+
+
+def with_choice(names: tuple[str, ...], choice: ToolChoice) -> tuple[str, ...]:
+    """The names with the tool that the model must call, which may be a deferred one."""
+    return with_more(names, (choice.name,)) if choice.mode == "specific" and choice.name else names
+
+
+def sources_in(extra: Mapping[str, JSON]) -> Collection[str]:
+    """The sources that the `extra` of a value lists."""
+    entries = extra.get(SOURCES)
+    if not isinstance(entries, list | tuple):
+        return ()
+    return [each for each in cast("list[JSON]", entries) if isinstance(each, str)]
+
+
+def urls_in(extra: Mapping[str, JSON]) -> tuple[str, ...] | None:
+    """The URLs that the `extra` of RunStarted lists; None if it lists none and all count."""
+    urls = extra.get(URLS)
+    return (
+        tuple(each for each in cast("list[JSON]", urls) if isinstance(each, str))
+        if isinstance(urls, list | tuple)
+        else None
+    )
+
+
+def sources_of(messages: Iterable[Message]) -> frozenset[str]:
+    """The sources of the text of these messages."""
+    sources: set[str] = set()
+    for message in messages:
+        if message.extra:
+            sources.update(sources_in(message.extra))
+        if message.role == "tool":
+            for result in message.results:
+                if result.extra:
+                    sources.update(sources_in(result.extra))
+    return frozenset(sources)
+
+
+def with_sources(extra: Mapping[str, JSON], sources: Collection[str]) -> Mapping[str, JSON]:
+    """The `extra` with these sources besides its own; many become one, the web."""
+    if not sources:
+        return extra
+    merged = sorted({*sources_in(extra), *sources})
+    return {**extra, SOURCES: merged if len(merged) <= _MOST_SOURCES else [WEB]}

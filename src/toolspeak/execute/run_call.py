@@ -10,9 +10,8 @@ from functools import partial
 from time import time
 
 from toolspeak.data.events import StopRequested, ToolFinished, ToolStarted
-from toolspeak.data.found_tools import FOUND_TOOLS
 from toolspeak.data.messages import TextPart, ToolCall, ToolResult, failure
-from toolspeak.data.web_sources import SOURCES, WEB, sources_in, with_sources
+from toolspeak.data.tools import FOUND_TOOLS, SOURCES, WEB, sources_in, with_sources
 from toolspeak.errors import AgentStop, ReplayDiverged, ToolError
 from toolspeak.execute.batch_context import NotStarted
 from toolspeak.execute.batch_state import BatchState, Call

@@ -15,8 +15,8 @@ from toolspeak.journal.maintenance import JournalFinding
 from toolspeak.journal.postgres_listener import PostgresListener, channel_of
 from toolspeak.journal.postgres_pool import AgainError, PostgresPool
 from toolspeak.journal.records import CHANGES_OF_RUNS, Row, pack
-from toolspeak.journal.sql_inputs import FOLLOW_SECONDS
 from toolspeak.journal.sql_maintenance import MaintainedSqlJournal
+from toolspeak.journal.sql_runs import FOLLOW_SECONDS
 from toolspeak.journal.sql_schema import SPAN, VERSION, newer, steps_from
 
 _TYPES = {

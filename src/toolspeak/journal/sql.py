@@ -43,7 +43,7 @@ from toolspeak.journal.records import (
     unpack,
     words,
 )
-from toolspeak.journal.sql_lists import RUN, SESSION, SqlLists, column_text, session_info
+from toolspeak.journal.sql_runs import RUN, SESSION, SqlRuns, column_text, session_info
 from toolspeak.journal.sql_schema import SPAN
 
 PAGE = 1000
@@ -82,7 +82,7 @@ _DELETE_UNUSED = """\
 DELETE FROM blobs WHERE NOT EXISTS (SELECT 1 FROM blob_uses WHERE blob_uses.digest = blobs.digest)"""
 
 
-class SqlJournal(SqlLists):
+class SqlJournal(SqlRuns):
     """The methods of `Journal` that SQLite and PostgreSQL share."""
 
     @abstractmethod

@@ -17,7 +17,7 @@ from toolspeak.journal.leases import Connection, busy, is_dead
 from toolspeak.journal.maintenance import JournalFinding, JournalStatistics, MonthCount, OpenRuns, RunGroup
 from toolspeak.journal.records import check_lone_runs, plain
 from toolspeak.journal.sql import SqlJournal
-from toolspeak.journal.sql_inputs import RUN_COLUMNS
+from toolspeak.journal.sql_runs import RUN_COLUMNS
 from toolspeak.journal.sql_schema import SPAN, VERSION
 
 _PAGE = 200

@@ -30,10 +30,11 @@ from toolspeak.journal.sqlite_connection import (
     UNNOTED,
     SqliteConnection,
     at_once,
+    connected,
     is_busy,
     journal_error,
 )
-from toolspeak.journal.sqlite_file import clocked, close_all, connected, log_of, mark_open, open_db, roll_back, salvage
+from toolspeak.journal.sqlite_file import clocked, close_all, log_of, mark_open, open_db, roll_back, salvage
 from toolspeak.journal.sqlite_log import MAGIC
 from toolspeak.journal.sqlite_tables import SqliteTables
 from toolspeak.journal.sqlite_upkeep import was_vacuumed

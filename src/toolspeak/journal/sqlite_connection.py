@@ -99,6 +99,11 @@ _FILL = {
 }
 
 
+def connected(file: Path) -> sqlite3.Connection:
+    # SQLite does not wait for locks: the event loop does, so that other tasks run in the meantime.
+    return sqlite3.connect(file, timeout=0, isolation_level=None, check_same_thread=False)
+
+
 class SqliteConnection:
     """Implements `Connection`. Its methods never wait."""
 

@@ -16,7 +16,7 @@ from toolspeak.data.run_values import UNFINISHED
 from toolspeak.errors import JournalError
 from toolspeak.journal.leases import is_alive, is_dead, since_boot
 from toolspeak.journal.sql_schema import VERSION, newer, steps_from
-from toolspeak.journal.sqlite_connection import NOTE
+from toolspeak.journal.sqlite_connection import NOTE, connected
 from toolspeak.journal.sqlite_log import frames_missing, log_in
 
 _APPLICATION = 0x7453706B  # "tSpk", in the file's header: https://www.sqlite.org/fileformat2.html#application_id
@@ -300,11 +300,6 @@ def salvage(path: Path, file: Path) -> list[Path]:
                 copy.unlink()
             raise
     return copies
-
-
-def connected(file: Path) -> sqlite3.Connection:
-    # SQLite does not wait for locks: the event loop does, so that other tasks run in the meantime.
-    return sqlite3.connect(file, timeout=0, isolation_level=None, check_same_thread=False)
 
 
 def roll_back(db: sqlite3.Connection) -> None:

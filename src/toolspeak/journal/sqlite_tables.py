@@ -20,11 +20,11 @@ from toolspeak.journal.commits import Commits
 from toolspeak.journal.leases import Connection
 from toolspeak.journal.maintenance import JournalFinding
 from toolspeak.journal.records import Row, sum_of
-from toolspeak.journal.sql_inputs import FOLLOW_SECONDS
 from toolspeak.journal.sql_maintenance import MaintainedSqlJournal
+from toolspeak.journal.sql_runs import FOLLOW_SECONDS
 from toolspeak.journal.sql_schema import SPAN
-from toolspeak.journal.sqlite_connection import END, NOTE, SqliteConnection, at_once, delete_run, rows_of
-from toolspeak.journal.sqlite_file import clocked, connected
+from toolspeak.journal.sqlite_connection import END, NOTE, SqliteConnection, at_once, connected, delete_run, rows_of
+from toolspeak.journal.sqlite_file import clocked
 from toolspeak.journal.sqlite_upkeep import (
     copy_to,
     empty_log,

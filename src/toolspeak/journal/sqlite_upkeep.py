@@ -12,8 +12,8 @@ from pathlib import Path
 
 from toolspeak.errors import ConfigurationError, JournalError
 from toolspeak.journal.leases import is_alive
-from toolspeak.journal.sqlite_connection import is_busy
-from toolspeak.journal.sqlite_file import connected, log_of, openers_of, roll_back
+from toolspeak.journal.sqlite_connection import connected, is_busy
+from toolspeak.journal.sqlite_file import log_of, openers_of, roll_back
 
 INCREMENTAL = 2
 """The value of `PRAGMA auto_vacuum` with which a file can be made smaller step by step."""

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-from toolspeak.data.found_tools import FOUND_TOOLS
 from toolspeak.data.messages import TextPart
-from toolspeak.data.tools import Effects, ToolSpec
+from toolspeak.data.tools import FOUND_TOOLS, Effects, ToolSpec
 from toolspeak.tools.decorator import tool
 from toolspeak.tools.returned_values import Returned
 from toolspeak.tools.tool import Tool

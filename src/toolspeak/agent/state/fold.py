@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from toolspeak.agent.state.history import compacted, task_after, turns_in
+from toolspeak.agent.state.history import compacted, task_after
 from toolspeak.agent.state.output import FINAL_TOOL
 from toolspeak.agent.state.state import (
     NO_APPROVALS,
@@ -50,20 +51,21 @@ from toolspeak.data.events import (
     UserMessageQueued,
     WaitEnded,
 )
-from toolspeak.data.found_tools import found_in, found_in_messages, with_choice, with_more
-from toolspeak.data.messages import (
-    NORMAL_END,
-    MalformedCall,
-    Message,
-    ToolCall,
-    ToolChoice,
-    ToolResult,
-    tokens_of,
+from toolspeak.data.messages import NORMAL_END, MalformedCall, Message, ToolCall, ToolChoice, ToolResult, tokens_of
+from toolspeak.data.tools import (
+    SOURCES,
+    found_in,
+    found_in_messages,
+    sources_in,
+    sources_of,
+    urls_in,
+    with_choice,
+    with_more,
 )
 from toolspeak.data.values import changed
-from toolspeak.data.web_sources import SOURCES, sources_in, sources_of, urls_in
 from toolspeak.errors import RunError
 
+_CALL_ID = re.compile(r"call_(\d{1,9})_\d+")
 _NO_ANSWER = ("invalid_arguments", "malformed")  # why a call of `FINAL_TOOL` was refused
 
 
@@ -201,7 +203,7 @@ def _configured(state: RunState, _: Record, event: RunConfigured) -> RunState:
         history = Log([*state.history[: len(state.history) - event.replaced], *event.messages])
         context = ContextSize(sum(map(tokens_of, history)), len(history) - 1)
         sources = state.sources | sources_of(event.messages)
-        state = changed(state, history=history, turns_before=turns_in(history), context=context, sources=sources)
+        state = changed(state, history=history, turns_before=_turns_in(history), context=context, sources=sources)
     if event.choice is not None:
         names = with_choice(state.found_tools, event.choice)
         state = changed(state, turn=TurnRules(event.choice), found_tools=names)
@@ -233,6 +235,12 @@ def _run_finished(state: RunState, _: Record, event: RunFinished) -> RunState:
     )
 
 
+def _turns_in(messages: Sequence[Message]) -> int:
+    """The highest turn in the messages' call ids. The ids of later turns are free."""
+    matches = (_CALL_ID.fullmatch(call.id) for message in messages for call in message.calls)
+    return max((int(match[1]) for match in matches if match), default=0)
+
+
 def _run_started(record: Record, event: RunStarted, before: Sequence[Message]) -> RunState:
     history = before if isinstance(before, Log) else Log(before)
     for message in event.messages:
@@ -248,7 +256,7 @@ def _run_started(record: Record, event: RunStarted, before: Sequence[Message]) -
         traceparent=record.traceparent,
         parent_run_id=record.parent_run_id,
         session_id=event.session_id,
-        turns_before=turns_in(history),
+        turns_before=_turns_in(history),
         context=ContextSize(sum(map(tokens_of, history)), len(history) - 1),
         status="running" if event.due is None else "queued",
         paused_at=None if event.due is None else record.time,

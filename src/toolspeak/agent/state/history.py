@@ -7,7 +7,6 @@ records hold everything; see `load_state(…, whole=True)`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -24,13 +23,12 @@ from toolspeak.data.messages import (
     failure,
     tokens_of,
 )
+from toolspeak.data.tools import sources_of, with_sources
 from toolspeak.data.values import quick
-from toolspeak.data.web_sources import sources_of, with_sources
 from toolspeak.errors import ConfigurationError
 from toolspeak.execute import Secrets
 from toolspeak.execute.calls.result_limits import hide_part, hide_secrets
 
-_CALL_ID = re.compile(r"call_(\d{1,9})_\d+")
 _NO_RESULT = "this call has no result: the run ended before; it may have run or not"
 _NOT_STARTED = "this call did not run: the conversation continued without it"
 _UNKNOWN = "this call was started, and its outcome is unknown: its run was stopped before it had a result"
@@ -74,12 +72,6 @@ def unstarted_result(call: ToolCall | MalformedCall, *, has_started: bool, outpu
     if not has_started:
         return failure(call, "skipped", _NOT_STARTED)
     return failure(call, "unknown_outcome", f"{_UNKNOWN}. What it had written:\n{output}" if output else _UNKNOWN)
-
-
-def turns_in(messages: Sequence[Message]) -> int:
-    """The highest turn in the messages' call ids. The ids of later turns are free."""
-    matches = (_CALL_ID.fullmatch(call.id) for message in messages for call in message.calls)
-    return max((int(match[1]) for match in matches if match), default=0)
 
 
 def without_secrets(message: Message, secrets: Secrets) -> Message:

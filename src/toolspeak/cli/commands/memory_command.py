@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 import click
 
-from toolspeak.data.web_sources import WEB
+from toolspeak.data.tools import WEB
 from toolspeak.errors import ConfigurationError, ToolError
 from toolspeak.project.memory_folder import memory_files
 from toolspeak.ui import printable

@@ -7,11 +7,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
-from toolspeak.data.messages import JSON
+from toolspeak.data.messages import JSON, as_mapping
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.grammar.ir import Chars, Json, Node, Repeat, Rules, Token, series
 from toolspeak.dialects.grammar.schema_rules import SchemaNodes, close_objects, json_notation
-from toolspeak.dialects.text.scan import as_mapping
 
 ID = Token(Repeat(Chars("0-9A-Za-z_.:\\x2d"), 1, 64))
 """An id of a call, as models and runtimes write them."""

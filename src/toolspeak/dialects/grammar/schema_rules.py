@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
-from toolspeak.data.messages import JSON
+from toolspeak.data.messages import JSON, as_mapping
 from toolspeak.data.values import quick
 from toolspeak.dialects.grammar.avoid import Pattern, exactly
 from toolspeak.dialects.grammar.ir import (
@@ -34,7 +34,6 @@ from toolspeak.dialects.grammar.ir import (
     quoted,
     series,
 )
-from toolspeak.dialects.text.scan import as_mapping
 from toolspeak.dialects.text.typed_text import json_type, resolve, schema_types
 
 _DIGIT, _EXPONENT = Chars("0-9"), Chars("eE")

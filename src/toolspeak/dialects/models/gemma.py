@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult, as_mapping
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.base import DialectInfo, EarlierThoughts
@@ -22,7 +22,7 @@ from toolspeak.dialects.readers.foreign_formats import form_body, with_forms
 from toolspeak.dialects.readers.gemma_calls import GemmaCalls
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import Matches, Something
-from toolspeak.dialects.text.scan import Caps, as_mapping
+from toolspeak.dialects.text.scan import Caps
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_.$-]{0,127}")
 _NEEDS_JSON = re.compile("[\x00\ud800-\udfff]")

@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from typing import cast
 
 from toolspeak.data.deltas import CallCompleted
-from toolspeak.data.messages import JSON, MalformedCall, ToolCall
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall, as_mapping
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo, EarlierThoughts
 from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, ResultLayout, Tools
@@ -24,7 +24,7 @@ from toolspeak.dialects.readers.nested_elements import ITEM, NestedCalls
 from toolspeak.dialects.readers.tagged_values import CDATA, as_cdata, escape_name, write_json
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import NEVER, FirstTag, Texts
-from toolspeak.dialects.text.scan import Caps, as_mapping
+from toolspeak.dialects.text.scan import Caps
 from toolspeak.dialects.text.typed_text import argument_schemas, json_type, schema_types
 
 _PREFIX = "]<]minimax[>["

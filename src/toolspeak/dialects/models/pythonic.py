@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import cast
 
-from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult, as_mapping
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo, EarlierThoughts
 from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, ResultLayout, Tools
@@ -32,7 +32,7 @@ from toolspeak.dialects.readers.python_calls import KEY, NAME, VALUE_START, Pyth
 from toolspeak.dialects.text.candidates import beginnings_of
 from toolspeak.dialects.text.markers import LLAMA_HEAD, Marker, MarkerTable
 from toolspeak.dialects.text.openings import Matches, Signature
-from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps, as_mapping
+from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _BARE_CALL = re.compile(rf"\[(?=\s*+{NAME.replace('*', '*+')}\s*+\()")

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from toolspeak.data.messages import JSON
+from toolspeak.data.messages import JSON, as_list, as_mapping
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.prompts.references import (
     ROOT,
@@ -28,7 +28,6 @@ from toolspeak.dialects.prompts.references import (
     subschemas,
     type_name,
 )
-from toolspeak.dialects.text.scan import as_list, as_mapping
 
 _DEEPEST = 12
 """Levels of lines. Deeper levels are JSON Schema, because indentation would be most of the text."""

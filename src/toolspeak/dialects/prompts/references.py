@@ -10,9 +10,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import unquote
 
-from toolspeak.data.messages import JSON
+from toolspeak.data.messages import JSON, as_list, as_mapping
 from toolspeak.data.values import quick
-from toolspeak.dialects.text.scan import Caps, as_list, as_mapping
+from toolspeak.dialects.text.scan import Caps
 from toolspeak.dialects.text.typed_text import resolve
 
 ROOT = "#"

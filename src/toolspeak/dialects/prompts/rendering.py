@@ -27,6 +27,7 @@ from toolspeak.data.messages import (
     TextPart,
     ToolCall,
     ToolResult,
+    as_mapping,
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import changed
@@ -34,7 +35,6 @@ from toolspeak.dialects.base import EarlierThoughts, History
 from toolspeak.dialects.grammar.schema_rules import merge_all_of
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import Signature
-from toolspeak.dialects.text.scan import as_mapping
 from toolspeak.dialects.text.typed_text import resolve, schema_types
 
 IN_TEXT = ("no_start", "quoted_call")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from toolspeak.data.messages import JSON
+from toolspeak.data.messages import JSON, as_list, as_mapping
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import Listing
 from toolspeak.dialects.prompts.prose import describe
 from toolspeak.dialects.prompts.references import resolve_references
 from toolspeak.dialects.prompts.signatures import signature
-from toolspeak.dialects.text.scan import as_list, as_mapping
 from toolspeak.dialects.text.typed_text import resolve, schema_types
 
 _SAMPLES: dict[str, JSON] = {"boolean": True, "null": None, "array": [], "object": {}}

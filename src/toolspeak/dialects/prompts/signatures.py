@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from toolspeak.data.messages import JSON
+from toolspeak.data.messages import JSON, as_list, as_mapping
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.prompts.references import (
     Names,
@@ -25,7 +25,6 @@ from toolspeak.dialects.prompts.references import (
     resolve_references,
     subschemas,
 )
-from toolspeak.dialects.text.scan import as_list, as_mapping
 from toolspeak.dialects.text.typed_text import resolve
 
 _SHORT = {"integer": "int", "boolean": "bool", "string": "str"}

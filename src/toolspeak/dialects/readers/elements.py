@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from toolspeak.data.deltas import Delta
-from toolspeak.data.messages import JSON
+from toolspeak.data.messages import JSON, as_mapping
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.readers.body import skip_space
 from toolspeak.dialects.readers.element_tags import ElementSyntax, ElementTag, explicit_type, value_tags, whole_element
@@ -25,7 +25,7 @@ from toolspeak.dialects.readers.open_value import OpenValue, ValueEvent
 from toolspeak.dialects.readers.tagged_calls import MayFollow, TaggedCalls, ValueEnd, no_call_end
 from toolspeak.dialects.readers.tagged_values import CDATA, CDATA_END, is_text, read_value, value_types
 from toolspeak.dialects.text.end_marker import begins
-from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps, Problem, as_mapping, shorten
+from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps, Problem, shorten
 from toolspeak.dialects.text.typed_text import argument_schemas, has_argument
 
 

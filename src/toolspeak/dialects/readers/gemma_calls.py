@@ -18,7 +18,7 @@ from functools import cache
 from typing import Literal
 
 from toolspeak.data.deltas import Delta
-from toolspeak.data.messages import JSON
+from toolspeak.data.messages import JSON, as_mapping
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.readers.body import skip_space
 from toolspeak.dialects.readers.function_calls import Flow, FunctionCalls, json_content
@@ -26,7 +26,7 @@ from toolspeak.dialects.readers.loose_values import read_other
 from toolspeak.dialects.readers.open_call import json_string, string_text
 from toolspeak.dialects.readers.whole_call import GAP, WholeCall, whole_call
 from toolspeak.dialects.text.end_marker import begins, stands
-from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem, as_mapping, decode_json
+from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem, decode_json
 from toolspeak.dialects.text.typed_text import json_type, resolve, schema_types
 
 _FLOW: Flow = (re.compile(r"[^<]++").fullmatch, string_text)  # both delimiters begin like this

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from toolspeak.data.deltas import Delta
-from toolspeak.data.messages import JSON
+from toolspeak.data.messages import JSON, as_mapping
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.readers.body import skip_space
 from toolspeak.dialects.readers.open_value import OpenValue, ValueEvent, ValueRules, ValueTags
@@ -22,7 +22,7 @@ from toolspeak.dialects.readers.tagged_calls import MayFollow, TaggedCalls, Valu
 from toolspeak.dialects.readers.tagged_values import CDATA, TEXT, UNTYPED, is_text, read_value, unescape_name
 from toolspeak.dialects.readers.whole_call import GAP, WholeCall, text_without, whole_call
 from toolspeak.dialects.text.end_marker import begins, stands
-from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, Problem, as_mapping, shorten
+from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
 from toolspeak.dialects.text.typed_text import Types, argument_schemas, resolve, schema_types
 
 ITEM = "item"

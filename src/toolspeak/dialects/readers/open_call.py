@@ -17,7 +17,7 @@ from json.encoder import encode_basestring, encode_basestring_ascii
 import msgspec
 
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
-from toolspeak.data.messages import JSON
+from toolspeak.data.messages import JSON, as_mapping
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.readers.body import PassThrough, Steps
@@ -27,7 +27,6 @@ from toolspeak.dialects.text.scan import (
     Caps,
     JsonScanner,
     Problem,
-    as_mapping,
     decode_json,
     shorten,
     string_content,

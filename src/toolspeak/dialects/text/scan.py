@@ -8,9 +8,9 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import quick
@@ -316,16 +316,6 @@ class JsonScanner:
     def _unexpected(self, char: str, position: int) -> int:
         self.problem = Problem("invalid_json", f"expected {_EXPECTED[self._state]}, found {char!r}")
         return position
-
-
-def as_mapping(value: JSON) -> Mapping[str, Any]:
-    """The value if it is a JSON object, else an empty mapping."""
-    # `dict` comes first: the test for Mapping takes longer than most of the code after it, and so does `|`.
-    return cast("Mapping[str, Any]", value) if isinstance(value, (dict, Mapping)) else {}
-
-
-def as_list(value: JSON) -> list[Any]:
-    return list(cast("Sequence[Any]", value)) if isinstance(value, list | tuple) else []
 
 
 def shorten(text: str, limit: int = 40) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
-from toolspeak.data.messages import JSON
+from toolspeak.data.messages import JSON, as_list, as_mapping
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.text.scan import Caps, Problem, as_list, as_mapping, decode_json
+from toolspeak.dialects.text.scan import Caps, Problem, decode_json
 
 
 class Types(frozenset[str]):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from toolspeak.data.messages import as_list
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.prompt import Prompt
-from toolspeak.dialects.text.scan import as_list
 from toolspeak.dialects.trained.harmony_template import parameter
 from toolspeak.dialects.trained.template import Template, in_a_new_line, in_system, tool_of
 

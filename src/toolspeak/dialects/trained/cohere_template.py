@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from toolspeak.data.messages import JSON
+from toolspeak.data.messages import JSON, as_list, as_mapping
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.text.scan import as_list, as_mapping
 from toolspeak.dialects.trained.hermes_template import python_type
 from toolspeak.dialects.trained.template import Template, dump, filled, in_system
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from toolspeak.data.messages import JSON
+from toolspeak.data.messages import JSON, as_mapping
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.text.scan import as_mapping
 from toolspeak.dialects.trained.template import (
     Template,
     ToolPlacement,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from toolspeak.data.messages import JSON
+from toolspeak.data.messages import JSON, as_list, as_mapping
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.prompt import Prompt
-from toolspeak.dialects.text.scan import as_list, as_mapping
 from toolspeak.dialects.trained.template import Template, dump, function_of
 
 _RULES_V31 = """

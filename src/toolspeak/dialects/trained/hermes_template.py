@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from toolspeak.data.messages import JSON
+from toolspeak.data.messages import JSON, as_list, as_mapping
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.text.scan import as_list, as_mapping
 from toolspeak.dialects.trained.template import Template, dump, filled, first_message, in_system, tool_lines
 
 QWEN_PROMPT = """\

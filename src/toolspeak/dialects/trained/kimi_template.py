@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 
-from toolspeak.data.messages import JSON
+from toolspeak.data.messages import JSON, as_list, as_mapping
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.prompt import Prompt
-from toolspeak.dialects.text.scan import as_list, as_mapping
 from toolspeak.dialects.trained.template import Template, first_message, tool_array, tool_of
 
 

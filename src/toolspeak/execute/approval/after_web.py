@@ -9,8 +9,7 @@ from typing import Literal, TypeAlias
 
 from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.messages import Message
-from toolspeak.data.tools import Effects
-from toolspeak.data.web_sources import WEB
+from toolspeak.data.tools import WEB, Effects
 from toolspeak.execute.approval.approvers import (
     ApprovalAnswer,
     ApprovalRequest,

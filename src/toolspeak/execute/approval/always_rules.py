@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from toolspeak.data.approvals import ApprovalRequested, Rule
-from toolspeak.data.tools import Effects
-from toolspeak.data.web_sources import WEB
+from toolspeak.data.tools import WEB, Effects
 from toolspeak.errors import ConfigurationError
 from toolspeak.tools.builtin.text_format import visible
 

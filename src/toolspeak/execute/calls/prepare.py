@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
-from toolspeak.data.found_tools import FOUND_TOOLS
 from toolspeak.data.messages import JSON, MalformedCall, TextPart, ToolCall, ToolResult, failure
-from toolspeak.data.tools import Effects
+from toolspeak.data.tools import FOUND_TOOLS, Effects
 from toolspeak.data.values import quick
 from toolspeak.errors import ToolError, suggest
 from toolspeak.execute.calls.result_limits import describe

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from toolspeak.data.found_tools import FOUND_TOOLS, found_in, with_more
 from toolspeak.data.messages import JSON, Message, ToolCall, ToolChoice, ToolResult, failure
-from toolspeak.data.tools import ToolSpec
+from toolspeak.data.tools import FOUND_TOOLS, ToolSpec, found_in, with_more
 from toolspeak.execute.calls.prepare import NOW_LISTED, read_arguments
 from toolspeak.execute.calls.result_limits import result_of_value
 from toolspeak.execute.calls.secrets import Secrets

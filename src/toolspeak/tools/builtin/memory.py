@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from toolspeak.data.tools import UNVERSIONED, Effects
-from toolspeak.data.web_sources import with_sources
+from toolspeak.data.tools import UNVERSIONED, Effects, with_sources
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin.fact_file import FactFiles
 from toolspeak.tools.returned_values import Returned, to_content

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from toolspeak.data.events import ModelAnswered, Record, RunStarted, ToolFinished, UserMessageQueued
-from toolspeak.data.tools import Effects
-from toolspeak.data.web_sources import sources_in, sources_of, with_sources
+from toolspeak.data.tools import Effects, sources_in, sources_of, with_sources
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.returned_values import Returned, to_content

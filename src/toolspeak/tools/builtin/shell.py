@@ -12,9 +12,8 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any, Protocol
 
-from toolspeak.data.tools import EVERYTHING, UNVERSIONED, Effects
+from toolspeak.data.tools import EVERYTHING, UNVERSIONED, WEB, Effects, with_sources
 from toolspeak.data.values import quick
-from toolspeak.data.web_sources import WEB, with_sources
 from toolspeak.errors import SandboxError, ToolError
 from toolspeak.sandbox.base import Confinement, ProcessCommand, Sandbox
 from toolspeak.sandbox.command_sandbox import CommandSandbox

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator
 
 from toolspeak.data.messages import ImagePart, TextPart
-from toolspeak.data.tools import UNVERSIONED, Effects
-from toolspeak.data.web_sources import WEB
+from toolspeak.data.tools import UNVERSIONED, WEB, Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin.text_format import visible

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
-from toolspeak.data.found_tools import found_in
 from toolspeak.data.messages import (
     JSON,
     ContentPart,
@@ -28,7 +27,7 @@ from toolspeak.data.messages import (
     ToolResult,
     opaque_fields,
 )
-from toolspeak.data.tools import ToolSpec
+from toolspeak.data.tools import ToolSpec, found_in
 from toolspeak.errors import ConfigurationError
 from toolspeak.wire.anthropic.common import INVALID_IN_NAME, NAME, PDF, PLAIN_TEXT, TOOL_FIELDS, ContentBlock, valid_id
 from toolspeak.wire.base import ModelRequest, OutputSchema
