@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 from toolspeak.agent.cassettes.recording import TurnCutOff
 from toolspeak.agent.drivers.base import Conversation, DriverContext, ToolRunner, TurnRequest
-from toolspeak.agent.drivers.request_parts import RecordedParts
+from toolspeak.agent.drivers.request_parts import NO_PARTS, RecordedParts
 from toolspeak.agent.drivers.text import text_digest
 from toolspeak.agent.history_summary import LEFT_OUT, NoSummary, summary_of
 from toolspeak.agent.interceptors import Compaction, InterceptorRunner, turn_of
@@ -29,6 +29,7 @@ from toolspeak.agent.validation import check_deps, check_submitted_options, chec
 from toolspeak.data.deltas import CallCompleted, CallMalformed, CallStarted, Delta, TurnEnded, TurnRestarted
 from toolspeak.data.events import HistoryCompacted, ModelAnswered, ModelAsked, ModelFailed
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice, Usage, characters, tokens_of
+from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import changed
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ConfigurationError, ProviderError
@@ -79,6 +80,8 @@ class Turns:
         self._starting: asyncio.Handle | None = None
         self._last_asked: ModelAsked | None = None
         self._parts = RecordedParts(settings.driver if settings.keeps else None, settings.secrets.hide_text)
+        self._last_tools: Sequence[ToolSpec] = ()
+        self._last_terms: tuple[Any, ...] = ()  # of the last request, without its messages and tools
         self._request_digest = ""  # of the current turn
         self._reads = 0  # of the current turn: interceptors may proceed more than once
         self.error: ProviderError | None = None
@@ -120,7 +123,10 @@ class Turns:
             self._prompt, self._prompt_digest = prompt, text_digest(prompt)
         digest = self._tools_digest if request.tools is self._specs else tools_digest(request.tools)
         self._reads, self._request_digest = 0, ""
-        parts = self._parts.changed(request)
+        terms = (request.instructions, request.output, request.needs_approval, request.parallel, request.options)
+        is_as_before = request.tools is self._last_tools and terms == self._last_terms
+        self._last_tools, self._last_terms = request.tools, terms
+        parts = NO_PARTS if is_as_before else self._parts.changed(request)
         self._last_asked = ModelAsked(driver.name, digest, self._prompt_digest, request.choice, parts)
         await recorder.record(self._last_asked)
         state = recorder.state

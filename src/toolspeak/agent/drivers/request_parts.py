@@ -29,6 +29,8 @@ from toolspeak.wire.base import WireFormat
 DRIVER, INSTRUCTIONS, TOOLS, OPTIONS = "driver", "instructions", "tools", "options"
 """The names of the parts."""
 
+NO_PARTS: Mapping[str, str] = no_extra()
+
 
 class RecordedParts:
     """The parts that a run has recorded of its requests, as far as this process knows.
@@ -39,26 +41,16 @@ class RecordedParts:
     def __init__(self, driver: Driver | None, hide: Callable[[str], str]) -> None:
         self._driver = driver
         self._hide = hide
-        self._last_request: TurnRequest | None = None
         self._known_parts: Mapping[str, str] = {}
 
     def changed(self, request: TurnRequest) -> Mapping[str, str]:
         """The parts of a request that are not those of the last one. They count as recorded from then on."""
         if self._driver is None:
-            return no_extra()
-        last, self._last_request = self._last_request, request
-        if last is not None and last.tools is request.tools and _asks_the_same(last, request):
-            return no_extra()
+            return NO_PARTS
         parts = {name: self._hide(text) for name, text in request_parts(self._driver, request).items()}
         changes = {name: text for name, text in parts.items() if self._known_parts.get(name) != text}
         self._known_parts = parts
         return changes
-
-
-def _asks_the_same(last: TurnRequest, request: TurnRequest) -> bool:
-    return (last.instructions, last.output, last.needs_approval, last.parallel, last.options) == (
-        request.instructions, request.output, request.needs_approval, request.parallel, request.options
-    )  # fmt: skip
 
 
 def request_parts(driver: Driver, request: TurnRequest) -> Mapping[str, str]:
