@@ -236,6 +236,8 @@ def test_an_approval_is_kept_in_the_file_of_rules(monkeypatch, folder, tmp_path)
             await person.until("Run it?")
             person.type("r\r")
             await person.until("6  every call of shell, also later")
+            person.type("7\r")
+            await person.until("There is no 7 in the list: 1 to 6, or Enter.")
             person.type("6\r")
             await person.until("Done.")
         async with chat(monkeypatch, folder, calls(shell("touch two")), reply("Fine."), rules=rules) as person:

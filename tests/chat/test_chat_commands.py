@@ -51,6 +51,37 @@ def test_diff_and_undo_of_the_last_turn(monkeypatch, folder):
     asyncio.run(main())
 
 
+def test_the_model_reads_which_files_were_taken_back_and_brought_back(monkeypatch, folder):
+    async def main():
+        arguments = json.dumps({"path": "b.txt", "content": "two\n"})
+        answers = calls(("write", arguments)), reply("Done."), *(reply(f"Answer {number}.") for number in range(3))
+        async with chat(monkeypatch, folder, *answers, approve="all") as person:
+
+            async def say(number: int) -> str:
+                person.type(f"message {number}\r")
+                await person.until(f"Answer {number}.")
+                await person.until_idle()
+                return json.dumps(parts(person))
+
+            async def undo(name: str, end: str) -> None:
+                person.type(f"/undo {name}\r")
+                await person.until(lambda: any("Take these changes back?" in row for row in person.terminal.lines))
+                person.type("y\r")
+                await person.until(f"/undo {end} brings the changes back")
+
+            person.type("go\r")
+            await person.until("Done.")
+            await person.until_idle()
+            await undo("", "undo-1")
+            assert "b.txt: gone" in await say(0)
+            assert any("+ files that the user changed with undo" in row for row in person.terminal.everything)
+            assert "undo" not in await say(1)
+            await undo("undo-1", "undo-2")
+            assert "b.txt: has another content now" in await say(2)
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize(("name", "text"), [("talk.md", "## You"), ("talk.json", "toolspeak_session")])
 def test_the_conversation_is_written_to_a_file(monkeypatch, folder, name, text):
     async def main():
@@ -91,6 +122,42 @@ def test_a_new_conversation_and_back_to_the_old_one(monkeypatch, folder):
             await person.until("Third.")
             texts = [message["content"] for message in json.loads(person.request())["messages"]]
             assert texts[-3:] == ["one", "First.", "three"]
+
+    asyncio.run(main())
+
+
+def test_the_conversation_that_was_used_last_is_continued_and_one_that_waits_is_named(monkeypatch, folder):
+    """One that began before and was used later; and another one whose question nobody has answered."""
+
+    async def main():
+        write = calls(("write", json.dumps({"path": "b.txt", "content": "two\n"})))
+        async with chat(monkeypatch, folder, write, reply("Done.")) as first:
+            first.type("the first\r")
+            await first.until("Run it?")
+            async with chat(monkeypatch, folder, reply("Hello.")) as second:
+                second.type("the second\r")
+                await second.until("Hello.")
+                await second.until_idle()
+            first.type("y\r")
+            await first.until("Done.")
+            await first.until_idle()
+        async with chat(monkeypatch, folder, write) as third:
+            third.type("the third\r")
+            await third.until("Run it?")
+        async with chat(monkeypatch, folder, reply("Hello.")) as fourth:
+            fourth.type("/sessions\r")
+            await fourth.until("the third  (interrupted)")
+            await fourth.until("/sessions NUMBER continues one")
+            rows = [row for row in fourth.terminal.everything if "  the " in row and "third" not in row]
+            assert [row.split("  ")[-1] for row in rows] == ["the first", "the second"]
+            fourth.type("/sessions 9\r")
+            await fourth.until("no conversations begin so; there are 3 in the list")
+            fourth.type("the fourth\r")
+            await fourth.until("Hello.")
+            await fourth.until_idle()
+        async with chat(monkeypatch, folder, reply("Yes."), continue_last=True) as fifth:
+            await fifth.until("is interrupted, too: /sessions lists it")
+            await fifth.until("goes on: the fourth")
 
     asyncio.run(main())
 

@@ -254,8 +254,11 @@ class CallApprover:
             self._note(f"  {number}  {text}, {printable(place)}")
         if not self.rules_path:
             self._note("With --rules FILE an approval can be kept for later conversations.")
-        line = (await self._ask_more("Which one? (Enter: none) › ") or "").strip()
-        if not line.isdecimal() or not 1 <= int(line) <= len(choices):
+        while line := (await self._ask_more("Which one? (Enter: none) › ") or "").strip():
+            if line.isdecimal() and 1 <= int(line) <= len(choices):
+                break
+            self._note(f"There is no {printable(line)} in the list: 1 to {len(choices)}, or Enter.", "warning")
+        else:
             self._note("Nothing is remembered, and the call is not decided yet.")
             return
         place, what, _ = choices[int(line) - 1]

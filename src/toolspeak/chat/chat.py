@@ -22,6 +22,7 @@ from toolspeak.chat.run_driver import RunDriver
 from toolspeak.chat.settings_row import settings_row
 from toolspeak.chat.styled_text import StyledLine
 from toolspeak.chat.transcript import Transcript
+from toolspeak.chat.undo_note import with_undo_note
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import ImagePart, Message
 from toolspeak.data.run_values import UNFINISHED
@@ -157,6 +158,7 @@ class Chat:
         self.transcript.wait_for("the agent to start")
         try:
             message = message_with_files(text, self.folder) if prompt is None else prompt
+            message = await with_undo_note(self.journal, self.session_id, message)
             run = await self._run_of(message)
             self.transcript.person(text, attachment_lines(message))
             await self._drive_message(run, text, message)

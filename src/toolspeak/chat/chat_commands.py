@@ -22,12 +22,12 @@ from toolspeak.dialects.registry import FAMILIES
 from toolspeak.errors import ConfigurationError, suggest
 from toolspeak.journal import SessionInfo
 from toolspeak.project.configuration.config import Config, resolved_model
-from toolspeak.project.recorded_setup import folder_of, setup_of
+from toolspeak.project.recorded_setup import setup_of
+from toolspeak.project.run_lookup import WAITING, sessions_of
 from toolspeak.project.run_setup import with_absolute_path
 from toolspeak.ui.format import count, money, one_line
 
 _APPROVE = ("ask", "all", "all+repaired", "none")
-_MOST_SESSIONS = 20
 _MOST_MODELS = 30
 
 CommandHandler = Callable[[str], Awaitable[None]]
@@ -169,25 +169,25 @@ class ChatCommands:
         chat = self._chat
         journal = chat.journal
         if not which:
-            folder = str(chat.folder.resolve())
-            here = [
-                each for each in await journal.sessions(limit=200) if folder_of(await setup_of(journal, each)) == folder
-            ]
-            self._sessions = here[:_MOST_SESSIONS]
-            for number, each in enumerate(self._sessions, 1):
-                used_at = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.updated))
-                sign = "›" if each.session_id == chat.session_id else " "
-                self._note(f"{sign} {number:>2}  {each.session_id[:8]}  {used_at}  {one_line(each.title)}", "code")
-            self._note("· /sessions NUMBER continues one" if here else f"· there is no conversation of {folder} yet")
+            uses = await sessions_of(journal, str(chat.folder))
+            self._sessions = [use.session for use in uses]
+            for number, use in enumerate(uses, 1):
+                session_id = use.session.session_id
+                used_at = time.strftime("%Y-%m-%d %H:%M", time.localtime(use.time))
+                sign = "›" if session_id == chat.session_id else " "
+                state = f"  ({use.status.replace('_', ' ')})" if use.status in WAITING else ""
+                title = f"{one_line(use.session.title)}{state}"
+                self._note(f"{sign} {number:>2}  {session_id[:8]}  {used_at}  {title}", "code")
+            place = str(chat.folder.resolve())
+            self._note("· /sessions NUMBER continues one" if uses else f"· there is no conversation of {place} yet")
             return
         if which.isdecimal() and 1 <= int(which) <= len(self._sessions):
             session_id = self._sessions[int(which) - 1].session_id
         else:
             ids = [each.session_id for each in await journal.sessions() if each.session_id.startswith(which)]
             if len(ids) != 1:
-                raise ConfigurationError(
-                    f"/sessions {which}: {len(ids) or 'no'} conversations begin so; /sessions lists them"
-                )
+                there = f"there are {len(self._sessions)} in the list" if self._sessions else "/sessions lists them"
+                raise ConfigurationError(f"/sessions {which}: {len(ids) or 'no'} conversations begin so; {there}")
             session_id = ids[0]
         session = await journal.session(session_id)
         if session is not None:

@@ -116,8 +116,8 @@ class RunDriver:
         async with aclosing(run.stream()) as items:
             async for item in items:
                 if isinstance(item, Record) and isinstance(item.event, UserMessageQueued):
-                    message = item.event.message
-                    self._transcript.person(self.waiting.take(message), attachment_lines(message))
+                    message, text = self.waiting.take(item.event.message)
+                    self._transcript.person(text, attachment_lines(message))
                 else:
                     self._transcript.show(item)
                 self._saw(item)

@@ -28,13 +28,13 @@ class WaitingLines:
         """Adds a message that came too late for the run."""
         self._later.append(text)
 
-    def take(self, message: Message) -> str:
-        """Removes a message that the model reads now. Returns what the person wrote, or the message's text."""
+    def take(self, message: Message) -> tuple[Message, str]:
+        """Removes a message that the model reads now. Returns it as it was added, and what the person wrote."""
         for entry in self._said:
             if message.parts[: len(entry[0].parts)] == entry[0].parts:  # a hook may add to it
                 self._said.remove(entry)
-                return entry[1]
-        return message.text
+                return entry
+        return message, message.text
 
     def texts(self, unread: Sequence[Message]) -> list[str]:
         """The messages that nobody has read and no hook has left out. `unread`: those of the run."""

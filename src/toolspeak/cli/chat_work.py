@@ -18,7 +18,7 @@ from toolspeak.project.configuration.config import Config, read_config
 from toolspeak.project.configuration.config_trust import ProjectConfig
 from toolspeak.project.configuration.configured_setup import SetupChoices, configured_setup, with_model_of
 from toolspeak.project.recorded_setup import setup_of
-from toolspeak.project.run_lookup import find_session, last_session_of
+from toolspeak.project.run_lookup import SHORT, WAITING, find_session, last_session_of, sessions_of
 from toolspeak.project.run_setup import with_absolute_path
 from toolspeak.ui.format import printable
 from toolspeak.ui.question import Question
@@ -62,6 +62,11 @@ async def hold_conversation(
         except ToolspeakError as error:
             tell(f"✗ {error}", "error")
         setup = replace(setup, model=with_absolute_path(setup.model))
+        if continue_last and info is not None:
+            for use in await sessions_of(run_journal, workspace):
+                if use.session.session_id != info.session_id and use.status in WAITING:
+                    condition = use.status.replace("_", " ")
+                    tell(f"! {use.session.session_id[:SHORT]} is {condition}, too: /sessions lists it", "warning")
         chat = Chat(front, setup, run_journal, info, limits=config.limits, thoughts=thoughts)
         commands = ChatCommands(chat, config)
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from toolspeak.data.run_values import UNFINISHED
+from toolspeak.data.run_values import PAUSED, UNFINISHED
+from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal, RunInfo, SessionInfo
 from toolspeak.journal.leases import is_held
@@ -16,6 +17,10 @@ from toolspeak.project.recorded_setup import folder_of, setup_of
 InfoT = TypeVar("InfoT", RunInfo, SessionInfo)
 SHORT = 8
 """How many characters of an id lists show."""
+WAITING = ("interrupted", *sorted(PAUSED))
+"""What `status_of` says of runs that somebody has to continue."""
+
+_MOST_SESSIONS = 20
 _OUR_ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -40,16 +45,50 @@ async def find_session(journal: Journal, prefix: str) -> SessionInfo:
     return _one(infos, [info.session_id for info in infos], f"session {prefix!r}")
 
 
+@quick()
+class SessionUse:
+    """A session, and how it was used last.
+
+    - `time`: of the last record of its last run, in Unix seconds.
+    - `status`: of its last run, as `status_of`; "" without a run.
+    """
+
+    session: SessionInfo
+    time: float
+    status: str = ""
+
+
+async def use_of(journal: Journal, session: SessionInfo) -> SessionUse:
+    """How a session was used last."""
+    run = None if session.last_run is None else await journal.run(session.last_run)
+    if run is None:
+        return SessionUse(session, session.updated)
+    records = await journal.read(run.run_id, max(0, run.records - 1), 1)
+    return SessionUse(session, max([session.updated, *(each.time for each in records)]), status_of(run))
+
+
+async def sessions_of(journal: Journal, folder: str, most: int = _MOST_SESSIONS) -> Sequence[SessionUse]:
+    """The sessions whose last run worked in this folder, the one that was used last first; at most `most`, those with
+    the newest runs."""
+    path, uses = _resolved(folder), list[SessionUse]()
+    for session in await journal.sessions():
+        if folder_of(await setup_of(journal, session)) == path:
+            uses.append(await use_of(journal, session))
+            if len(uses) == most:
+                break
+    return sorted(uses, key=lambda use: use.time, reverse=True)
+
+
 async def last_session_of(journal: Journal, folder: str) -> SessionInfo:
-    """The most recent session whose last run worked in this folder. Raises ConfigurationError without one."""
-    path, every = _resolved(folder), await journal.sessions()
-    for info in every:
-        if folder_of(await setup_of(journal, info)) == path:
-            return info
+    """The session that was used last of those whose last run worked in this folder. Raises ConfigurationError without
+    one."""
+    if uses := await sessions_of(journal, folder):
+        return uses[0].session
+    every = await journal.sessions(limit=1)
     other = f" (the most recent one, {every[0].session_id[:SHORT]}, is in another folder)" if every else ""
     raise ConfigurationError(
-        f"there is no session of {path} to continue{other}: omit --continue, or name a session with --session; "
-        "`toolspeak sessions` lists them with their folders"
+        f"there is no session of {_resolved(folder)} to continue{other}: omit --continue, or name a session with "
+        "--session; `toolspeak sessions` lists them with their folders"
     )
 
 

@@ -103,6 +103,9 @@ def test_edit_without_a_terminal_names_the_file(folder):
     assert done.returncode == 2
     assert str(folder.user_file) in done.stderr
     assert not folder.user_file.exists()
+    done = folder.toolspeak("config", "edit", "--project", EDITOR="true")
+    assert done.returncode == 2
+    assert str(folder.project_file) in done.stderr
 
 
 def test_text_of_a_file_cannot_control_the_terminal(folder):

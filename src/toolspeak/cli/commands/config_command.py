@@ -121,10 +121,9 @@ def edit_command(workspace: str, of_project: bool) -> None:
 
     A project's file that you trust stays trusted after your edit.
     """
-    if not has_terminal():
-        place = user_config_file(os.environ)
-        raise ConfigurationError(f"there is no terminal for an editor; edit {place or 'the file'} itself")
     path, folder = _file_to_edit(workspace, of_project)
+    if not has_terminal():
+        raise ConfigurationError(f"there is no terminal for an editor; edit {printable(path)} itself")
     was_trusted = False
     if of_project and os.path.exists(path):
         with suppress(ConfigurationError):

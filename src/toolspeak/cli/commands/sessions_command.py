@@ -28,6 +28,7 @@ from toolspeak.project.run_lookup import (
     find_session,
     short_id,
     status_of,
+    use_of,
 )
 from toolspeak.ui import printable
 from toolspeak.ui.format import count
@@ -65,18 +66,24 @@ async def _list(journal: Journal, limit: int, as_json: bool) -> None:
     table = Table("session, run", "last used, status", "folder, model", "title", box=None)
     for column in table.columns[:-1]:
         column.no_wrap = True
-    for session, runs in await _latest(journal, limit):
-        title, updated = (session.title, session.updated) if session else (runs[0].title, runs[0].updated)
+    for session, runs, use_time in await _latest(journal, limit):
+        title = session.title if session else runs[0].title
         session_id = session.session_id if session else None
         setup = await (setup_of(journal, session) if session else setup_of_run(journal, runs[0].run_id))
         run_rows = [
             {"run_id": run.run_id, "status": status_of(run), "records": run.records, "model": run.model} for run in runs
         ]
         rows.append(
-            {"session_id": session_id, "title": title, "updated": updated, "folder": folder_of(setup), "runs": run_rows}
+            {
+                "session_id": session_id,
+                "title": title,
+                "updated": use_time,
+                "folder": folder_of(setup),
+                "runs": run_rows,
+            }
         )
         folder = _end_of(printable(_from_home(folder_of(setup))))
-        used_at = time.strftime("%Y-%m-%d %H:%M", time.localtime(updated))
+        used_at = time.strftime("%Y-%m-%d %H:%M", time.localtime(use_time))
         if session is not None:
             table.add_row(session.session_id[:SHORT], used_at, folder, printable(title))
         else:
@@ -101,13 +108,15 @@ def _end_of(text: str) -> str:
     return text if len(text) <= _COLUMN_WIDTH else "…" + text[1 - _COLUMN_WIDTH :]
 
 
-async def _latest(journal: Journal, limit: int) -> Sequence[tuple[SessionInfo | None, Sequence[RunInfo]]]:
-    """The sessions with their runs, and the runs outside of sessions; the most recent first."""
-    entries: list[tuple[SessionInfo | None, Sequence[RunInfo]]] = [
-        (session, await journal.runs(session_id=session.session_id)) for session in await journal.sessions(limit=limit)
-    ]
-    entries += [(None, [run]) for run in await journal.runs(alone=True, limit=limit)]
-    entries.sort(key=lambda entry: entry[0].updated if entry[0] else entry[1][0].updated, reverse=True)
+async def _latest(journal: Journal, limit: int) -> Sequence[tuple[SessionInfo | None, Sequence[RunInfo], float]]:
+    """The sessions with their runs, and the runs outside of sessions, each with the time of its last use; the most
+    recent first."""
+    entries: list[tuple[SessionInfo | None, Sequence[RunInfo], float]] = []
+    for session in await journal.sessions(limit=limit):
+        runs = await journal.runs(session_id=session.session_id)
+        entries.append((session, runs, (await use_of(journal, session)).time))
+    entries += [(None, [run], run.updated) for run in await journal.runs(alone=True, limit=limit)]
+    entries.sort(key=lambda entry: entry[2], reverse=True)
     return entries[:limit]
 
 
