@@ -141,7 +141,7 @@ export function runPage(main, runId, go) {
   function drawDetail() {
     const { run, totals } = detail;
     const isOver = ["answered", "no_answer", "failed"].includes(run.status);
-    title.replaceChildren(visible(oneLine(run.title || run.run_id, 200)));
+    title.replaceChildren(...visible(oneLine(run.title || run.run_id, 200)));
     document.title = `${oneLine(run.title || run.run_id, 60)} · toolspeak`;
     status.replaceChildren(statusChip(run.status), detail.error ? h("span", { class: "bad-text" }, " ", visible(oneLine(detail.error, 300))) : "");
     const about = totals.is_estimated ? "~" : "";

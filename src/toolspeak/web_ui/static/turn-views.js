@@ -26,11 +26,11 @@ export async function showRequest(runId, seq) {
       const piece = await get(path, { start: [...body].length, length: PART });
       body += piece.text;
       total = piece.total;
-      proof.replaceChildren(piece.is_proved ? `✓ Verbatim: ${number(total)} characters, whose SHA-256 is the one that the run recorded when it sent them, ${piece.digest}.` : visible(piece.note));
+      proof.replaceChildren(...visible(piece.is_proved ? `✓ Verbatim: ${number(total)} characters, whose SHA-256 is the one that the run recorded when it sent them, ${piece.digest}.` : piece.note));
       proof.className = `proof ${piece.is_proved ? "good" : "warn"}`;
       raw.append(h("div", {}, visible(piece.text)));
     } catch (error) {
-      proof.replaceChildren(visible(error.message));
+      proof.replaceChildren(...visible(error.message));
       proof.className = "proof bad";
     }
     more.disabled = false;
@@ -79,10 +79,10 @@ export function writtenText(runId, seq) {
       box.replaceChildren(h("p", { class: "faint" }, reading.dialect === "auto" ? "Read as any dialect." : `Read as ${reading.dialect}.`,
         " Marked: the markers that the parser acted on. Pale: what else it took as the form of calls.",
         reading.is_cut ? " Only the beginning is shown." : ""),
-      reading.thoughts ? h("div", { class: "thoughts-span" }, visible(reading.thoughts)) : "", spanned(reading.text, reading.spans));
+      reading.thoughts ? h("div", { class: "thoughts-span" }, visible(reading.thoughts)) : "", ...spanned(reading.text, reading.spans));
     } catch (error) {
       isNew = true;
-      box.replaceChildren(visible(error.message));
+      box.replaceChildren(...visible(error.message));
     }
   } }, h("summary", {}, "As it was written"), box);
 }
