@@ -360,3 +360,22 @@ def test_a_question_says_that_the_file_of_rules_cannot_be_read(monkeypatch, fold
             assert (folder / "one").exists()
 
     asyncio.run(main())
+
+
+def test_a_program_is_shown_as_code_before_its_first_call_asks(monkeypatch, folder):
+    async def main():
+        code = "for i in range(1):\n    print(await shell(command='touch made'))"
+        answers = calls(("run_code", json.dumps({"code": code}))), reply("Done.")
+        async with chat(monkeypatch, folder, *answers, code_mode="yes") as person:
+            person.type("go\r")
+            await person.until("Run it?")
+            rows = person.terminal.everything
+            start = rows.index("▸ program")
+            assert rows[start + 1 : start + 3] == [f"    {line}" for line in code.split("\n")]
+            assert start < next(number for number, row in enumerate(rows) if row.startswith("? shell"))
+            person.type("y\r")
+            await person.until("Done.")
+            assert (folder / "made").exists()
+            assert not any("\\n" in row for row in person.terminal.everything)
+
+    asyncio.run(main())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolspeak.chat.call_lanes import CallLane, call_line
+from toolspeak.chat.program_rows import is_program
 from toolspeak.chat.styled_text import StyledLine, indent, truncate, wrap
 from toolspeak.chat.theme import theme_class
 from toolspeak.data.messages import ToolCall, ToolResult
@@ -33,7 +34,7 @@ def result_rows(
     end = f" ({result.code})" if failed else ""
     exit_text = command_failure(result)
     sign, style = ("✗", "failed") if failed or exit_text else ("✓", "done")
-    line = call_line(sign, style, name + end, None if items else call)
+    line = call_line(sign, style, name + end, None if items or is_program(call) else call)
     notes: list[str] = [exit_text] if exit_text else []
     if seconds is not None and seconds >= 1:
         notes.append(f"{seconds:.0f} s")

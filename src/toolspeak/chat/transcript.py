@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from toolspeak.agent.recorder import Watched
 from toolspeak.chat.call_lanes import CallLane, call_line, lane_rows, spinner
 from toolspeak.chat.markdown_stream import MarkdownStream
+from toolspeak.chat.program_rows import program_rows
 from toolspeak.chat.result_rows import interrupted_rows, result_rows
 from toolspeak.chat.styled_text import StyledLine, indent, truncate, wrap
 from toolspeak.data.deltas import (
@@ -320,6 +321,8 @@ class Transcript:
                 for call in message.calls:
                     lanes[call.id].call, lanes[call.id].state = call, "waits"
                 self.lanes = lanes
+                for call in message.calls:
+                    self._write(program_rows(call))
                 if lanes:
                     self.wait_for("the calls")
                 if finish not in NORMAL_END and finish != "closed_by_us":
