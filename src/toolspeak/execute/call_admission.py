@@ -379,7 +379,8 @@ class CallAdmission:
                 if call.prepared is not None:
                     self._prepare_anew(call, call.prepared)
             await early.drop()
-        await batch.record_notes()
+        if batch.settings.interceptors:
+            await batch.record_notes()
         if self.stop is not None:
             await batch.emit(self.stop)
 

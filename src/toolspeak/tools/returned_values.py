@@ -50,8 +50,6 @@ def to_content(value: object) -> tuple[tuple[ContentPart, ...], JSON]:
     `item()` (NumPy's scalars and arrays). What JSON cannot hold (other objects, NaN, cycles, more than 128 levels)
     becomes text, and a note says so, for the tool has run. Raises what a value's own conversion raises.
     """
-    if type(value) is str:
-        return (TextPart(value),), None
     if type(value) is bool or value is None or (type(value) is int and value.bit_length() < _PLAIN_BITS):
         return (JsonPart(value),), value
     match value:

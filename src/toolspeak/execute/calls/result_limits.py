@@ -61,7 +61,7 @@ def result_of_value(call: ToolCall, value: Any, secrets: Secrets) -> ToolResult:
     It is a success whatever the value is, for the call ran. If the value cannot be shown, the result says so.
     """
     try:
-        content, structured = to_content(value)
+        content, structured = ((TextPart(value),), None) if type(value) is str else to_content(value)
         result = ToolResult(call.id, call.name, "success", content, structured=structured)
         if type(value) is Returned:
             result = replace(result, extra=value.extra)
