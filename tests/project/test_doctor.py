@@ -177,6 +177,16 @@ def test_a_port_on_which_nobody_listens(folder):
     assert "the connection was refused. Start the server there, or correct the base URL." in findings["server"][1]
 
 
+def test_the_model_may_be_named_as_for_run(folder):
+    model = folder.plays("m", "Hi")
+    done, same = (folder.toolspeak("doctor", *words, "--json") for words in ([model], ["--model", model]))
+    assert (done.returncode, done.stdout) == (same.returncode, same.stdout)
+    assert model in done.stdout
+    both = folder.toolspeak("doctor", model, "--model", "openai:other")
+    assert both.returncode == 2
+    assert "name one model" in both.stderr
+
+
 def test_a_certificate_that_nobody_trusts_and_the_wrong_scheme(folder):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(TLS / "server.pem")

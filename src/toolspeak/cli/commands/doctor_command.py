@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 import click
+from click.core import ParameterSource
 
 from toolspeak.cli.attended_run import open_streams
 from toolspeak.cli.command_options import env_option, write_json
@@ -28,6 +29,7 @@ _PLAIN_MARKS = {"ok": "ok", "warning": "!!", "problem": "NO"}
 
 @click.command("doctor")
 @click.argument("model", required=False)
+@click.option("--model", "named_model", metavar="MODEL", help="The same as MODEL, as for `run`.")
 @workspace_option
 @click.option("--dialect", metavar="NAME", help="How the model writes calls (default: as configured).")
 @click.option("--mcp", metavar="FILE", type=click.Path(exists=True, dir_okay=False), help="As `run --mcp`.")
@@ -36,13 +38,24 @@ _PLAIN_MARKS = {"ok": "ok", "warning": "!!", "problem": "NO"}
 @click.option("--json", "as_json", is_flag=True, help="Print {`ok`, `findings`} as JSON.")
 @click.pass_context
 def doctor_command(
-    context: click.Context, model: str | None, workspace: str, journal: str | None, as_json: bool, **_of_setup: object
+    context: click.Context,
+    model: str | None,
+    named_model: str | None,
+    workspace: str,
+    journal: str | None,
+    as_json: bool,
+    **_of_setup: object,
 ) -> None:
     """Check what `run` needs: configuration, model and server, key, dialect, window, MCP servers, journal, extras.
 
     MODEL is a model string or an alias (default: the configured one). The model itself is not asked. The exit code is 1
     if something does not work that a run needs.
     """
+    if named_model is not None:
+        if model is not None:
+            raise click.UsageError(f"name one model: {model} or --model {named_model}")
+        context.params["model"] = named_model
+        context.set_parameter_source("model", ParameterSource.COMMANDLINE)
     open_streams()
     findings: list[Diagnosis] = []
     try:
