@@ -6,8 +6,9 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn
@@ -76,33 +77,54 @@ def check(text: str) -> None:
     assert match[1] == match[2] != "0", text
 
 
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        "server-initialize",
-        "ping",
-        "tools-list",
-        "tools-call-simple-text",
-        "tools-call-image",
-        "tools-call-audio",
-        "tools-call-embedded-resource",
-        "tools-call-mixed-content",
-        "tools-call-error",
-        "tools-call-with-progress",
-        "server-sse-multiple-streams",
-        "dns-rebinding-protection",
-    ],
-)
-def test_a_server_conforms(scenario: str):
+OLD, NEW = "2025-11-25", "2026-07-28"
+BOTH = (OLD, NEW)
+SERVER_SCENARIOS = {
+    "server-initialize": [OLD],
+    "ping": [OLD],
+    "tools-list": BOTH,
+    "tools-call-simple-text": BOTH,
+    "tools-call-image": BOTH,
+    "tools-call-audio": BOTH,
+    "tools-call-embedded-resource": BOTH,
+    "tools-call-mixed-content": BOTH,
+    "tools-call-error": BOTH,
+    "tools-call-with-progress": BOTH,
+    "server-sse-multiple-streams": BOTH,
+    "dns-rebinding-protection": BOTH,
+    "input-required-result-unsupported-methods": [NEW],
+}
+CLIENT_SCENARIOS = {
+    "initialize": [OLD],
+    "tools_call": BOTH,
+    "elicitation-sep1034-client-defaults": [OLD],
+    "sse-retry": [OLD],
+    "request-metadata": [NEW],
+    "http-standard-headers": [NEW],
+    "sep-2322-client-request-state": [NEW],
+    "json-schema-ref-no-deref": [NEW],
+    "json-schema-2020-12-preservation": BOTH,
+}
+
+
+def in_revisions(scenarios: Mapping[str, Sequence[str]]) -> Any:
+    """Each scenario in the revisions of the protocol that have it."""
+    pairs = [(name, revision) for name, revisions in scenarios.items() for revision in revisions]
+    return pytest.mark.parametrize(("scenario", "revision"), pairs)
+
+
+@in_revisions(SERVER_SCENARIOS)
+def test_a_server_conforms(scenario: str, revision: str):
     async def main() -> str:
         config = uvicorn.Config(McpApp(tools()), log_level="critical", ws="none", timeout_graceful_shutdown=0)
         async with serving(config) as (_, port):
-            return await verdict("server", "--url", f"http://127.0.0.1:{port}/mcp", "--scenario", scenario)
+            place = ("--url", f"http://127.0.0.1:{port}/mcp")
+            return await verdict("server", *place, "--scenario", scenario, "--spec-version", revision)
 
     check(asyncio.run(main()))
 
 
-@pytest.mark.parametrize("scenario", ["initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry"])
-def test_a_client_conforms(scenario: str):
-    command = f"{sys.executable} {CLIENT}"
-    check(asyncio.run(verdict("client", "--command", command, "--scenario", scenario)))
+@in_revisions(CLIENT_SCENARIOS)
+def test_a_client_conforms(scenario: str, revision: str):
+    command = ("--command", f"{sys.executable} {CLIENT}")
+    check(asyncio.run(verdict("client", *command, "--scenario", scenario, "--spec-version", revision)))
