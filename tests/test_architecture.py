@@ -139,7 +139,15 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "approval": {"calls", "concurrency"},
     },
     "project": {
-        "configuration": {"folders", "hook_settings", "own_tools", "run_setup", "surroundings", "user_folders"}
+        "configuration": {
+            "folders",
+            "hook_settings",
+            "own_tools",
+            "run_setup",
+            "string_file",
+            "surroundings",
+            "user_folders",
+        }
     },
     "cli": {"commands": CLI_SHARED},
 }

@@ -198,6 +198,7 @@ async def chat(
     async with serve(in_turn(*answers, models=models)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "none")
+        monkeypatch.setenv("XDG_DATA_HOME", str(folder.parent / "data"))  # it remembers the models that are chosen
         with create_pipe_input() as keys:
             lines: asyncio.Queue[str] = asyncio.Queue()
             output = SteadyOutput(terminal, lambda: terminal.size, term="xterm-256color", enable_cpr=False)

@@ -182,6 +182,21 @@ def test_a_stop_hook_sends_the_model_on_once(project, hooks):
     assert "run the tests first" in str(run.requests[1])
 
 
+def test_a_stop_hook_that_always_blocks_is_given_up(project, hooks):
+    hooks(("Stop", "echo there is no rule for check >&2; exit 2"))
+    run = project.run(*(f"Done {number}." for number in range(9)))
+    assert (run.code, run.process.stdout) == (0, "Done 3.\n")
+    assert "the Stop hook has blocked 3 times with the same reason: the answer counts now." in run.errors
+    assert "there is no rule for check" in run.errors
+
+
+def test_a_stop_hook_that_blocks_for_other_reasons_each_time_may_do_so_for_longer(project, hooks):
+    hooks(("Stop", "echo x >> count; wc -l < count >&2; exit 2"))
+    run = project.run(*(f"Done {number}." for number in range(19)))
+    assert (run.code, run.process.stdout) == (0, "Done 10.\n")
+    assert "the Stop hook has blocked 10 times: the answer counts now." in run.errors
+
+
 def test_a_hook_ends_the_run(project, hooks):
     hooks(("PreToolUse", says({"continue": False, "stopReason": "enough"})))
     run = project.run(calls(LIST), "Done.")

@@ -289,3 +289,14 @@ def test_values_of_any_shape_are_read_or_an_error_names_the_place(tmp_path_facto
     if setup is not None:
         recorded_json = json.loads(json.dumps(setup.as_json()))
         assert Setup.of("run", recorded_json) == changed(setup, workspace=str(Path.cwd()))
+
+
+def test_the_model_that_was_chosen_in_a_conversation_is_shown_where_none_is_configured(tmp_path):
+    folder = ConfiguredFolder(tmp_path)
+    models = folder.home / ".local" / "share" / "toolspeak" / "models.json"
+    models.parent.mkdir(parents=True)
+    models.write_text(json.dumps({str(folder.work): "openai:chosen", "/elsewhere": "openai:other"}))
+    chosen = f'    "openai:chosen" in conversations, as chosen with /model  # {models}\n'
+    assert chosen in folder.toolspeak("config").stdout
+    folder.user('model = "openai:configured"\n')
+    assert "openai:chosen" not in folder.toolspeak("config").stdout

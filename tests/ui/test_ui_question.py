@@ -72,6 +72,18 @@ def test_arguments_are_shown_in_full_unless_the_preview_shows_them():
     assert (command.count("rm"), "timeout: 5" in command) == (1, True)
 
 
+def test_a_change_is_shown_once_and_what_the_diff_does_not_say_beside_it():
+    diff = unified_diff("a.txt", "one\ntwo\nthree\nfour\n", "one\n2\n3\nfour\n")
+    edit = {"path": "a.txt", "old": "two\nthree", "new": "2\n3"}
+    text = whole(request(edit, diff))
+    assert text == "? t  writes x\n" + "".join(f"    {line}\n" for line in diff.splitlines())
+    assert 'old: "t.o\\nthree"' in whole(request({**edit, "old": "t.o\nthree"}, diff))  # a pattern
+    assert 'new: "2\\n4\\n3"' in whole(request({**edit, "new": "2\n4\n3"}, diff))
+    assert 'path: "./a.txt"' in whole(request({**edit, "path": "./a.txt"}, diff))
+    assert 'mode: "2"' in whole(request({**edit, "mode": "2"}, diff, ["path", "old", "new"]))
+    assert 'old: ""' in whole(request({**edit, "old": ""}, diff))
+
+
 def test_a_command_stands_once_also_with_a_note_below_it():
     note = "# may change: the workspace; network: none"
     text = whole(request({"command": "make check", "timeout": 9}, f"make check\n{note}", ["command"]))

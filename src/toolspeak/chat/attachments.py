@@ -38,6 +38,8 @@ def message_with_files(text: str, folder: Path) -> Message:
     A word that names no file stays a word, unless it looks like a path. Raises ConfigurationError, with the file and
     what to do, for a file that is not there, is too long, or is neither text nor an image.
     """
+    if not folder.is_dir():
+        raise ConfigurationError(f"the folder {folder} is gone: make it again, or start toolspeak in another one")
     parts: list[Part] = [TextPart(text)]
     names: set[str] = set()
     for match in _NAME.finditer(text):

@@ -18,6 +18,7 @@ from toolspeak.chat.attachments import attachment_lines, message_with_files
 from toolspeak.chat.call_approver import CallApprover
 from toolspeak.chat.call_lanes import spinner
 from toolspeak.chat.front import Front
+from toolspeak.chat.next_message import NextMessage
 from toolspeak.chat.run_driver import RunDriver
 from toolspeak.chat.settings_row import settings_row
 from toolspeak.chat.styled_text import StyledLine
@@ -72,8 +73,9 @@ class Chat:
         self.servers_of = self.keeper.servers_of
         self.transcript.thoughts = thoughts
         self._continues = session
-        self._clock = clock
+        self.clock = clock
         self._jobs: asyncio.Queue[Job] = asyncio.Queue()
+        self.next_message = NextMessage()
         self.driver = RunDriver(journal, front, self.transcript, self.approver.saw)
         front.live, front.status = self._live, self._status
         front.interrupt, front.show_thoughts = self.driver.interrupt, self.transcript.show_thoughts
@@ -145,7 +147,9 @@ class Chat:
             return
         if self.driver.run is not None:
             with suppress(RunError):  # it has just ended: the message begins the next turn
+                message = self.next_message.complete(message)
                 self.driver.run.say(message)
+                self.next_message.clear()
                 self.driver.waiting.add_said(message, text)
                 self.front.refresh()
                 return
@@ -159,7 +163,9 @@ class Chat:
         try:
             message = message_with_files(text, self.folder) if prompt is None else prompt
             message = await with_undo_note(self.journal, self.session_id, message)
+            message = self.next_message.complete(message)
             run = await self._run_of(message)
+            self.next_message.clear()
             self.transcript.person(text, attachment_lines(message))
             await self._drive_message(run, text, message)
         except (ToolspeakError, OSError) as error:
@@ -287,6 +293,7 @@ class Chat:
         """Begins another session with the same settings."""
         self.session_id = new_session_id()
         self.driver.begin_anew()
+        self.next_message.clear()
         self.driver.cost = 0.0
 
     async def wait(self, whom: str, work: Awaitable[str]) -> None:
@@ -340,7 +347,7 @@ class Chat:
         if self.approver.is_open:
             line: StyledLine = [("class:status.asks", "waits for your answer")]
         elif self.front.is_busy:
-            line = [("class:status.busy", f"{spinner(self._clock())} waits for {self.transcript.waiting_for}")]
+            line = [("class:status.busy", f"{spinner(self.clock())} waits for {self.transcript.waiting_for}")]
             line.append(("", f" {self.transcript.seconds:.0f} s · Esc interrupts"))
         else:
             line = [("", "your turn")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
@@ -16,11 +15,13 @@ from toolspeak.chat.change_commands import show_changes, undo
 from toolspeak.chat.chat import Chat
 from toolspeak.chat.command_list import COMMANDS, SYNONYMS, help_lines
 from toolspeak.chat.markdown_export import markdown_of
+from toolspeak.chat.own_command import run_own_command
 from toolspeak.chat.prompt_commands import MARK, list_prompts, use_prompt
 from toolspeak.chat.styled_text import wrap
 from toolspeak.dialects.registry import FAMILIES
 from toolspeak.errors import ConfigurationError, suggest
 from toolspeak.journal import SessionInfo
+from toolspeak.project.chosen_models import remember_model
 from toolspeak.project.configuration.config import Config, resolved_model
 from toolspeak.project.recorded_setup import setup_of
 from toolspeak.project.run_lookup import WAITING, sessions_of
@@ -66,7 +67,13 @@ class ChatCommands:
         }
 
     def take(self, text: str) -> None:
-        """Takes a message or a command. A path such as `/etc/hosts` at the start of a message is no command."""
+        """Takes a message, a command, or with `!` a command line of the shell.
+
+        A path such as `/etc/hosts` at the start of a message is no command.
+        """
+        if text.startswith("!"):
+            self._chat.do(lambda: run_own_command(self._chat, text[1:].strip()), one_line(text.strip()))
+            return
         name, _, argument = text.strip().partition(" ")
         name = name.removeprefix("/")
         if not text.startswith("/") or "/" in name or "\n" in name:
@@ -111,7 +118,6 @@ class ChatCommands:
         self._front.print([[], *(row for line in help_lines() for row in wrap(line, columns)), []])
 
     async def _model(self, name: str) -> None:
-        had_none = not self._chat.setup.model
         if name:
             await self._chat.use(model=with_absolute_path(resolved_model(self._config, name)))
         model = self._chat.setup.model
@@ -126,8 +132,12 @@ class ChatCommands:
             more = f" and {others:,} more" if others else ""
             start = "! the server does not list it; it has" if name else "· the server has"
             self._note(f"{start} {', '.join(map(one_line, names))}{more}", "warning" if name else "note")
-        elif had_none and model:
-            self._note(f"· for the next time: model = {json.dumps(model)} in `toolspeak config edit`")
+            return
+        if name and self._config.model:
+            self._note("· in this conversation: the next one begins with the model of your configuration")
+        elif name:
+            remember_model(str(self._chat.folder), model)
+            self._note("· the next conversation begins with it, unless --model or your configuration names another")
 
     async def _dialect(self, name: str) -> None:
         chat = self._chat

@@ -37,6 +37,7 @@ KEYS: dict[str, str] = {
     "Ctrl-D": "leave",
     "Ctrl-G": "write the message in $EDITOR",
     "Ctrl-Z": "back to the shell; `fg` continues",
+    "!command": "run a command of the shell; the model reads it and its output with your next message",
     "@file, @file:10-20": 'attach a file, some of its lines, an image, or the names in a folder; @"a file" with spaces',
 }
 

@@ -8,7 +8,7 @@ from toolspeak.chat.call_lanes import CallLane, call_line
 from toolspeak.chat.program_rows import is_program
 from toolspeak.chat.styled_text import StyledLine, indent, truncate, wrap
 from toolspeak.chat.theme import theme_class
-from toolspeak.data.messages import ToolCall, ToolResult
+from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
 from toolspeak.tools.builtin.diff import shortened
 from toolspeak.tools.builtin.todo import TODO
 from toolspeak.ui.format import FOLD, command_failure, diff_style, fold, fold_result, is_diff, printable, result_lines
@@ -63,6 +63,15 @@ def result_rows(
         body = [(text, "class:note" if is_note else "class:output") for text, is_note in fold_result(result)]
     rows = [row for text, each in body for row in _body_rows(text, each, columns)]
     return [*heading, *rows]
+
+
+def earlier_call_rows(call: ToolCall | MalformedCall, columns: int) -> list[StyledLine]:
+    """The rows of a call of an earlier part of the conversation."""
+    items = todo_lines(call.arguments) if isinstance(call, ToolCall) and call.name == TODO else []
+    return [
+        call_line("▸", "call", call.name or "?", None if items else call),
+        *(truncate([*_INDENT, (theme_class(style), text)], columns) for text, style in items),
+    ]
 
 
 def interrupted_rows(lane: CallLane, seconds: float | None, columns: int) -> list[StyledLine]:

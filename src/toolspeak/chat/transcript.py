@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from toolspeak.agent.recorder import Watched
-from toolspeak.chat.call_lanes import CallLane, call_line, lane_rows, spinner
+from toolspeak.chat.call_lanes import CallLane, lane_rows, spinner
 from toolspeak.chat.markdown_stream import MarkdownStream
 from toolspeak.chat.program_rows import program_rows
-from toolspeak.chat.result_rows import interrupted_rows, result_rows
+from toolspeak.chat.result_rows import earlier_call_rows, interrupted_rows, result_rows
 from toolspeak.chat.styled_text import StyledLine, indent, truncate, wrap
 from toolspeak.data.deltas import (
     DIALECT_NOTE,
@@ -138,7 +138,7 @@ class Transcript:
                 markdown = MarkdownStream(self._columns())
                 self._write([*markdown.feed(printable(message.text)), *markdown.end()])
             for call in message.calls:
-                self._write([call_line("▸", "call", call.name or "?", call)])
+                self._write(earlier_call_rows(call, self._columns()))
 
     def show(self, item: Watched) -> None:
         """Takes one item of the run."""
@@ -401,7 +401,7 @@ class Transcript:
                 [("class:spinner", f"{spinner(self._clock())} "), ("class:note", f"thinking … {seconds:.0f} s")]
             )
         rows += lane_rows(self.lanes, columns, max(2, most - len(rows)), self._clock)
-        if not rows and self.waiting_for in ("the model", "the summary"):
+        if not rows and self.waiting_for in ("the model", "the summary", "your command"):
             rows.append(
                 [
                     ("class:spinner", f"{spinner(self._clock())} "),

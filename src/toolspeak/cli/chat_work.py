@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from toolspeak.chat.theme_looks import styles_with
 from toolspeak.cli.configuration import content_lines
 from toolspeak.cli.journal_option import continuing, journal_of
 from toolspeak.errors import ToolspeakError
+from toolspeak.project.chosen_models import chosen_model
 from toolspeak.project.configuration.config import Config, read_config
 from toolspeak.project.configuration.config_trust import ProjectConfig
 from toolspeak.project.configuration.configured_setup import SetupChoices, configured_setup, with_model_of
@@ -46,6 +48,7 @@ async def hold_conversation(
         front.print([[(f"class:{style}", printable(text))]])
 
     run_journal = journal_of(journal)
+    workspace = await asyncio.to_thread(os.path.realpath, workspace)  # also if the folder is made anew meanwhile
     try:
         config = await _configuration(front, workspace, tell)
         try:
@@ -61,6 +64,9 @@ async def hold_conversation(
                 setup = with_model_of(setup, await setup_of(run_journal, info), choices)
         except ToolspeakError as error:
             tell(f"✗ {error}", "error")
+        if not setup.model and (model := chosen_model(workspace)):
+            setup = replace(setup, model=model)
+            tell(f"· the model is {model}, as you chose it with /model", "note")
         setup = replace(setup, model=with_absolute_path(setup.model))
         if continue_last and info is not None:
             for use in await sessions_of(run_journal, workspace):

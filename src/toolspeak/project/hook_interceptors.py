@@ -42,6 +42,15 @@ from toolspeak.tools.context import StateView
 _STOPPED_BEFORE = "stop_hook_active"
 """The metadata of a run that a Stop hook has sent on."""
 
+_STOPS = "stop_hook_blocks"
+"""The metadata with the last reasons of Stop hooks, how often they came in a row, and how often there were any."""
+
+_MOST_REASONS = 1_000
+"""Characters of the reasons that are compared."""
+
+_MOST_ALIKE, _MOST_STOPS = 3, 10
+"""How often Stop hooks may send a run on for the same reason, and for any."""
+
 
 class HookRunner:
     """Runs the hooks of one agent and its sub-agents.
@@ -200,6 +209,14 @@ class StepHooks(StepInterceptor):
         texts = [*_reasons_of(answers), *_contexts_of(answers)] if _reasons_of(answers) else []
         if texts:
             context.set(_STOPPED_BEFORE, True)
+            reasons = "".join(_reasons_of(answers))[:_MOST_REASONS]
+            last, alike, in_all = cast("tuple[str, int, int]", context.metadata.get(_STOPS, ("", 0, 0)))
+            alike, in_all = alike + 1 if reasons == last else 1, in_all + 1
+            if alike > _MOST_ALIKE or in_all > _MOST_STOPS:
+                count_text = f"{alike - 1} times with the same reason" if alike > _MOST_ALIKE else f"{in_all - 1} times"
+                self._runner.tell(f"the {event} hook has blocked {count_text}: the answer counts now.{reasons}")
+                return end
+            context.set(_STOPS, [reasons, alike, in_all])
         return replace(end, say=(*end.say, *(text.strip() for text in texts)))
 
 

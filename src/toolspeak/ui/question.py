@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.cells import chop_cells
 from rich.console import Console
@@ -87,17 +87,32 @@ def preview_lines(preview: str) -> Iterator[Line]:
 
 def _arguments(request: ApprovalRequest) -> list[str]:
     """All arguments in full, except those in the preview: a text with which the preview begins (a command, with a note
-    below it) is left out, and a text in a diff is shortened."""
+    below it) and one that a diff has in full are left out, and another text in a diff is shortened."""
     diff, lines = is_diff(request.preview), list[str]()
+    diff_lines = request.preview.split("\n") if diff else []
+    changed_text = "\n".join(line[1:] for line in diff_lines)
+    whole_lines = {line[1:] for line in diff_lines}
     for name, value in request.call.arguments.items():
         in_preview = bool(request.preview) and name in request.previewed
         if in_preview and isinstance(value, str) and f"{visible(request.preview)}\n".startswith(f"{visible(value)}\n"):
+            continue
+        if in_preview and diff and isinstance(value, str) and _is_in_diff(value, changed_text, whole_lines, diff_lines):
             continue
         text = value_text(value, _BESIDE_DIFF) if in_preview and diff else json.dumps(value, ensure_ascii=False)
         plain = _PLAIN_NAME.fullmatch(name) and visible(name) == name
         lines.append(visible(f"{name if plain else json.dumps(name, ensure_ascii=False)}: {text}"))
     joined = ", ".join(lines)
-    return [joined] if diff and len(joined) <= LINE else lines
+    return [joined] if diff and lines and len(joined) <= LINE else lines
+
+
+def _is_in_diff(text: str, changed_text: str, whole_lines: set[str], diff_lines: Sequence[str]) -> bool:
+    """Whether a diff shows each line of a text: in full, the first and the last one perhaps in a longer line; or the
+    text as its file."""
+    if diff_lines[1:2] == [f"+++ {text}"]:
+        return True
+    lines = text.removesuffix("\n").split("\n")
+    shows_ends = lines[0] in changed_text and lines[-1] in changed_text
+    return bool(text) and shows_ends and whole_lines.issuperset(lines[1:-1])
 
 
 def visible_lines(text: str) -> list[str]:

@@ -343,7 +343,11 @@ def test_continue_takes_the_last_session_of_this_folder_with_its_model(folder, t
     runs_by_folder = {each["folder"]: each["runs"] for each in json.loads(folder.here("sessions", "--json"))}
     assert list(runs_by_folder) == [str(other.resolve()), str(folder.work.resolve())]
     assert [run["model"] for run in runs_by_folder[str(folder.work.resolve())]] == [f"scripted:{folder.book}"] * 2
-    assert "folder" in folder.here("sessions")
+    header, *lines = folder.here("sessions").splitlines()  # whole columns, where no person reads them
+    assert header.split("\t") == ["session, run", "last used, status", "folder, model", "title"]
+    folders = [line.split("\t")[2] for line in lines if line[0] != " "]
+    assert folders == [str(other.resolve()), str(folder.work.resolve())]
+    assert all(len(line.split("\t")) == 4 for line in lines)
 
     empty = tmp_path / "empty"
     empty.mkdir()

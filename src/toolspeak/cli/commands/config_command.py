@@ -20,6 +20,7 @@ from toolspeak.cli.run_options import workspace_option
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.values import JSON
 from toolspeak.errors import ConfigurationError
+from toolspeak.project.chosen_models import chosen_model, chosen_models_file
 from toolspeak.project.configuration.config import Config, ValueOrigin, find_project_config, resolved_model
 from toolspeak.project.configuration.config_file import read_config_file
 from toolspeak.project.configuration.config_table import LIMITS, table_of
@@ -78,6 +79,9 @@ def config_command(context: click.Context, workspace: str, as_json: bool) -> Non
             click.echo(f"# {file_line}")
         for key, value, origins in _values(config):
             _print_value(config, key, value, origins)
+            if key == "model" and not origins and (model := chosen_model(workspace)):
+                place = printable(str(chosen_models_file()))
+                click.echo(f"    {_value_text(model)} in conversations, as chosen with /model  # {place}")
 
 
 @config_command.command("path")

@@ -31,9 +31,10 @@ from toolspeak.project.run_lookup import (
     use_of,
 )
 from toolspeak.ui import printable
-from toolspeak.ui.format import count
+from toolspeak.ui.format import count, one_line
 from toolspeak.ui.terminal_approver import confirm
 
+_COLUMNS = ("session, run", "last used, status", "folder, model", "title")
 _COLUMN_WIDTH = 22
 """The most characters of a folder or a model's name in the list; `--json` does not shorten them."""
 
@@ -63,7 +64,9 @@ def _do(context: click.Context, work: Callable[[Journal], Awaitable[None]]) -> N
 
 async def _list(journal: Journal, limit: int, as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
-    table = Table("session, run", "last used, status", "folder, model", "title", box=None)
+    cells: list[tuple[str, str, str, str]] = []
+    shortened = _end_of if sys.stdout.isatty() else str
+    table = Table(*_COLUMNS, box=None)
     for column in table.columns[:-1]:
         column.no_wrap = True
     for session, runs, use_time in await _latest(journal, limit):
@@ -82,19 +85,24 @@ async def _list(journal: Journal, limit: int, as_json: bool) -> None:
                 "runs": run_rows,
             }
         )
-        folder = _end_of(printable(_from_home(folder_of(setup))))
+        folder = shortened(printable(_from_home(folder_of(setup))))
         used_at = time.strftime("%Y-%m-%d %H:%M", time.localtime(use_time))
         if session is not None:
-            table.add_row(session.session_id[:SHORT], used_at, folder, printable(title))
+            cells.append((session.session_id[:SHORT], used_at, folder, one_line(title)))
         else:
-            table.add_row("(none)", used_at, folder, "")
+            cells.append(("(none)", used_at, folder, ""))
         for run in runs:
             status = f"{status_of(run).replace('_', ' ')}, {count(run.records, 'record')}"
-            title_cell = "" if session is not None and run.title == title else printable(run.title)
-            table.add_row("  " + short_id(run.run_id), status, _end_of(printable(run.model)), title_cell)
+            title_cell = "" if session is not None and run.title == title else one_line(run.title)
+            cells.append(("  " + short_id(run.run_id), status, shortened(one_line(run.model)), title_cell))
     if as_json:
         write_json(rows)
+    elif not sys.stdout.isatty():  # whole, for other programs
+        for row in (_COLUMNS, *cells):
+            write_text("\t".join(row) + "\n")
     else:
+        for row in cells:
+            table.add_row(*row)
         Console(markup=False, highlight=False, emoji=False).print(table)
 
 

@@ -16,11 +16,10 @@ from toolspeak.errors import ConfigurationError
 from toolspeak.project.configuration.config_file import ConfigFile
 from toolspeak.project.configuration.config_table import ConfigTable
 from toolspeak.project.folders import project_folders
+from toolspeak.project.string_file import change_strings, read_strings
 from toolspeak.project.user_folders import NO_FOLDER, data_folder, home_folder, user_folder
-from toolspeak.tools.builtin.folder import Folder
 from toolspeak.tools.builtin.text_format import visible
 
-_LOCK_SECONDS = 10.0
 _REFERENCE = re.compile(r"\$\{(?:env:)?(\w+)")
 
 
@@ -137,7 +136,7 @@ def is_trusted(config: ProjectConfig) -> bool:
     """Whether the user has trusted just this content at just this path."""
     file = trust_file()
     protect(file, "the list of trusted configurations")
-    return _read(file).get(config.file.path) == config.digest
+    return read_strings(file).get(config.file.path) == config.digest
 
 
 def set_trust(path: str, digest: str | None) -> bool:
@@ -147,30 +146,8 @@ def set_trust(path: str, digest: str | None) -> bool:
     if file.parent == NO_FOLDER:
         raise ConfigurationError("there is no home folder to remember trusted files in; set HOME or XDG_DATA_HOME")
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with Folder.top(os.path.realpath(file.parent)) as folder, folder.alone(_LOCK_SECONDS):
-            digests = _read(file)
-            if digests.get(path) == digest:
-                return False
-            digests.pop(path, None)
-            if digest is not None:
-                digests[path] = digest
-            # Other processes read the old list or the new one, never a part of it.
-            beside = file.with_name(f"{file.name}.{os.getpid()}.new")
-            beside.write_text(json.dumps(digests, indent=1), "utf-8")
-            beside.chmod(0o600)
-            beside.replace(file)
+        return change_strings(
+            file, lambda digests: digests.pop(path, None) if digest is None else digests.update({path: digest})
+        )
     except OSError as error:
         raise ConfigurationError(f"{file}: the trust was not stored: {error.strerror or error}") from None
-    return True
-
-
-def _read(file: Path) -> dict[str, str]:
-    """The stored digests. A file that cannot be read trusts nothing."""
-    try:
-        digests = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    if not isinstance(digests, dict):
-        return {}
-    return {path: digest for path, digest in cast("dict[str, Any]", digests).items() if isinstance(digest, str)}
