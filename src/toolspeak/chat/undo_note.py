@@ -27,10 +27,10 @@ async def with_undo_note(journal: Journal, session_id: str, message: Message) ->
         change_sets = await asyncio.to_thread(change_sets_of, store, roots)
     finally:
         store.close()
-    undone = [each for each in change_sets if each.tool == UNDO and each.start_time >= end.started_at]
+    undo_sets = [each for each in change_sets if each.tool == UNDO and each.start_time >= end.started_at]
     lines = [
         f"- {visible_name(net.path)}: {'gone' if net.after is None else 'has another content now'}"
-        for net in net_changes(undone)
+        for net in net_changes(undo_sets)
     ]
     if not lines:
         return message

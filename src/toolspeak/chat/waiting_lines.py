@@ -15,14 +15,14 @@ class WaitingLines:
     """The messages and commands that wait."""
 
     def __init__(self) -> None:
-        self._said: list[tuple[Message, str]] = []  # the model reads them at its next step
+        self._for_run: list[tuple[Message, str]] = []  # the model reads them at its next step
         self._later: list[str] = []  # the next turn begins with them
         self.commands: list[str] = []
         """The commands that follow after the turn."""
 
     def add_said(self, message: Message, text: str) -> None:
         """Adds a message of the run, and what the person wrote."""
-        self._said.append((message, text))
+        self._for_run.append((message, text))
 
     def add_later(self, text: str) -> None:
         """Adds a message that came too late for the run."""
@@ -30,23 +30,23 @@ class WaitingLines:
 
     def take(self, message: Message) -> tuple[Message, str]:
         """Removes a message that the model reads now. Returns it as it was added, and what the person wrote."""
-        for entry in self._said:
+        for entry in self._for_run:
             if message.parts[: len(entry[0].parts)] == entry[0].parts:  # a hook may add to it
-                self._said.remove(entry)
+                self._for_run.remove(entry)
                 return entry
         return message, message.text
 
     def texts(self, unread: Sequence[Message]) -> list[str]:
         """The messages that nobody has read and no hook has left out. `unread`: those of the run."""
-        return [*(text for message, text in self._said if any(each is message for each in unread)), *self._later]
+        return [*(text for message, text in self._for_run if any(each is message for each in unread)), *self._later]
 
     def end_run(self, unread: Sequence[Message]) -> None:
         """Keeps what the run has not read for the next turn."""
-        self._later, self._said = self.texts(unread), []
+        self._later, self._for_run = self.texts(unread), []
 
     def take_all(self, unread: Sequence[Message] = ()) -> list[str]:
         """Removes the messages, and returns them."""
-        texts, self._said, self._later = self.texts(unread), [], []
+        texts, self._for_run, self._later = self.texts(unread), [], []
         return texts
 
     def rows(self, unread: Sequence[Message], columns: int) -> list[StyledLine]:
