@@ -9,11 +9,13 @@ from shop import agent, new_id, task, until, working
 
 from toolspeak import Limits, tool
 from toolspeak.agent import RunInterceptor, RunStart, Session
-from toolspeak.data.events import Record, RunConfigured, RunPaused, RunResumed, RunStarted
+from toolspeak.data.events import Record, RunConfigured, RunPaused, RunResumed, RunStarted, ToolStarted
 from toolspeak.data.messages import Message
 from toolspeak.data.prices import Price
 from toolspeak.engines import RunClient, Worker, WorkLimits, open_engine
 from toolspeak.errors import ConfigurationError, RunConflict, RunError
+from toolspeak.journal.leases import new_owner
+from toolspeak.journal.memory_journal import MemoryJournal
 
 
 @tool(read_only=True)
@@ -149,6 +151,38 @@ def test_a_limit_in_dollars_that_its_agent_cannot_enforce_fails_the_run_at_once(
             assert (await client.result(submitted.run_id, 60)).answer == "saw a"
 
     open_store.run(main)
+
+
+def test_a_call_does_not_begin_if_its_record_took_so_long_that_another_worker_has_the_run():
+    """As when the network between a worker and its database holds an answer back: the other worker has found that the
+    call did not happen, and runs it."""
+    calls, taken = [], asyncio.Event()
+
+    @tool
+    def charge(amount: int) -> str:
+        "Charges a card."
+        calls.append(amount)
+        return "charged"
+
+    class LateJournal(MemoryJournal):
+        async def append(self, record, lease=None):
+            await super().append(record, lease)
+            if isinstance(record.event, ToolStarted):
+                await self.acquire(record.run_id, new_owner(), 3600, takes_over="embedded")
+                taken.set()
+                await asyncio.sleep(1.1)  # longer than a call begins without a look at its lease
+
+    async def main():
+        journal = LateJournal()
+        shop = agent(journal, [charge], approve="all")
+        submitted = await shop.submit(task([("charge", {"amount": 5})]))
+        async with working(shop):
+            async with asyncio.timeout(60):
+                await taken.wait()
+        assert calls == []
+        assert (await journal.run(submitted.run_id)).status == "running"
+
+    asyncio.run(main())
 
 
 def test_a_run_begins_at_its_time_and_its_queue_time_is_not_its_own(open_store):

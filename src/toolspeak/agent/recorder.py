@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,6 +18,7 @@ from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.fold import apply
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.state.steps import Memory, RunRecords, StepEnded
+from toolspeak.agent.storage.runs import LEASE_SECONDS
 from toolspeak.data.deltas import Delta, ToolProgress, TurnRestarted
 from toolspeak.data.events import (
     ApprovalDecided,
@@ -28,6 +30,7 @@ from toolspeak.data.events import (
     Record,
     SubRunUsed,
     ToolFinished,
+    ToolStarted,
 )
 from toolspeak.data.messages import Message, Usage, failure
 from toolspeak.data.values import changed
@@ -48,6 +51,7 @@ from toolspeak.journal.base import Journal, Lease
 from toolspeak.tools import Tool, Toolset
 
 _NO_WAITS: Mapping[str, Any] = MappingProxyType({})
+_LATE_SECONDS = 1.0  # sooner than any engine believes a worker dead
 
 ACTIVE_RUNS: dict[str, UsageRollUp] = {}
 """The runs in progress in this process, by id: a sub-run knows only the id of its parent (`parent_run_id`)."""
@@ -132,7 +136,11 @@ class Recorder:
                 of.principal,
                 of.traceparent if self.trace is None else self.trace.traceparent or of.traceparent,
             )
+            start = time.monotonic()
             await settings.journal.append(record, self.lease)
+            if type(event) is ToolStarted and self.lease is not None and time.monotonic() - start > _LATE_SECONDS:
+                # Another worker may have the run by now, and may have looked whether this call has happened.
+                await settings.journal.renew(self.lease, LEASE_SECONDS)
             self.current = apply(state, record, self._before)
             if type(event) is not ModelTextReceived:
                 self.run_records.records.append(record)
