@@ -16,12 +16,19 @@ __all__ = ["browser"]  # a fixture
 
 TASK = "Weather? <script>window.hacked = 1</script> \x1b[31m"
 WRITTEN = 'I look.\n<tool_call>\n{"name": "read", "arguments": {"path": "a <tool_call> \u202e b"}}\n</tool_call>'
+DIFF = """--- a/x.py
++++ b/x.py
+@@ -1,2 +1,2 @@
+-def f(a): return "# no" # <b>old\u202e</b>
++def f(a): return 12
+ x = 1
+"""
 
 
 @tool(read_only=True)
 def look_up(city: str) -> str:
     "Looks up the weather of a city."
-    return f"rain in {city}"
+    return DIFF
 
 
 async def fill(place: str) -> None:
@@ -51,6 +58,12 @@ def test_what_was_sent_is_shown_with_its_proof_and_what_was_written_with_the_par
         expect(dialog.get_by_role("region")).to_contain_text("window.hacked = 1</script> \\u001b[31m")
         check_axe(page, "what was sent")
         page.keyboard.press("Escape")
+        diff = page.locator(".diff")
+        expect(diff.locator(".removed .code-word")).to_have_text(["def", "return"])
+        expect(diff.locator(".removed .code-string")).to_have_text(['"# no"'])
+        expect(diff.locator(".removed .code-comment")).to_have_text(["# <b>old⟨U+202E⟩</b>"])
+        expect(diff.locator(".added .code-number")).to_have_text(["12"])
+        check_axe(page, "a diff")
         show(page, server, "wrote")
         page.get_by_text("As it was written").click()
         expect(page.locator(".raw mark")).to_have_text(["<tool_call>", "</tool_call>"])

@@ -2,6 +2,7 @@
 
 import { get, imageUrl, runPath } from "./api.js";
 import { h, notice, number, visible } from "./dom.js";
+import { coloured, languageOf } from "./syntax.js";
 
 const PART = 100000;
 const FOLD = 1600;
@@ -31,8 +32,8 @@ export class Place {
 /** A text in full. A long one is folded; the rest of a cut one comes on demand. `onwhole`: once all of it is shown. */
 export function text(value, place, { onwhole, kind = "" } = {}) {
   const strict = place?.strict ?? false;
-  const isDiff = kind === "diff";
-  const body = h("div", { class: `text ${kind}` }, isDiff ? diffLines(value, strict) : visible(value, strict));
+  const isDiff = kind === "diff", file = { language: undefined };
+  const body = h("div", { class: `text ${kind}` }, isDiff ? diffLines(value, strict, file) : visible(value, strict));
   const total = place?.length;
   const box = h("div", { class: "text-box" }, body);
   if (total !== undefined) {
@@ -43,7 +44,7 @@ export function text(value, place, { onwhole, kind = "" } = {}) {
         const piece = await get(runPath(place.runId, `/records/${place.record.seq}/text`),
           { place: JSON.stringify(place.path), start, length: PART });
         start = Math.min(piece.start + PART, piece.total);
-        body.append(h("div", { class: "text" }, isDiff ? diffLines(piece.text, strict) : visible(piece.text, strict)));
+        body.append(h("div", { class: "text" }, isDiff ? diffLines(piece.text, strict, file) : visible(piece.text, strict)));
         label();
         if (start >= piece.total) {
           button.remove();
@@ -71,8 +72,15 @@ export function text(value, place, { onwhole, kind = "" } = {}) {
   return box;
 }
 
-function diffLines(value, strict) {
-  return value.split("\n").map((line, at, lines) => h("span", { class: `line ${diffKind(line)}` }, visible(line, strict), at < lines.length - 1 ? "\n" : ""));
+/** The lines of a diff. `file.language` is that of the file whose lines come, also from one part to the next. */
+function diffLines(value, strict, file) {
+  return value.split("\n").map((line, at, lines) => {
+    const kind = diffKind(line);
+    if (line.startsWith("+++ ") || line.startsWith("--- ")) file.language = languageOf(line.slice(4)) ?? (line[0] === "+" ? file.language : undefined);
+    const isCode = kind !== "file" && kind !== "hunk";
+    const parts = isCode ? [line.slice(0, 1), coloured(line.slice(1), file.language, strict)] : visible(line, strict);
+    return h("span", { class: `line ${kind}` }, isCode && !"+- ".includes(line[0] ?? " ") ? visible(line, strict) : parts, at < lines.length - 1 ? "\n" : "");
+  });
 }
 
 function diffKind(line) {
