@@ -231,7 +231,7 @@ def test_the_models_of_the_server_are_listed_and_completed(monkeypatch, folder):
             await person.until("the server has coder-32b, coder-7b, writer")
             person.type("/model coder-7\t\r")
             await person.until("the model is coder-7b")
-            await person.until('model = "coder-7b"')
+            await person.until("the next conversation begins with it")
             person.type("/model openai:coder-8b\r")
             await person.until("! the server does not list it; it has coder-7b")
             person.type("/model openai:writer\r")
