@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from toolspeak.data.approvals import ApprovalRequested, Rule
 from toolspeak.data.tools import WEB, Effects
 from toolspeak.errors import ConfigurationError
-from toolspeak.tools.builtin.text_format import visible
 
 AlwaysScope: TypeAlias = Literal["tool", "commands", "host", "call"]
 """Which calls an "always" approves: see `ApprovalRequest.always`."""
@@ -47,6 +47,7 @@ def rules_offered(question: ApprovalRequested) -> list[tuple[AlwaysScope, str]]:
     toolspeak recorded."""
     if not question.definition:
         return []
+    visible = importlib.import_module("toolspeak.tools.builtin.text_format").visible  # an agent loads no built-in tools
     name, hosts = question.call.name, web_hosts(question.effects)
     commands = f"commands that begin with {' or '.join(map(repr, question.begins))}, with any arguments"
     reads = f"every call of {name} that reads {', '.join(each.removeprefix(WEB) for each in hosts)}"
