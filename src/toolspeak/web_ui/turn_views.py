@@ -56,23 +56,23 @@ class TurnReading:
 async def turn_request(call: ApiCall) -> SentBody:
     """The request of the turn whose record the path names (a `ModelAsked`), or a part of its body."""
     query: TextQuery = call.query
-    record = await _asked(call)
-    sent = await sent_request(call.services.journal, record.run_id, record.seq)
+    record = await _asking_record(call)
+    request = await sent_request(call.services.journal, record.run_id, record.seq)
     return SentBody(
-        sent.body[query.start : query.start + query.length],
+        request.body[query.start : query.start + query.length],
         query.start,
-        len(sent.body),
-        sent.is_proved,
-        sent.digest,
-        sent.note,
+        len(request.body),
+        request.is_proved,
+        request.digest,
+        request.note,
     )
 
 
 async def turn_reading(call: ApiCall) -> TurnReading:
     """What the model wrote in the turn whose record the path names (a `ModelAsked`)."""
-    record, journal = await _asked(call), call.services.journal
+    record, journal = await _asking_record(call), call.services.journal
     info = await info_of(call)
-    text, thoughts = await _written(journal, record)
+    text, thoughts = await _text_of(journal, record)
     parts = await recorded_parts(journal, record.run_id, record.seq)
     dialect, tools = get_dialect("auto"), ()
     try:
@@ -94,14 +94,14 @@ def _spans(dialect: Dialect, text: str, tools: Any) -> tuple[TextSpan, ...]:
     return text_spans(dialect, text, steps_of(dialect, text, tools))
 
 
-async def _asked(call: ApiCall) -> Record:
+async def _asking_record(call: ApiCall) -> Record:
     record = await record_of(call)
     if not isinstance(record.event, ModelAsked):
         raise ApiFailure(404, "not_there", "this record asks no model: name one of the kind ModelAsked")
     return record
 
 
-async def _written(journal: Journal, asking_record: Record) -> tuple[str, str]:
+async def _text_of(journal: Journal, asking_record: Record) -> tuple[str, str]:
     """The text and the thoughts of a turn, as its checkpoints have them."""
     texts, thoughts, start = list[str](), list[str](), asking_record.seq + 1
     while page := await journal.read(asking_record.run_id, start, 100):

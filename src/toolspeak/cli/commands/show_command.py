@@ -66,11 +66,13 @@ async def _show_request(run: str, step: int, journal: Journal) -> None:
         if seq < 0:
             steps = (await load_state(journal, run_id)).step
             raise ConfigurationError(f"run {short_id(run_id)} has no step {step}: it asked the model {steps} times")
-        sent = await sent_request(journal, run_id, seq)
-        if not sent.body:
-            raise ConfigurationError(sent.note)
-        write_text(sent.body + "\n")
-        note = f"as it was sent: its SHA-256 is the recorded one, {sent.digest}" if sent.is_proved else sent.note
+        request = await sent_request(journal, run_id, seq)
+        if not request.body:
+            raise ConfigurationError(request.note)
+        write_text(request.body + "\n")
+        note = (
+            f"as it was sent: its SHA-256 is the recorded one, {request.digest}" if request.is_proved else request.note
+        )
         click.echo(f"toolspeak: {note}", err=True)
     finally:
         await journal.aclose()
