@@ -55,7 +55,7 @@ def test_the_model_reads_which_files_were_taken_back_and_brought_back(monkeypatc
     async def main():
         arguments = json.dumps({"path": "b.txt", "content": "two\n"})
         answers = calls(("write", arguments)), reply("Done."), *(reply(f"Answer {number}.") for number in range(3))
-        async with chat(monkeypatch, folder, *answers, approve="all") as person:
+        async with chat(monkeypatch, folder, *answers, approve="all", columns=200) as person:
 
             async def say(number: int) -> str:
                 person.type(f"message {number}\r")
