@@ -345,6 +345,7 @@ def test_what_the_model_says_while_the_editor_is_open_is_shown_afterwards(monkey
             assert not any("Part" in text for text in person.terminal.writes[drawn:])
             await asyncio.to_thread((tmp_path / "close").write_text, "and what then?\n")
             await person.until("› and what then?")
+            await person.until("Part 6")
             rows = [row for row in person.terminal.everything if row.startswith("Part")]
             assert rows == [f"Part {number} of it." for number in range(1, 7)]
             person.type("\r")
