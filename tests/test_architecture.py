@@ -81,7 +81,8 @@ WIRE_SHARED = {
 CLI_SHARED = {
     "agents_option", "attended_run", "changes_upkeep", "command_options", "configuration", "demo_project",
     "demo_schedules", "exit_codes", "journal_option", "journal_removals", "json_input", "mcp_pinning", "mcp_serving",
-    "reply_description", "run_options", "sandbox_options", "signals", "timeline_file", "web_options", "web_view",
+    "piped_text", "reply_description", "run_options", "sandbox_options", "signals", "timeline_file", "web_options",
+    "web_view",
 }  # fmt: skip
 
 # What every dialect is made against: files beside the folders of `dialects`.

@@ -156,7 +156,7 @@ def test_a_limit_in_dollars_that_its_agent_cannot_enforce_fails_the_run_at_once(
 def test_a_call_does_not_begin_if_its_record_took_so_long_that_another_worker_has_the_run():
     """As when the network between a worker and its database holds an answer back: the other worker has found that the
     call did not happen, and runs it."""
-    calls, taken = [], asyncio.Event()
+    calls, takeover = [], asyncio.Event()
 
     @tool
     def charge(amount: int) -> str:
@@ -169,7 +169,7 @@ def test_a_call_does_not_begin_if_its_record_took_so_long_that_another_worker_ha
             await super().append(record, lease)
             if isinstance(record.event, ToolStarted):
                 await self.acquire(record.run_id, new_owner(), 3600, takes_over="embedded")
-                taken.set()
+                takeover.set()
                 await asyncio.sleep(1.1)  # longer than a call begins without a look at its lease
 
     async def main():
@@ -178,7 +178,7 @@ def test_a_call_does_not_begin_if_its_record_took_so_long_that_another_worker_ha
         submitted = await shop.submit(task([("charge", {"amount": 5})]))
         async with working(shop):
             async with asyncio.timeout(60):
-                await taken.wait()
+                await takeover.wait()
         assert calls == []
         assert (await journal.run(submitted.run_id)).status == "running"
 

@@ -18,9 +18,9 @@ from toolspeak.data.approvals import Decision, Rule
 from toolspeak.data.events import ApprovalRequested, Record
 from toolspeak.errors import ConfigurationError
 from toolspeak.execute import ApprovalRequest, Escalate, StandingRules
-from toolspeak.execute.approval.always_rules import rules_offered
 from toolspeak.execute.approval.approvers import question_fact
 from toolspeak.execute.approval.evaluator import unapproved_repair
+from toolspeak.execute.approval.offered_rules import rules_offered
 from toolspeak.ui.argument_editor import arguments_from_json, arguments_to_json, edit, editor
 from toolspeak.ui.format import argument_lines, is_diff, one_line, printable, shorten
 from toolspeak.ui.question import Line, Question

@@ -17,8 +17,8 @@ from toolspeak.data.approvals import Rule
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError
 from toolspeak.execute import ApprovalRequest, Approver, Decision, Escalate
-from toolspeak.execute.approval.always_rules import rules_offered
 from toolspeak.execute.approval.approvers import approve_none, question_fact
+from toolspeak.execute.approval.offered_rules import rules_offered
 from toolspeak.execute.concurrency.limits import in_thread
 from toolspeak.ui.argument_editor import arguments_from_json, arguments_to_json, edit, editor
 from toolspeak.ui.console import make_console, write

@@ -20,7 +20,7 @@ from toolspeak.data.messages import Message
 from toolspeak.data.run_values import UNFINISHED
 from toolspeak.data.values import changed, quick
 from toolspeak.engines import RunClient
-from toolspeak.execute.approval.always_rules import rules_offered
+from toolspeak.execute.approval.offered_rules import rules_offered
 from toolspeak.journal.base import Journal, RunInfo, SessionInfo
 from toolspeak.journal.leases import is_held
 from toolspeak.project.recorded_setup import setup_of_run

@@ -29,8 +29,8 @@ def run(folder, *arguments, reply=""):
     if done.returncode:
         return done, ""
     lines = map(json.loads, cassette.read_text().splitlines())
-    (asked,) = (line["asked"] for line in lines if "asked" in line)
-    return done, asked["messages"][-1]["text"]
+    (request,) = (line["asked"] for line in lines if "asked" in line)
+    return done, request["messages"][-1]["text"]
 
 
 def test_what_is_piped_in_is_a_part_of_the_task(folder):

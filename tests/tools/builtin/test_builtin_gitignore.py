@@ -27,7 +27,7 @@ def project(root):
     return root
 
 
-KEPT = ["keep.log", "src/a.py", "src/gen/b.py", "src/only_here.txt"]
+VISIBLE_FILES = ["keep.log", "src/a.py", "src/gen/b.py", "src/only_here.txt"]
 
 
 @pytest.mark.parametrize("is_repository", [True, False])
@@ -35,8 +35,8 @@ def test_find_leaves_out_what_the_files_name(call, project, is_repository):
     if is_repository:
         (project / ".git").mkdir()
     names = call("find", pattern="*.*")
-    assert [name for name in names if "gitignore" not in name] == KEPT
-    assert [match["path"] for match in call("find", content="needle")] == KEPT
+    assert [name for name in names if "gitignore" not in name] == VISIBLE_FILES
+    assert [match["path"] for match in call("find", content="needle")] == VISIBLE_FILES
     assert call("find", pattern="*.py", path="src") == ["src/a.py", "src/gen/b.py"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
@@ -40,23 +39,6 @@ def always_rule(question: ApprovalRequested, scope: AlwaysScope) -> Rule:
         only_reads = effects.declared and effects.read_only and not effects.external
         return replace(rule, begins=question.begins, effects="reads" if only_reads else "any")
     return rule
-
-
-def rules_offered(question: ApprovalRequested) -> list[tuple[AlwaysScope, str]]:
-    """What a person may always approve because of this question, and in words; nothing for a question that an earlier
-    toolspeak recorded."""
-    if not question.definition:
-        return []
-    visible = importlib.import_module("toolspeak.tools.builtin.text_format").visible  # an agent loads no built-in tools
-    name, hosts = question.call.name, web_hosts(question.effects)
-    commands = f"commands that begin with {' or '.join(map(repr, question.begins))}, with any arguments"
-    reads = f"every call of {name} that reads {', '.join(each.removeprefix(WEB) for each in hosts)}"
-    return [
-        ("call", "exactly this call"),
-        *([("commands", visible(commands))] if question.begins else []),
-        *([("host", visible(reads))] if hosts else []),
-        ("tool", visible(f"every call of {name}")),
-    ]
 
 
 def web_hosts(effects: Effects) -> tuple[str, ...]:

@@ -209,8 +209,8 @@ class RequestBuilder:
         fail, because nobody's yes can change that. `earlier`: the effects of the calls that run before it, which may
         change it."""
         call = prepared.call
-        if self.replayer is not None and (recorded := self.replayer.unasked_result(call)) is not None:
-            return recorded
+        if self.replayer is not None and (replayed_result := self.replayer.unasked_result(call)) is not None:
+            return replayed_result
         try:
             return await self._with_preview(request, prepared)
         except ToolError as error:
