@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from terminal_harness import TerminalProcess, environment
 
 from forked import completed
 from toolspeak.cli.command_table import COMMANDS
@@ -80,3 +81,15 @@ def test_a_task_in_place_of_a_command_is_told_how_to_run(tmp_path):
     assert process.returncode == 2
     assert """to do a task: toolspeak run 'fix Ann'"'"'s tests'""" in process.stderr.decode()
     assert b"No such command" in completed(["runn"], stdin=b"", cwd=tmp_path).stderr
+
+
+def test_an_option_in_place_of_a_command_is_one_of_the_conversation(tmp_path):
+    (tmp_path / "book.json").write_text('{"turns": ["Done."]}')
+    with TerminalProcess("--model", "scripted:book.json", cwd=tmp_path, env=environment(), size=(24, 80)) as terminal:
+        terminal.read_until("scripted")
+        terminal.type("\x04")
+        assert terminal.finish()[0] == 0
+    with TerminalProcess("--modell", "x", cwd=tmp_path, env=environment()) as terminal:
+        assert "--model" in terminal.read_until("?")
+        assert terminal.finish()[0] == 2
+    assert b"Commands" in completed(["--help"], stdin=b"", cwd=tmp_path).stdout

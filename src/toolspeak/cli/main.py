@@ -60,9 +60,14 @@ def main() -> None:
 
 
 def _arguments() -> list[str]:
-    """The words of the command line. Without any, a person at a terminal gets the conversation, a program the help."""
+    """The words of the command line. At a terminal they are those of `chat` if there are none, or if they begin with an
+    option of it: `toolspeak -c`. A program gets the help."""
     words = sys.argv[1:]
-    return words if words or not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()) else ["chat"]
+    if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
+        return words
+    own_options = {"-h", "--help", *(name for each in cli.params for name in each.opts)}
+    is_chat = not words or (words[0].startswith("-") and words[0].partition("=")[0] not in own_options)
+    return ["chat", *words] if is_chat else words
 
 
 def _log() -> None:

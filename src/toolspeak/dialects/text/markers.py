@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar, cast
 
 from toolspeak.data.values import changed, quick
 from toolspeak.dialects.text.candidates import Beginnings, candidate_pattern
@@ -16,6 +16,8 @@ from toolspeak.dialects.text.end_marker import EndMarker, beginning_of_ends, beg
 from toolspeak.dialects.text.markdown import FENCE, FENCE_START, run_end
 from toolspeak.dialects.text.openings import Alone, AtEnd, FirstTag, Matches, Opening, OpeningMatch, Signature
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Problem
+
+T = TypeVar("T")
 
 LLAMA_HEAD = "<|start_header_id|>assistant<|end_header_id|>"
 """Llama's template writes this before a turn, and some models repeat it."""
@@ -183,6 +185,11 @@ class Table(Protocol):
         ...
 
 
+def computed_once(function: Callable[[Any], T]) -> T:
+    """`cached_property` with the type of its value, which type checkers take for a protocol's property."""
+    return cast("T", cached_property(function))
+
+
 class MarkerTable:
     """Decides candidates: texts that begin like a marker or a code fence and may grow into a marker.
 
@@ -224,7 +231,7 @@ class MarkerTable:
             return self
         return MarkerTable(later, self._specials, self._severed, self._stops)
 
-    @cached_property
+    @computed_once
     def candidate(self) -> re.Pattern[str]:
         return candidate_pattern([self.beginnings], self.markup.lone_beginning)
 
@@ -248,7 +255,7 @@ class MarkerTable:
                 texts |= set(opening.starts)
         return Beginnings(texts, words, patterns)
 
-    @cached_property
+    @computed_once
     def markup(self) -> Markup:
         return markup_of(self.markers, self._frames, self._severed)
 
