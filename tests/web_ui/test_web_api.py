@@ -487,16 +487,19 @@ def test_a_long_list_of_runs_and_a_long_run_are_read_in_parts(tmp_path):
     """The database is asked for one page only: each answer is as large as its page, whatever there is."""
 
     async def main(view, journal):
-        records = a_run("long", *[UserMessageQueued(Message.user("x" * 100))] * 2_000)
-        await write(journal, records)
-        start, total = 0, []
-        while True:
-            page = await view.get("/runs/long/records", start=start, limit=500)
-            total += [each["seq"] for each in page["records"]]
-            assert len(page["records"]) <= 500
-            start = page["next"]
-            if page["is_last"]:
-                break
-        assert total == list(range(2_001))
+        await write(journal, a_run("long", *[UserMessageQueued(Message.user("x" * 100))] * 2_500))
+        await write(journal, a_run("large", *[UserMessageQueued(Message.user("x" * 10_000))] * 300))
+        for run_id, limit, count in (("long", 500, 2_501), ("long", 2_000, 2_501), ("large", 2_000, 301)):
+            start, total = 0, []
+            while True:
+                page = await view.get(f"/runs/{run_id}/records", start=start, limit=limit)
+                total += [each["seq"] for each in page["records"]]
+                assert len(page["records"]) <= limit
+                assert len(json.dumps(page)) < 1_100_000
+                start = page["next"]
+                if page["is_last"]:
+                    break
+            assert total == list(range(count))
+        await view.get("/runs/long/records", 400, limit=2_001)
 
     in_view(main, SqliteJournal(tmp_path / "runs.db", sync="never"))

@@ -248,7 +248,7 @@ class PageQuery:
     """A part of a list."""
 
     start: Count = 0
-    limit: PageSize = 200
+    limit: Annotated[int, Meta(ge=1, le=2_000)] = 200
 
 
 @quick()

@@ -14,8 +14,8 @@ from toolspeak.gateway.usage.usage_store import UsageStore, open_usage
 from toolspeak.gateway.usage.usage_values import Counts, Standing, day_of
 from toolspeak.web_ui.gateway_status import RECENT, gateway_status
 from toolspeak.web_ui.gateway_values import GatewayStatus
-from toolspeak.web_ui.live_runs import json_of
 from toolspeak.web_ui.metric_history import MetricHistory
+from toolspeak.web_ui.record_json import json_of
 
 _LOG = logging.getLogger("toolspeak.web_ui")
 

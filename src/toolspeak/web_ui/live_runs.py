@@ -9,15 +9,13 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import TypeAlias
 
-import msgspec
-
 from toolspeak.agent.publisher import published_pieces
 from toolspeak.data.codec import dump
 from toolspeak.data.events import Record, RunFinished
 from toolspeak.data.run_values import UNFINISHED
 from toolspeak.errors import JournalError, ToolspeakError
 from toolspeak.journal.base import Journal
-from toolspeak.web_ui.record_json import record_item
+from toolspeak.web_ui.record_json import json_of, record_item
 
 PING_SECONDS = 15.0
 """After so many seconds of silence a comment is sent, so that proxies hold the connection open."""
@@ -197,14 +195,6 @@ class _Feed:
     def _send(self, frame: LiveFrame) -> None:
         for reader in self.readers:
             reader.offer(frame)
-
-
-def json_of(value: object) -> bytes:
-    """A value as JSON. msgspec refuses a lone surrogate, which json escapes."""
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        return json.dumps(msgspec.to_builtins(value)).encode()
 
 
 def record_frame(record: Record) -> bytes:

@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, cast
 
+import msgspec
+
 from toolspeak.data.codec import dump
 from toolspeak.data.events import Record
 from toolspeak.data.messages import JSON, Message
@@ -18,7 +20,17 @@ MOST_ENTRIES = 500
 """The most entries of a list or an object."""
 
 MOST_JSON = 400_000
-"""The most characters of an event's JSON. Of a larger event nothing but its place is written."""
+"""The most bytes of an event's JSON. Of a larger event nothing but its place is written."""
+
+_SHORT = 2 * MOST_ENTRIES  # bytes of JSON in which there is neither a text nor a list to cut
+
+
+def json_of(value: object) -> bytes:
+    """A value as JSON. msgspec refuses a lone surrogate, which json escapes."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value)).encode()
 
 
 def record_item(record: Record) -> RecordItem:
@@ -26,13 +38,13 @@ def record_item(record: Record) -> RecordItem:
     event = cast("dict[str, Any]", dump(record)["event"])
     kind = cast("str", event.pop("type", ""))
     cuts: list[CutText] = []
-    content = _cut(event, (), cuts)
+    content = event if len(json_of(event)) <= _SHORT else _bounded(_cut(event, (), cuts), cuts)
     return RecordItem(
         record.seq,
         record.step,
         record.time,
         kind,
-        *_bounded(content, cuts),
+        content,
         agent=record.agent,
         call_id=record.call_id,
         principal=record.principal,
@@ -43,7 +55,7 @@ def record_item(record: Record) -> RecordItem:
 def message_item(message: Message) -> MessageItem:
     """A message as the API writes it."""
     cuts: list[CutText] = []
-    (parts,) = _bounded(_cut(dump(message)["parts"], (), cuts), cuts)
+    parts = _bounded(_cut(dump(message)["parts"], (), cuts), cuts)
     return MessageItem(message.role, parts, tuple(cuts))
 
 
@@ -83,10 +95,10 @@ def _cut(value: JSON, place: tuple[str | int, ...], cuts: list[CutText]) -> JSON
     return value
 
 
-def _bounded(content: JSON, cuts: list[CutText]) -> tuple[JSON]:
+def _bounded(content: JSON, cuts: list[CutText]) -> JSON:
     """The content, or nothing if it is still too large."""
-    size = len(json.dumps(content))
+    size = len(json_of(content))
     if size <= MOST_JSON:
-        return (content,)
+        return content
     cuts[:] = [CutText((), size)]
-    return ({} if isinstance(content, dict) else [],)
+    return {} if isinstance(content, dict) else []

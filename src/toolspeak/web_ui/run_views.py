@@ -50,13 +50,14 @@ from toolspeak.web_ui.api_values import (
 )
 from toolspeak.web_ui.gateway_values import GatewayWatch
 from toolspeak.web_ui.live_runs import LiveRuns
-from toolspeak.web_ui.record_json import message_item, record_item, text_at, value_at
+from toolspeak.web_ui.record_json import json_of, message_item, record_item, text_at, value_at
 from toolspeak.web_ui.run_folds import RunFold, RunFolds
 
-PAGE_CHARACTERS = 1_000_000
-"""A page of records ends after so many characters of JSON."""
+PAGE_BYTES = 1_000_000
+"""A page of records ends after so many bytes of JSON."""
 
 _FIRST_READ = 16  # records that are read at once; any of them may have megabytes
+_MOST_READ = 500
 _MOST_SUB_RUNS = 100
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
@@ -304,18 +305,22 @@ async def _page(journal: Journal, run_id: str, query: PageQuery) -> AsyncGenerat
     """The records of a page, which ends early if they are large."""
     position, size, count = query.start, 0, _FIRST_READ
     end = query.start + query.limit
-    while position < end and size < PAGE_CHARACTERS:
+    while position < end and size < PAGE_BYTES:
         page = await journal.read(run_id, position, min(count, end - position))
+        is_cut = False
         for record in page:
             item = record_item(record)
-            size += len(json.dumps(item.event))
+            is_cut = is_cut or bool(item.cut)
+            size += len(json_of(item.event))
             yield item
-            if size >= PAGE_CHARACTERS:
+            if size >= PAGE_BYTES:
                 return
         if len(page) < min(count, end - position):
             return
         position += len(page)
-        count = min(4 * count, 200) if size < PAGE_CHARACTERS // 8 else _FIRST_READ
+        # As many as the page still has room for, if they are like those before.
+        room = (PAGE_BYTES - size) * (position - query.start) // max(1, size)
+        count = _FIRST_READ if is_cut else max(_FIRST_READ, min(4 * count, _MOST_READ, room))
 
 
 async def record_text(call: ApiCall) -> TextPiece:

@@ -28,7 +28,8 @@ from toolspeak.web_ui.api_errors import ApiFailure, failure_for
 from toolspeak.web_ui.api_operations import OPERATIONS, ROOT, Operation, description
 from toolspeak.web_ui.api_values import Me, Secret, UiRole, ViewPart
 from toolspeak.web_ui.gateway_values import GatewayWatch
-from toolspeak.web_ui.live_runs import LiveRuns, json_of
+from toolspeak.web_ui.live_runs import LiveRuns
+from toolspeak.web_ui.record_json import json_of
 from toolspeak.web_ui.run_folds import RunFolds
 from toolspeak.web_ui.run_views import ApiCall, UiServices
 

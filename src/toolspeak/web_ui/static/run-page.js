@@ -11,7 +11,7 @@ import { openDialog, runRow } from "./run-list.js";
 import { Timeline } from "./timeline.js";
 import { PartList } from "./virtual-list.js";
 
-const PAGE = 500, FIRST_PAGE = 60;
+const PAGE = 2000, FIRST_PAGE = 60;
 const AGAIN = 400;
 
 const isUnderWay = (detail) => ["running", "queued"].includes(detail.run.status);
@@ -82,7 +82,8 @@ export function runPage(main, runId, go) {
       for (;;) {
         // The next page is on its way while this one is added.
         const next = page.is_last ? null : get(runPath(runId, "/records"), { start: page.next, limit: PAGE });
-        for (const record of page.records) add(record);
+        for (const record of page.records) conversation.add(record);
+        stayAtEnd();
         if (!next) break;
         page = await next;
         if (!isOpen) return;
