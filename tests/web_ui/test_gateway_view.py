@@ -26,6 +26,7 @@ from toolspeak.web_ui.gateway_monitor import GatewayMonitor
 from toolspeak.web_ui.gateway_status import MOST_ROWS
 from toolspeak.web_ui.metric_history import MetricHistory, percentile
 
+PATIENCE = 60.0
 NASTY = "<script>alert(1)</script>\u202e\n\x1b[31m"
 
 
@@ -58,7 +59,10 @@ def test_the_status_is_that_of_the_metrics():
             metrics.key_requests.labels("alice").inc(4)
             metrics.key_tokens.labels("alice", "input").inc(50)
             metrics.rejected.labels("invalid_api_key").inc(6)
-            status = await view.get("/gateway")
+            # What the view read at its start holds for two seconds.
+            async with asyncio.timeout(PATIENCE):
+                while (status := await view.get("/gateway"))["active"] == 0:  # noqa: ASYNC110 - the answer is what is waited for
+                    await asyncio.sleep(0.05)
             assert (status["active"], status["queued"], status["rejected"]) == (10_000, 7, {"invalid_api_key": 6})
             by_label = {(each["model"], each["upstream"]): each for each in status["upstreams"]}
             assert by_label.keys() == {("m", "127.0.0.1:9"), ("m", "127.0.0.1:10"), ("other", "127.0.0.1:9")}
