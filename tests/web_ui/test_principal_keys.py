@@ -45,6 +45,8 @@ VALUES: dict[str, tuple[str, ...]] = {
     "place": ('["messages",0,"parts",0,"text"]',),
     "last-event-id": ("1",),
     **dict.fromkeys(("agent", "model", "folder", "dialect"), ("shop", "m")),
+    "oldest_first": ("true",),
+    "from_time": ("1150", "1e9"),
     **dict.fromkeys(("after",), (base64.urlsafe_b64encode(b'[1500.0, "zzz"]').decode(),)),
     **dict.fromkeys(("start",), ("1",)),
     **dict.fromkeys(("limit", "length"), ("1",)),

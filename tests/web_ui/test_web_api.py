@@ -86,11 +86,32 @@ def test_runs_come_in_pages_with_filters():
         rest = await view.get("/runs", limit=100, after=first["next"])
         assert [run["run_id"] for run in rest["runs"]] == ["run-3", "run-2", "run-1", "run-0"]
         assert rest["next"] is None
+        for query, names in (
+            ({"from_time": 1003}, ["run-2", "run-1", "run-0"]),
+            ({"from_time": 1003.5}, ["run-3", "run-2", "run-1", "run-0"]),
+            ({"from_time": 1003, "oldest_first": "true"}, ["run-3", "run-4", "other"]),
+            ({"oldest_first": "true"}, ["run-0", "run-1", "run-2", "run-3", "run-4", "other"]),
+            ({"from_time": 500}, []),
+            ({"from_time": 1e9, "agent": "shop"}, ["run-4", "run-3", "run-2", "run-1", "run-0"]),
+        ):
+            listed_names, after = [], {}
+            while after is not None:
+                page = await view.get("/runs", limit=2, **query, **after)
+                listed_names += [run["run_id"] for run in page["runs"]]
+                after = {"after": page["next"]} if page["next"] else None
+            assert listed_names == names, query
         for query in ({"agent": "shop"}, {"principal": "bob"}, {"folder": "/srv/shop"}, {"dialect": "hermes"}):
             assert len((await view.get("/runs", **query))["runs"]) == 5
         assert len((await view.get("/runs", status="answered"))["runs"]) == 5
         assert len((await view.get("/runs", prefix="run-4"))["runs"]) == 1
-        for query in ({"status": "odd"}, {"limit": 0}, {"limit": 501}, {"after": "odd"}, {"folders": "x"}):
+        for query in (
+            {"status": "odd"},
+            {"limit": 0},
+            {"limit": 501},
+            {"after": "odd"},
+            {"from_time": "odd"},
+            {"folders": "x"},
+        ):
             error = await view.get("/runs", 400, **query)
             assert error["error"]["code"] == "bad_request"
 

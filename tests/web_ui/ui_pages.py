@@ -396,7 +396,7 @@ def test_a_long_run_and_a_long_list_keep_the_document_small(browser, tmp_path):
 
     awaited(make())
     with served(place, tmp_path) as server:
-        page = open_page(browser, server)
+        page = open_page(browser, server, timezone_id="Asia/Kolkata")
         expect(page.locator("[role=status]").first).to_contain_text("200 runs so far")
         for _ in range(40):
             page.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)")
@@ -408,6 +408,15 @@ def test_a_long_run_and_a_long_list_keep_the_document_small(browser, tmp_path):
             )
         expect(page.locator("a[href$=run-00000]")).to_be_visible()
         assert page.locator(".row").count() < 120
+        page.get_by_label("Order").select_option("oldest first")
+        expect(page.locator(".row").first).to_have_attribute("href", "/runs/long")
+        page.get_by_label("Order").select_option("newest first")
+        page.get_by_label("Begin the list at this time").fill("1970-01-01T06:00")
+        expect(page.locator(".row").first).to_have_attribute("href", "/runs/run-00799")
+        page.reload()
+        expect(page.locator(".row").first).to_have_attribute("href", "/runs/run-00799")
+        page.goto(f"{server.base}/?from_time=1e99")  # no time of a browser
+        expect(page.locator(".row").first).to_have_attribute("href", "/runs/run-02999")
         show(page, server, "long")
         expect(page.locator(".conversation")).to_have_attribute("aria-busy", "false")
         assert page.locator(".part").count() < 400

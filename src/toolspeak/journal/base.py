@@ -179,9 +179,10 @@ class Journal(Protocol):
         dialect: str | None = None,
         parent_run_id: str | None = None,
         after: tuple[float, str] | None = None,
+        oldest_first: bool = False,
         limit: int | None = None,
     ) -> Sequence[RunInfo]:
-        """Returns the runs with an id that begins with `prefix`, newest first.
+        """Returns the runs with an id that begins with `prefix`, newest first or oldest first.
 
         - `alone`: only runs outside a session.
         - `agent`, `model`, `folder`, `dialect`, …: only runs with this value in their `RunInfo`.

@@ -104,6 +104,7 @@ class MemoryJournal:
         dialect: str | None = None,
         parent_run_id: str | None = None,
         after: tuple[float, str] | None = None,
+        oldest_first: bool = False,
         limit: int | None = None,
     ) -> Sequence[RunInfo]:
         conditions = [
@@ -123,8 +124,12 @@ class MemoryJournal:
         if alone:
             infos = [info for info in infos if info.session_id is None]
         if after is not None:
-            infos = [info for info in infos if (info.created, info.run_id) < after]
-        infos.sort(key=lambda info: (info.created, info.run_id), reverse=True)
+            infos = [
+                info
+                for info in infos
+                if (info.created, info.run_id) != after and ((info.created, info.run_id) > after) == oldest_first
+            ]
+        infos.sort(key=lambda info: (info.created, info.run_id), reverse=not oldest_first)
         return tuple(infos[:limit])
 
     async def acquire(self, run_id: str, owner: str, seconds: float, *, takes_over: str | None = None) -> Lease:

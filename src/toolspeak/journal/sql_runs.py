@@ -69,6 +69,7 @@ class SqlRuns(SqlLeases):
         dialect: str | None = None,
         parent_run_id: str | None = None,
         after: tuple[float, str] | None = None,
+        oldest_first: bool = False,
         limit: int | None = None,
     ) -> Sequence[RunInfo]:
         where = {
@@ -84,8 +85,8 @@ class SqlRuns(SqlLeases):
         }
         outside = " AND session_id IS NULL" if alone else ""
         query, arguments = _where(f"SELECT * FROM runs WHERE created IS NOT NULL{outside}", where)
-        query, arguments = _after(query, arguments, "created", "run_id", after)
-        order = "ORDER BY created DESC, run_id DESC"
+        query, arguments = _after(query, arguments, "created", "run_id", after, oldest_first=oldest_first)
+        order = "ORDER BY created, run_id" if oldest_first else "ORDER BY created DESC, run_id DESC"
         # Counts only the records of the runs that are listed, not of those beyond the limit.
         sql = f"{RUN_COLUMNS}({query} {order}{_limit(limit)}) AS runs {order}"
         async with self._reading() as db:
@@ -224,14 +225,21 @@ def _where(sql: str, conditions: dict[str, Any]) -> tuple[str, list[Any]]:
 
 
 def _after(
-    sql: str, arguments: list[Any], time: str, name: str, after: tuple[float, str] | None
+    sql: str,
+    arguments: list[Any],
+    time: str,
+    name: str,
+    after: tuple[float, str] | None,
+    *,
+    oldest_first: bool = False,
 ) -> tuple[str, list[Any]]:
-    """The statement for the rows that come after one with this time and name, newest first."""
+    """The statement for the rows that come after one with this time and name, newest first or oldest first."""
     if after is None:
         return sql, arguments
     first, second = len(arguments) + 1, len(arguments) + 2
     # The first condition is for the index on the time.
-    sql += f" AND {time} <= ${first} AND ({time}, {name}) < (${first}, ${second})"
+    sign = ">" if oldest_first else "<"
+    sql += f" AND {time} {sign}= ${first} AND ({time}, {name}) {sign} (${first}, ${second})"
     return sql, [*arguments, float(after[0]), after[1]]
 
 

@@ -241,6 +241,10 @@ async def check_runs_are_listed(open_store: OpenStore) -> None:
     assert [info.run_id for info in await journal.runs(principal=user, limit=1)] == [done]
     assert list(await journal.runs(principal=user, after=(infos[0].created, done))) == [infos[1]]
     assert list(await journal.runs(principal=user, after=(infos[1].created, paused))) == []
+    assert list(await journal.runs(principal=user, oldest_first=True)) == [*reversed(infos)]
+    assert list(await journal.runs(principal=user, oldest_first=True, limit=1)) == [infos[1]]
+    assert list(await journal.runs(principal=user, oldest_first=True, after=(infos[1].created, paused))) == [infos[0]]
+    assert list(await journal.runs(principal=user, oldest_first=True, after=(infos[0].created, done))) == []
     await journal.append(Record(RunResumed(), paused, 2, 1, 2002.0))
     info = await journal.run(paused)
     assert info is not None

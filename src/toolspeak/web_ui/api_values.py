@@ -55,7 +55,11 @@ class Me:
 
 @quick()
 class RunsQuery:
-    """Which runs. `after` is the `next` of the page before."""
+    """Which runs, newest first if not `oldest_first`. `after` is the `next` of the page before.
+
+    `from_time` (Unix seconds): the list begins there, with runs that began before it; with `oldest_first` with those
+    that began then or later.
+    """
 
     status: RunStatus | None = None
     agent: ShortText | None = None
@@ -66,6 +70,8 @@ class RunsQuery:
     session: ShortText | None = None
     parent: ShortText | None = None
     prefix: ShortText = ""
+    oldest_first: bool = False
+    from_time: Annotated[float, Meta(ge=0, le=1e12)] | None = None
     after: ShortText | None = None
     limit: PageSize = 100
 

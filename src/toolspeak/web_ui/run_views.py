@@ -109,7 +109,8 @@ async def list_runs(call: ApiCall) -> RunsPage:
         folder=query.folder,
         dialect=query.dialect,
         parent_run_id=query.parent,
-        after=_cursor(query.after),
+        after=_cursor(query.after) or (None if query.from_time is None else (query.from_time, "")),
+        oldest_first=query.oldest_first,
         limit=query.limit,
     )
     more = _cursor_text(infos[-1].created, infos[-1].run_id) if len(infos) == query.limit else None

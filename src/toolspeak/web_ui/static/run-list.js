@@ -10,6 +10,13 @@ const LABELS = { prefix: "id" };
 const PAGE = 200;
 const AGAIN = 3000;
 
+/** A time in Unix seconds as a field of the browser has it: local, in minutes. */
+const fieldTime = (time) => {
+  const date = new Date(time * 1000);
+  const local = new Date(time * 1000 - date.getTimezoneOffset() * 60000);
+  return time && !Number.isNaN(local.getTime()) ? local.toISOString().slice(0, 16) : "";
+};
+
 export function runRow(run) {
   const facts = [run.agent, run.model, run.folder, run.principal && `for ${run.principal}`].filter(Boolean);
   return h("a", { class: "row", href: `/runs/${encodeURIComponent(run.run_id)}` },
@@ -30,13 +37,17 @@ export function runList(main, go) {
   status.value = query.get("status") ?? "";
   const inputs = Object.fromEntries(FILTERS.map((name) =>
     [name, h("input", { "aria-label": LABELS[name] ?? name, placeholder: LABELS[name] ?? name, value: query.get(name) ?? "", size: 12, onchange: change })]));
+  const order = h("select", { "aria-label": "Order", onchange: change }, h("option", { value: "" }, "newest first"), h("option", { value: "true" }, "oldest first"));
+  order.value = query.get("oldest_first") === "true" ? "true" : "";
+  const from = h("input", { type: "datetime-local", "aria-label": "Begin the list at this time", title: "Begin the list at this time", value: fieldTime(Number(query.get("from_time"))), onchange: change });
   const search = h("input", { type: "search", "aria-label": "Search the texts of runs", placeholder: "Search texts ( / )", value: query.get("q") ?? "" });
   const state = h("p", { class: "faint", role: "status" });
   const matches = h("div", { class: "matches" });
   const list = new RowList({ row: runRow, height: () => (window.innerWidth < 760 ? 84 : 46), more: () => void load(), label: "Runs" });
 
   function filters() {
-    const values = { status: status.value, session: query.get("session"), parent: query.get("parent") };
+    const values = { status: status.value, session: query.get("session"), parent: query.get("parent"), oldest_first: order.value };
+    values.from_time = from.value ? new Date(from.value).getTime() / 1000 : "";
     for (const name of FILTERS) values[name] = inputs[name].value.trim();
     return values;
   }
@@ -76,7 +87,7 @@ export function runList(main, go) {
     list.set(runs);
   }
 
-  /** Brings new runs and new statuses of the newest page. */
+  /** Brings new runs and new statuses of the first page. */
   async function renew() {
     if (!isOpen || document.hidden || !runs.length) return;
     const mine = epoch;
@@ -86,7 +97,7 @@ export function runList(main, go) {
       const ids = new Set(page.runs.map((run) => run.run_id));
       const last = page.runs.at(-1);
       const rest = runs.filter((run) => !ids.has(run.run_id) && last && page.next
-        && (run.created < last.created || (run.created === last.created && run.run_id < last.run_id)));
+        && (run.created < last.created || (run.created === last.created && run.run_id < last.run_id)) !== (order.value === "true"));
       const known = new Map(runs.map((run) => [run.run_id, run]));
       const fresh = page.runs.map((run) => {
         const before = known.get(run.run_id);
@@ -120,7 +131,7 @@ export function runList(main, go) {
   const only = session ? `Runs of session ${session}` : parent ? `Runs that run ${parent} started` : "Runs";
   main.append(
     h("div", { class: "head" }, h("h1", {}, oneLine(only, 80)), may("run") ? h("button", { type: "button", onclick: () => newRun(go) }, "New run") : null),
-    h("form", { class: "filters", role: "search", onsubmit: find }, search, status, me.sees === null ? Object.values(inputs) : FILTERS.filter((name) => name !== "principal").map((name) => inputs[name]), h("button", { type: "submit" }, "Find")),
+    h("form", { class: "filters", role: "search", onsubmit: find }, search, status, order, from, me.sees === null ? Object.values(inputs) : FILTERS.filter((name) => name !== "principal").map((name) => inputs[name]), h("button", { type: "submit" }, "Find")),
     matches, state, list.element);
   void restart();
   if (search.value) void find(new Event("submit"));
