@@ -154,8 +154,8 @@ def test_the_call_that_goes_on_may_be_killed_too(jobs, part):
         folder, before = new_folder(jobs)
         assert jobs.perform(folder, die_at_change=7)[0] == -9
         with case(second):
-            assert jobs.perform(folder, die_at_change=second)[0] == (-9 if second < 7 else 0)
-            if second < 7:
+            assert jobs.perform(folder, die_at_change=second)[0] == (-9 if second < 8 else 0)
+            if second < 8:
                 assert jobs.perform(folder)[0] == 0
                 check_answer(folder)
             undo(folder)

@@ -190,7 +190,7 @@ def test_the_first_rule_that_fits_decides():
 def test_a_rule_changes_the_arguments_and_the_model_is_told():
     batch, recorder = judged([Rule("modify", "write", change={"text": "safe"})], a_call("write", path="a", text="wild"))
     assert ran == [("write", "a", "safe")]
-    assert 'its arguments were {"path": "a", "text": "safe"}' in batch.results[0].text
+    assert 'it ran with the arguments {"path": "a", "text": "safe"}' in batch.results[0].text
     assert recorder.events[0].changed.arguments == {"path": "a", "text": "safe"}
 
 

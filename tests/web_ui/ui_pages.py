@@ -109,6 +109,23 @@ def test_a_refusal_an_edit_and_a_rule_reach_the_run(browser, journal, tmp_path):
         page.context.close()
 
 
+def test_a_call_shows_the_arguments_with_which_it_ran(browser, journal, tmp_path):
+    with served(journal, tmp_path, worker=True) as server:
+        page = open_page(browser, server)
+        show(page, server, "asks")
+        question = page.locator(".ask")
+        question.get_by_text("Edit the arguments").click()
+        expect(question.get_by_role("button", name="Approve", exact=True)).to_be_hidden()
+        question.get_by_label("Arguments as JSON").fill(json.dumps({"order": "4711", "amount": 5}))
+        question.get_by_role("button", name="Approve with these arguments").click()
+        call = page.locator(".call")
+        expect(call).to_contain_text("refunded 5.0 for 4711")
+        expect(call).to_contain_text("It ran with")
+        expect(call.get_by_text("The model asked for")).to_be_visible()
+        expect(page.locator(".timeline")).to_contain_text('refund("4711", 5)')
+        page.context.close()
+
+
 def test_long_arguments_are_whole_before_they_are_edited(browser, tmp_path):
     """The record has their beginning, and the browser's numbers have fewer digits."""
     place, note, number = str(tmp_path / "runs.db"), "ä\n" * 400_000, 12345678901234567890123

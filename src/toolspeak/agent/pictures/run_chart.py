@@ -142,6 +142,8 @@ class ChartBuilder:
                 detail = f"{'approved' if approved else 'refused'} by {visible(by) or 'someone'}"
                 self._begin("wait", call_id, record, time, detail=detail)
             case ToolStarted() as start:
+                if start.changed is not None:
+                    self._calls[start.call_id] = start.changed
                 reads = start.effects is not None and start.effects.read_only
                 self._begin("reads" if reads else "writes", start.call_id, record, time, waited_for=start.waited_for)
             case CallSuspended(call_id, event=event):

@@ -151,7 +151,7 @@ def needs_person_reason(answer: Escalate) -> str:
 def changed_note(call: ToolCall, reason: str) -> str:
     """What the model reads about a call that ran with other arguments than its own."""
     because = f" ({reason})" if reason else ""
-    return f"[This call was changed before it ran{because}: its arguments were {json.dumps(call.arguments)}]\n"
+    return f"[This call was changed before it ran{because}: it ran with the arguments {json.dumps(call.arguments)}]\n"
 
 
 @quick(frozen=False)

@@ -73,6 +73,7 @@ export class Conversation {
       case "ToolStarted": {
         const call = this.known(record, event.call_id, event.name, event.changed);
         call.startedAt = time;
+        if (event.changed && call.path[0] !== "changed") call.changed = record;
         const waited = event.waited_for?.length ? `, after ${event.waited_for.join(", ")}` : "";
         this.touch(call, record, `started${call.isStarted ? " again" : ""}${waited}${event.early ? ", before its turn was over" : ""}`);
         call.isStarted = true;
@@ -287,7 +288,11 @@ export class Conversation {
     const name = visible(oneLine(call.name ?? "malformed call", 80));
     const body = [];
     if (isMalformed) body.push(h("p", { class: "notes" }, visible(call.reason ?? "")), text(call.raw ?? "", place.at("raw"), { kind: "mono" }));
-    else body.push(argumentList(call.arguments, place.at("arguments")));
+    else if (part.changed) {
+      const changedPlace = this.place(part.changed, "changed", "arguments");
+      body.push(h("h4", {}, "It ran with"), argumentList(part.changed.event.changed.arguments, changedPlace),
+        h("details", {}, h("summary", {}, "The model asked for"), argumentList(call.arguments, place.at("arguments"))));
+    } else body.push(argumentList(call.arguments, place.at("arguments")));
     if (call.repaired_from) body.push(h("details", {}, h("summary", {}, "The model wrote this, which is not valid"), text(call.repaired_from, place.at("repaired_from"), { kind: "mono" })));
     for (const { at, news } of part.news) body.push(h("p", { class: "news" }, this.at(at), " ", visible(news)));
     if (part.progress && !result) body.push(h("pre", { class: "progress" }, visible(part.progress)));

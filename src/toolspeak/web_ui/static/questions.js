@@ -88,10 +88,14 @@ export class Questions {
       }
       void this.decide(box, question, { action: "edit" }, editor.value);
     } }, "Approve with these arguments");
-    const edit = h("details", { class: "edit", ontoggle: () => void load() }, h("summary", {}, "Edit the arguments"), editor, save);
+    const edit = h("details", { class: "edit", ontoggle: () => {
+      unedited.hidden = edit.open; // else a click approves what was edited as it was
+      void load();
+    } }, h("summary", {}, "Edit the arguments"), editor, save);
     const hint = h("p", { class: "notes" }, "Show everything before you approve.");
     const problem = h("p", { class: "problem", role: "alert" });
-    const controls = h("div", { class: "controls" }, h("div", { class: "buttons" }, approve, question.always.length ? [always, scope] : null),
+    const unedited = h("div", { class: "buttons" }, approve, question.always.length ? [always, scope] : null);
+    const controls = h("div", { class: "controls" }, unedited,
       h("div", { class: "buttons" }, refuse, reason, h("label", { for: ends.id, class: "inline" }, ends, " and end the run")), edit);
     const outcome = h("p", { class: "outcome" });
     const approving = [approve, always, save];
