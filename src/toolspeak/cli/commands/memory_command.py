@@ -41,7 +41,8 @@ def list_facts(principal: str | None, as_json: bool) -> None:
     for problem in problems:
         click.echo(f"toolspeak: {printable(problem)}", err=True)
     if not as_json:
-        click.echo(f"{len(facts)} facts in {printable(str(store.path(principal)))}", err=True)
+        facts_word = "fact" if len(facts) == 1 else "facts"
+        click.echo(f"{len(facts)} {facts_word} in {printable(str(store.path(principal)))}", err=True)
 
 
 @memory_command.command("show")

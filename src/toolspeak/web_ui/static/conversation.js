@@ -74,7 +74,7 @@ export class Conversation {
         const call = this.known(record, event.call_id, event.name, event.changed);
         call.startedAt = time;
         if (event.changed && call.path[0] !== "changed") call.changed = record;
-        const waited = event.waited_for?.length ? `, after ${event.waited_for.join(", ")}` : "";
+        const waited = event.waited_for?.length ? `, after ${event.waited_for.map((id) => this.callLabel(id)).join(", ")}` : "";
         this.touch(call, record, `started${call.isStarted ? " again" : ""}${waited}${event.early ? ", before its turn was over" : ""}`);
         call.isStarted = true;
         break;
@@ -240,7 +240,9 @@ export class Conversation {
           body.push(...contentParts([each], { at: () => place.at(at) }));
         }
       });
-      const notes = [...(event.notes ?? []), ...(event.ignored?.length ? [`${event.ignored.length} calls do not count`] : []),
+      (event.ignored ?? []).forEach((call, at) => body.push(h("details", {}, h("summary", {}, "This call does not count: ", visible(oneLine(call.name, 80))),
+        argumentList(call.arguments, this.place(answered, "ignored", at, "arguments")))));
+      const notes = [...(event.notes ?? []),
         ...(event.forged?.length ? [`${event.forged.length} results that the model made up`] : []),
         ...(event.finish && !["stop", "tool_calls"].includes(event.finish) ? [`finish: ${event.finish}`] : [])];
       if (notes.length) body.push(h("p", { class: "notes" }, visible(notes.join(" · "))));
@@ -270,6 +272,12 @@ export class Conversation {
     const part = this.part(record, { call, path, record, news: [], questions: [], result: null, progress: "" }, (each) => this.drawCall(each));
     this.calls.set(id, part);
     return part;
+  }
+
+  /** A call on one line, as the timeline names it. */
+  callLabel(id) {
+    const call = this.calls.get(id)?.call;
+    return call ? oneLine(`${call.name}(${Object.values(call.arguments ?? {}).map((each) => JSON.stringify(each)).join(", ")})`, 80) : id;
   }
 
   /** The part of a call; one of its own for a call that no turn has. */

@@ -118,7 +118,7 @@ export function runList(main, go) {
     if (!words) return;
     try {
       const answer = await get("/search", { q: words, limit: 50 });
-      matches.append(h("h2", {}, answer.matches.length ? `${answer.matches.length} texts` : "No text has these words"),
+      matches.append(h("h2", {}, answer.matches.length ? "Texts with these words" : "No text has these words"),
         ...answer.matches.map((each) => h("a", { class: "match", href: `/runs/${encodeURIComponent(each.run_id)}#${each.seq}` },
           h("span", { class: "faint" }, `${each.role} · `, ago(each.time), " · ", visible(oneLine(each.title))),
           h("span", {}, visible(each.snippet)))));
