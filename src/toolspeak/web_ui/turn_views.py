@@ -44,6 +44,7 @@ class TurnReading:
 
     - `dialect`: that which reads it; "auto" if the run does not say which.
     - `is_cut`: the text is longer, and only this beginning of it was read.
+    - `may_lack_end`: the turn was over before a last checkpoint, so what came in its last half second is not recorded.
     """
 
     dialect: str
@@ -51,6 +52,7 @@ class TurnReading:
     thoughts: str
     spans: tuple[TextSpan, ...]
     is_cut: bool
+    may_lack_end: bool
 
 
 async def turn_request(call: ApiCall) -> SentBody:
@@ -72,7 +74,7 @@ async def turn_reading(call: ApiCall) -> TurnReading:
     """What the model wrote in the turn whose record the path names (a `ModelAsked`)."""
     record, journal = await _asking_record(call), call.services.journal
     info = await info_of(call)
-    text, thoughts = await _text_of(journal, record)
+    text, thoughts, may_lack_end = await _text_of(journal, record)
     parts = await recorded_parts(journal, record.run_id, record.seq)
     dialect, tools = get_dialect("auto"), ()
     try:
@@ -87,7 +89,7 @@ async def turn_reading(call: ApiCall) -> TurnReading:
         pass  # an API's own calls, a dialect of the program's own, or of another version
     part = text[:MOST_READ]
     spans = await asyncio.to_thread(_spans, dialect, part, tools)
-    return TurnReading(dialect.name, part, thoughts[:MOST_READ], spans, len(text) > len(part))
+    return TurnReading(dialect.name, part, thoughts[:MOST_READ], spans, len(text) > len(part), may_lack_end)
 
 
 def _spans(dialect: Dialect, text: str, tools: Any) -> tuple[TextSpan, ...]:
@@ -101,8 +103,8 @@ async def _asking_record(call: ApiCall) -> Record:
     return record
 
 
-async def _text_of(journal: Journal, asking_record: Record) -> tuple[str, str]:
-    """The text and the thoughts of a turn, as its checkpoints have them."""
+async def _text_of(journal: Journal, asking_record: Record) -> tuple[str, str, bool]:
+    """The text and the thoughts of a turn, as its checkpoints have them, and whether it was answered after the last."""
     texts, thoughts, start = list[str](), list[str](), asking_record.seq + 1
     while page := await journal.read(asking_record.run_id, start, 100):
         for record in page:
@@ -110,6 +112,6 @@ async def _text_of(journal: Journal, asking_record: Record) -> tuple[str, str]:
                 texts.append(record.event.text)
                 thoughts.append(record.event.reasoning)
             elif isinstance(record.event, ModelAnswered | ModelFailed | ModelAsked):
-                return "".join(texts), "".join(thoughts)
+                return "".join(texts), "".join(thoughts), isinstance(record.event, ModelAnswered)
         start += len(page)
-    return "".join(texts), "".join(thoughts)
+    return "".join(texts), "".join(thoughts), False

@@ -78,7 +78,8 @@ export function writtenText(runId, seq) {
       const reading = await get(runPath(runId, `/records/${seq}/reading`));
       box.replaceChildren(h("p", { class: "faint" }, reading.dialect === "auto" ? "Read as any dialect." : `Read as ${reading.dialect}.`,
         " Marked: the markers that the parser acted on. Pale: what else it took as the form of calls.",
-        reading.is_cut ? " Only the beginning is shown." : ""),
+        reading.is_cut ? " Only the beginning is shown." : "",
+        reading.may_lack_end ? " A run records the text every half second, so its end may be missing here: what was read of it is above." : ""),
       reading.thoughts ? h("div", { class: "thoughts-span" }, visible(reading.thoughts)) : "", ...spanned(reading.text, reading.spans));
     } catch (error) {
       isNew = true;
