@@ -14,6 +14,7 @@
     ├── AgentStop                raised by a tool or an interceptor: ends the run              -
     ├── ToolFailed               (Executor(throw_on_failure=True)) a call failed               no
     ├── ProviderError            the model API failed                                          its `retryable`
+    │   └── NoSummary            (agent/history_summary.py) the model summarised nothing       once it can
     ├── McpError                 an MCP server cannot be started or reached                    once it can
     ├── JournalError             the journal cannot be read or written                         once it can
     │   └── AgainError           (journal/postgres_pool.py) undone because of another one      at once; done inside
