@@ -62,19 +62,21 @@ class Bubblewrap:
             return "there is no seccomp filter for this processor"
         command = [program, *_NAMESPACES, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--", "/bin/true"]
         try:
-            process = await asyncio.create_subprocess_exec(
-                *command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            # In a thread: a process of the event loop would complain if the loop is closed first, after Ctrl-C.
+            process = await asyncio.to_thread(
+                subprocess.run,
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                timeout=_PROBE_SECONDS,
+                check=False,
             )
         except OSError as error:
             return f"{program}: {error.strerror}"
-        try:
-            async with asyncio.timeout(_PROBE_SECONDS):
-                _, errors = await process.communicate()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+        except subprocess.TimeoutExpired:
             return f"{program} does not end"
-        return "" if process.returncode == 0 else errors.decode("utf-8", "replace").strip() or "it fails"
+        return "" if process.returncode == 0 else process.stderr.decode("utf-8", "replace").strip() or "it fails"
 
     @property
     def gaps(self) -> tuple[str, ...]:
