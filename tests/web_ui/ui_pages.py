@@ -65,6 +65,19 @@ def chip(page: Page):
     return page.locator(".status .chip")
 
 
+def show_whole_question(page: Page):
+    """Unfolds all that is cut in the question, one part after the other."""
+    more = page.locator(".ask button.more")
+    while more.count():
+        label = more.inner_text()
+        more.click()
+        page.wait_for_function(
+            "before => { const next = document.querySelector('.ask button.more');"
+            " return !next || (!next.disabled && next.textContent !== before); }",
+            arg=label,
+        )
+
+
 # --- what people do -------------------------------------------------------------------------------------------------
 
 
@@ -158,15 +171,7 @@ def test_long_arguments_are_whole_before_they_are_edited(browser, tmp_path):
         expect(question.get_by_label("Always approve").locator("option")).to_have_text(
             ["exactly this call", "every call of book"]
         )
-        more = question.locator("button.more")
-        while more.count():
-            label = more.inner_text()
-            more.click()
-            page.wait_for_function(
-                "before => { const next = document.querySelector('.ask button.more');"
-                " return !next || (!next.disabled && next.textContent !== before); }",
-                arg=label,
-            )
+        show_whole_question(page)
         question.get_by_text("Edit the arguments").click()
         editor = question.get_by_label("Arguments as JSON")
         expect(editor).to_be_enabled()
@@ -354,15 +359,7 @@ def test_hostile_content_is_text_and_is_shown_whole_before_a_yes(browser, journa
         assert page.locator("main img").count() == 0
         approve = page.locator(".ask").get_by_role("button", name="Approve", exact=True)
         expect(approve).to_be_disabled()
-        more = page.locator(".ask button.more")
-        while more.count():
-            label = more.inner_text()
-            more.click()
-            page.wait_for_function(
-                "before => { const next = document.querySelector('.ask button.more');"
-                " return !next || (!next.disabled && next.textContent !== before); }",
-                arg=label,
-            )
+        show_whole_question(page)
         expect(approve).to_be_enabled()
         shown_line = page.locator(".ask dd", has_text="xxxx").last.inner_text()
         assert shown_line.replace("\n", "") == LINE

@@ -259,8 +259,6 @@ export class Conversation {
     const tools = [];
     if (this.openMessages && part.asked.kind === "ModelAsked") {
       tools.push(h("button", { type: "button", class: "plain", onclick: () => this.openMessages(part.asked.seq) }, "What the model read"));
-    }
-    if (this.openMessages && part.asked.kind === "ModelAsked") {
       tools.push(h("button", { type: "button", class: "plain", onclick: () => void showRequest(this.runId, part.asked.seq) }, "What was sent"));
       if (part.raw && (answered || part.end)) tools.push(writtenText(this.runId, part.asked.seq));
     }
