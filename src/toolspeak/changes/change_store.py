@@ -233,14 +233,17 @@ class ChangeStore:
                 (time.time(), is_recovered, places, number),
             )
 
-    def of_roots(self, root_ids: Sequence[str]) -> list[ChangeSet]:
-        """The change sets of these runs and their sub-runs whose calls have ended, in the order of their end."""
+    def of_roots(self, root_ids: Sequence[str], *, tool: str | None = None, since: float = 0.0) -> list[ChangeSet]:
+        """The change sets of these runs and their sub-runs whose calls have ended, in the order of their end.
+
+        `tool`: only its calls. `since`: only those that began then or later, in Unix seconds.
+        """
         with self.transaction(writes=False) as db:
             marks = ", ".join("?" * len(root_ids))
             rows = db.execute(
                 f"SELECT {_COLUMNS} FROM change_sets WHERE root_id IN ({marks}) AND sequence IS NOT NULL"
-                " ORDER BY sequence",
-                [*root_ids],
+                " AND tool = coalesce(?, tool) AND start_time >= ? ORDER BY sequence",
+                [*root_ids, tool, since],
             ).fetchall()
             return [_change_set(row, self._changes(db, row[0])) for row in rows]
 

@@ -71,17 +71,24 @@ async def root_runs(
     return [last]
 
 
-def change_sets_of(store: ChangeStore, root_ids: Sequence[str], workspace: Workspace | None = None) -> list[ChangeSet]:
+def change_sets_of(
+    store: ChangeStore,
+    root_ids: Sequence[str],
+    workspace: Workspace | None = None,
+    *,
+    tool: str | None = None,
+    since: float = 0.0,
+) -> list[ChangeSet]:
     """The change sets of runs, in the order in which their calls ended; also of calls whose process died.
 
-    `workspace`: where the runs' workspace is now, if it has moved.
+    `workspace`: where the runs' workspace is now, if it has moved. `tool`, `since`: as of `ChangeStore.of_roots`.
     """
     if not store.exists() or not root_ids:
         return []
     for name in store.workspaces_in_progress(root_ids):
         with suppress(ConfigurationError):  # the folder is gone
             recover_changes(store, workspace or Workspace(name), name)
-    return store.of_roots(root_ids)
+    return store.of_roots(root_ids, tool=tool, since=since)
 
 
 def net_changes(change_sets: Iterable[ChangeSet]) -> list[NetChange]:

@@ -134,7 +134,7 @@ def _begin(store: ChangeStore, last: ChangeSet, tree: TreeState) -> tuple[int, s
             if not is_dead(other.owner):
                 what = "another undo" if other.tool == UNDO else f"the call {other.call_id} of run {other.run_id}"
                 raise RunBusy(f"{what} is changing files of {last.workspace} now: wait until it has ended")
-        undo_count = sum(each.tool == UNDO for each in store.of_roots([last.root_id]))
+        undo_count = len(store.of_roots([last.root_id], tool=UNDO))
         name = f"undo-{undo_count + 1}"
         change_set = replace(
             last,

@@ -24,10 +24,9 @@ async def with_undo_note(journal: Journal, session_id: str, message: Message) ->
         return message
     try:
         roots = await root_runs(journal, store, session_id=session_id)
-        change_sets = await asyncio.to_thread(change_sets_of, store, roots)
+        undo_sets = await asyncio.to_thread(change_sets_of, store, roots, tool=UNDO, since=end.started_at)
     finally:
         store.close()
-    undo_sets = [each for each in change_sets if each.tool == UNDO and each.start_time >= end.started_at]
     lines = [
         f"- {visible_name(net.path)}: {'gone' if net.after is None else 'has another content now'}"
         for net in net_changes(undo_sets)
