@@ -6,6 +6,7 @@ started. tests/cli/test_cli_fresh_process.py and the tests of `serve` and of the
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -74,7 +75,9 @@ class Command:
 
     def send_signal(self, number: signal.Signals) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            # The server may have waited for it, and not yet written the report.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)

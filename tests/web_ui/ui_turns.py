@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from api_servers import APIS, reach, turn
 from browser_pages import awaited, browser, check_axe, open_page, served, show
 from playwright.sync_api import expect
 
 from toolspeak import Agent, tool
-from toolspeak.data.events import ModelAnswered, ModelAsked, ModelTextReceived, RunFinished
-from toolspeak.data.messages import Message
+from toolspeak.data.events import (
+    ModelAnswered,
+    ModelAsked,
+    ModelTextReceived,
+    RunFinished,
+    ToolFinished,
+    ToolStarted,
+)
+from toolspeak.data.messages import Message, TextPart, ToolCall, ToolResult
 from toolspeak.journal import open_journal
 from toolspeak.testing.journal import a_run, write
 
@@ -69,4 +78,28 @@ def test_what_was_sent_is_shown_with_its_proof_and_what_was_written_with_the_par
         expect(page.locator(".raw mark")).to_have_text(["<tool_call>", "</tool_call>"])
         expect(page.locator(".raw .arguments-span")).to_contain_text("⟨U+202E⟩")
         assert page.evaluate("window.hacked") is None
+        page.context.close()
+
+
+async def fill_short_failure(place: str) -> None:
+    """A call that waits for 20 seconds and fails within a hundred microseconds, in a run of a minute."""
+    call = ToolCall("call_1_0", "look_up", {"city": "Oslo"})
+    failure = ToolResult("call_1_0", "look_up", "failure", (TextPart("no such city"),))
+    answered = ModelAnswered(Message("assistant", (call,)), "tool_calls")
+    events = [ModelAsked("m", "", ""), answered, ToolStarted("call_1_0", "look_up", "key"), ToolFinished(failure)]
+    records = a_run("short", *events, RunFinished("answered", "", "x"))
+    times = (0.0, 0.0, 10.0, 30.0, 30.0001, 60.0)
+    journal = open_journal(place)
+    await write(journal, [replace(each, time=1000.0 + at) for each, at in zip(records, times, strict=True)])
+    await journal.aclose()
+
+
+def test_a_failure_of_less_than_a_pixel_is_seen_behind_its_wait(browser, tmp_path):
+    place = str(tmp_path / "runs.db")
+    awaited(fill_short_failure(place))
+    with served(place, tmp_path) as server:
+        page = open_page(browser, server)
+        show(page, server, "short")
+        expect(page.locator(".lanes rect.wait")).to_have_count(1)
+        expect(page.locator(".lanes rect.failed")).to_have_count(1)
         page.context.close()

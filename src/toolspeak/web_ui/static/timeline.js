@@ -152,13 +152,14 @@ export class Timeline {
       const x = (bar.start - from) * scale, end = (bar.end - from) * scale;
       if (end < 0 || x > width || drawn > 3000) return;
       const isSelected = at === this.selected;
-      // What is within a pixel that has a bar already would not be seen.
-      if (!isSelected && end - x < 0.7 && x < (ends.get(bar.lane) ?? -1) + 0.7) return;
-      ends.set(bar.lane, end);
+      const kind = bar.state === "failed" && bar.kind !== "cut" ? "failed" : bar.kind;
+      // Within a pixel that has a bar like it already it would not be seen. A failure behind a wait is.
+      const alike = `${bar.lane} ${kind} ${bar.state}`;
+      if (!isSelected && end - x < 0.7 && x < (ends.get(alike) ?? -1) + 0.7) return;
+      ends.set(alike, end);
       drawn += 1;
       const left = Math.max(-4, x), span = Math.max(2, Math.min(width + 4, end) - left);
       const y = TOP + LANE * bar.lane;
-      const kind = bar.state === "failed" && bar.kind !== "cut" ? "failed" : bar.kind;
       parts.push(svg("rect", { class: `${kind} ${bar.state}${isSelected ? " selected" : ""}`, x: left, y, width: span, height: BAR, rx: 3, "data-bar": at },
         svg("title", {}, describe(bar))));
       const room = Math.floor((span - 8 - Math.max(0, -left)) / 6.6);
