@@ -105,8 +105,11 @@ $(GRAMMAR_VENV)/.ready: requirements/xgrammar.txt $(VENV)/.dev
 	$(GRAMMAR_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps -r requirements/xgrammar.txt
 	@touch $@
 
+# How many replacements and insertions of each place of a frame; all there are without a number.
+PLACES ?=
+
 test-grammar: $(GRAMMAR_VENV)/.ready
-	$(GRAMMAR_VENV)/bin/python -m pytest --numprocesses 2 -rs tests/dialects/slow_grammar.py
+	PLACES=$(PLACES) $(GRAMMAR_VENV)/bin/python -m pytest --numprocesses 2 -rs tests/dialects/slow_grammar.py
 
 $(SDK_VENV)/.ready: requirements/sdk.txt $(VENV)/.dev
 	$(BESIDE)

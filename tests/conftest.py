@@ -9,13 +9,15 @@ import signal
 import tempfile
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from sweeps import fewer, mark_more_cases
 from toolspeak.sandbox.opening import open_sandbox
 
-# From the profile that hypothesis has chosen (in CI: the same examples each time). No deadline: machines are loaded.
-settings.register_profile("toolspeak", settings(), deadline=None, max_examples=fewer(100))
+# From the profile that hypothesis has chosen (in CI: the same examples each time). No time limits: machines are loaded.
+settings.register_profile(
+    "toolspeak", settings(), deadline=None, max_examples=fewer(100), suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("toolspeak")
 
 # What runs in the background (`&` in a script, `nohup`) is started with these ignored, and so are its children.

@@ -1,5 +1,8 @@
 """Which part of a long sweep `make test` runs. `make test-slow` runs the rest: every part that is marked slow, three in
-four cases of a test that has many, and the full number of hypothesis' examples. CI runs all of it (SWEEPS=whole)."""
+four cases of a test that has many, and the full number of hypothesis' examples.
+
+SWEEPS chooses: `sample`, one in four cases of a test with many (`make test`); `few`, one in eight cases of any test
+(another Python in CI); `cases`, all cases (CI); `whole`, all cases with every example of hypothesis."""
 
 from __future__ import annotations
 
@@ -11,17 +14,17 @@ from typing import Any
 
 import pytest
 
-IS_WHOLE = os.environ.get("SWEEPS") == "whole"
-IS_SAMPLE = os.environ.get("SWEEPS") == "sample"
-"""Whether tests with many cases run one of four. Without the variable (`pytest FILE`) they run them all."""
+SWEEPS = os.environ.get("SWEEPS")
+"""Without the variable (`pytest FILE`) all cases run."""
 SHARE = 4
 """`make test` draws one example, and one case, of so many."""
 MANY_CASES = 8
 
 
 def fewer(examples: int) -> int:
-    """The number of examples that hypothesis draws: a quarter, and all of them in `make test-slow`."""
-    return examples if IS_WHOLE else -(-examples // SHARE)
+    """The number of examples that hypothesis draws: a quarter (`few`: an eighth), and all in `make test-slow`."""
+    share = {"whole": 1, "few": 2 * SHARE}.get(SWEEPS or "", SHARE)
+    return -(-examples // share)
 
 
 def mark_more_cases(items: Sequence[pytest.Item]) -> None:
@@ -35,8 +38,11 @@ def mark_more_cases(items: Sequence[pytest.Item]) -> None:
         for i, item in enumerate(each if len(each) > MANY_CASES else ()):
             if (i + first) % SHARE:
                 item.add_marker("more_cases")
-                if IS_SAMPLE:
+                if SWEEPS == "sample":
                     item.add_marker("slow")
+        for i, item in enumerate(each if SWEEPS == "few" else ()):
+            if (i + first) % min(2 * SHARE, len(each)):
+                item.add_marker("slow")
 
 
 def parts(number: int) -> Callable[[Any], Any]:

@@ -216,7 +216,7 @@ class AgentProcess:
 
     async def wait(self):
         """Its exit code."""
-        return await asyncio.to_thread(self.command.wait, 60)
+        return await asyncio.to_thread(self.command.wait, 120)
 
 
 @asynccontextmanager

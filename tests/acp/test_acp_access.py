@@ -21,6 +21,7 @@ from acp.schema import (
 )
 from scripted_editor import FILES, ScriptedEditor, connection, playbook, text
 
+from patience import in_time
 from toolspeak.data.events import RunStarted, ToolFinished
 from toolspeak.data.messages import FilePart, ImagePart, TextPart
 from toolspeak.journal import SqliteJournal
@@ -121,10 +122,19 @@ def test_an_editor_that_cannot_write_a_file_is_an_error_for_the_model(folder):
 
 
 def test_commands_run_in_terminals_of_the_editor(folder):
+    def attempt(seconds):
+        (folder / f"{seconds}" / "work").mkdir(parents=True)
+        check_terminals(folder / f"{seconds}", seconds)
+
+    in_time(attempt, 0.5, 10, 60)
+
+
+def check_terminals(folder, seconds):
+    """`seconds`: the time limit of the command that takes longer."""
     editor = ScriptedEditor("allow_once", "allow_once")
     commands = [
         ("shell", {"command": "echo $PWD $SECRET; exit 3"}),
-        ("shell", {"command": "echo slow; exec sleep 600", "timeout": 0.5}),
+        ("shell", {"command": "echo slow; exec sleep 600", "timeout": seconds}),
     ]
     _, events = in_editor(
         folder,
@@ -140,7 +150,7 @@ def test_commands_run_in_terminals_of_the_editor(folder):
     assert second.content[0].value["output"].startswith("slow\n")
     notes = "".join(update.content.text for update in editor.of("agent_thought_chunk"))
     assert "commands have all your rights, and the environment of your editor: they run in its terminals" in notes
-    assert "ended after 0.5 seconds" in second.content[0].value["timed_out"]
+    assert f"ended after {seconds:g} seconds" in second.content[0].value["timed_out"]
     assert sorted(editor.requests) == [(kind, f"terminal-{i}") for kind in ("release", "terminal") for i in (0, 1)]
     shown_terminals = [
         content["terminal_id"]

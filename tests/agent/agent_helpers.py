@@ -1,8 +1,6 @@
-"""What the agent's tests share: tools, journals that look, providers that hang, and a clock that jumps."""
+"""What the agent's tests share: tools, journals that look, and providers that hang."""
 
 import asyncio
-import selectors
-import time
 
 from toolspeak import Agent, Effects, tool
 from toolspeak.data.deltas import TextDelta
@@ -97,41 +95,6 @@ class OpenProvider:
 
     async def aclose(self):
         pass
-
-
-class _JumpingSelector(selectors.DefaultSelector):
-    def __init__(self):
-        super().__init__()
-        self.skipped = 0.0
-
-    def select(self, timeout=None):
-        ready = super().select(0 if timeout is not None else None)
-        if not ready and timeout is not None and timeout > 0:
-            self.skipped += timeout + 1e-6
-        return ready
-
-
-class JumpingLoop(asyncio.SelectorEventLoop):
-    """A loop that never waits for a timer: when nothing else is to do, its time jumps to the next one.
-
-    For asynchronous tools only: a thread would be overtaken.
-    """
-
-    def __init__(self):
-        self._jumps = _JumpingSelector()
-        super().__init__(self._jumps)
-
-    def time(self):
-        return time.monotonic() + self._jumps.skipped
-
-
-def run_jumping(work):
-    with asyncio.Runner(loop_factory=JumpingLoop) as runner:
-        return runner.run(work)
-
-
-def loop_clock():
-    return asyncio.get_running_loop().time()
 
 
 def an_agent(turns, tools=TOOLS, *, journal=None, **options):

@@ -14,12 +14,11 @@ from agent_helpers import (
     an_agent,
     assert_pairs,
     calling,
-    loop_clock,
     play,
-    run_jumping,
     texts,
 )
 
+from jumping_loop import loop_clock, run_jumping
 from toolspeak import Agent, Execution, Limits, ToolChoice, tool
 from toolspeak.data.deltas import TextDelta, TurnEnded
 from toolspeak.data.events import LimitReached, ModelAnswered, ModelAsked, RunFinished, ToolStarted

@@ -3,8 +3,9 @@
 import asyncio
 
 import pytest
-from agent_helpers import WatchedJournal, an_agent, assert_pairs, calling, run_jumping
+from agent_helpers import WatchedJournal, an_agent, assert_pairs, calling
 
+from jumping_loop import run_jumping
 from toolspeak import Agent, AgentStop, ConfigurationError, Effects, RunError, Session, tool
 from toolspeak.agent import fold
 from toolspeak.data.events import (

@@ -30,7 +30,7 @@ def test_inside_of_a_running_loop_as_in_jupyter():
 
 
 def test_from_many_threads_at_once():
-    meeting = threading.Barrier(8, timeout=30)
+    meeting = threading.Barrier(8, timeout=120)
 
     @tool(read_only=True)
     def meet() -> str:
@@ -114,7 +114,7 @@ def test_ctrl_c_cancels_the_run_and_waits_until_it_has_ended():
         assert process.stdout is not None
         assert process.stdout.readline() == "entered\n"
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=120)
     assert out.splitlines() == ["cleaned up", "interrupted", "still works"]
     assert process.returncode == 0
 

@@ -6,9 +6,10 @@ import threading
 from dataclasses import fields, replace
 
 import pytest
-from agent_helpers import OpenProvider, WatchedJournal, calling, note, run_jumping
+from agent_helpers import OpenProvider, WatchedJournal, calling, note
 from pydantic import BaseModel
 
+from jumping_loop import run_jumping
 from toolspeak import (
     Agent,
     Approval,
@@ -325,7 +326,7 @@ def test_a_call_that_was_not_started_for_lack_of_room_is_not_replayed(tmp_path):
     @tool(read_only=True, max_concurrent=1, timeout=0.05)
     def stuck(number: int) -> str:
         "Takes its time."
-        release.wait(10)
+        release.wait(120)
         return "never"
 
     path = tmp_path / "run.jsonl"

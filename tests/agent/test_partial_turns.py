@@ -4,8 +4,9 @@ import asyncio
 import json
 
 import pytest
-from agent_helpers import OpenProvider, WatchedJournal, loop_clock, run_jumping
+from agent_helpers import OpenProvider, WatchedJournal
 
+from jumping_loop import loop_clock, run_jumping
 from toolspeak import Agent, Effects, Execution, JournalError, Limits, ProviderError, tool
 from toolspeak.agent import fold
 from toolspeak.agent.turn_checkpoint import FLUSH_CHARACTERS, FLUSH_SECONDS

@@ -19,7 +19,7 @@ from toolspeak.chat.screen import Screen
 from toolspeak.chat.steady_output import SteadyOutput
 from toolspeak.cli.chat_work import hold_conversation
 
-DEADLINE = 20.0
+DEADLINE = 120.0  # a limit for what hangs: a machine may stand still for seconds
 
 
 class Terminal(io.TextIOBase):

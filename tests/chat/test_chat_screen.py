@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from chat_screen import calls, chat, gated, reply
+from chat_screen import DEADLINE, calls, chat, gated, reply
 from loopback_server import whole
 
 from toolspeak.chat.message_input import history_of
@@ -341,7 +341,7 @@ def test_what_the_model_says_while_the_editor_is_open_is_shown_afterwards(monkey
             await asyncio.to_thread((tmp_path / "opened").read_text)
             drawn = len(person.terminal.writes)
             gate.set()
-            await asyncio.wait_for(has_answered(journal), 20)
+            await asyncio.wait_for(has_answered(journal), DEADLINE)
             assert not any("Part" in text for text in person.terminal.writes[drawn:])
             await asyncio.to_thread((tmp_path / "close").write_text, "and what then?\n")
             await person.until("› and what then?")

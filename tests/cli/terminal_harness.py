@@ -15,7 +15,7 @@ from typing import Self
 
 from forked import Command
 
-DEADLINE = 30.0
+DEADLINE = 120.0  # a limit for what hangs: a machine may stand still for seconds
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -72,7 +72,7 @@ async def followed(journal, run_id):
     """Waits until the journal knows of the follower."""
     async with asyncio.timeout(60):
         while True:
-            lease = await journal.acquire(run_id, "looks", 5)
+            lease = await journal.acquire(run_id, "looks", 60)
             await journal.release(lease)
             if lease.followed:
                 return

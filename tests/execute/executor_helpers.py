@@ -48,8 +48,8 @@ async def run_batch(tools, calls, *, emit=None, context=None, approver=approve_a
     )
 
 
-def results_of(tools, calls, **arguments):
-    return asyncio.run(run_batch(tools, calls, **arguments)).results
+def results_of(tools, calls, *, runner=asyncio.run, **arguments):
+    return runner(run_batch(tools, calls, **arguments)).results
 
 
 def result_of(tools, one, **arguments):

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from executor_helpers import Recorder, a_call, result_of, results_of, run_batch
 
+from jumping_loop import run_jumping
 from toolspeak.data.tools import Effects
 from toolspeak.tools import tool
 
@@ -69,7 +70,7 @@ def test_the_deadline_cancels_what_runs_and_skips_what_does_not():
             cancelled.append(name)
 
     calls = [a_call("endless", name, name=name) for name in "abcd"]
-    results = results_of([endless], calls, emit=recorder, deadline=0.3)
+    results = results_of([endless], calls, emit=recorder, deadline=0.3, runner=run_jumping)
     assert [result.code for result in results] == [None, "timeout", "skipped", "skipped"]
     assert results[1].text == "the run's time limit was reached before this call finished"
     assert results[2].text == "the run's time limit was reached before this call started"
@@ -112,7 +113,7 @@ class UntilTheDeadline(Recorder):
 def test_a_deadline_does_not_interrupt_the_recording_of_a_result():
     recorder = UntilTheDeadline("ToolFinished", "q")
     calls = [a_call("quick", "q"), a_call("endless", "e")]
-    first, second = results_of([quick, recorder.endless], calls, emit=recorder, deadline=0.05)
+    first, second = results_of([quick, recorder.endless], calls, emit=recorder, deadline=0.05, runner=run_jumping)
     assert first.text == "quick"
     assert second.code == "timeout"
     assert sorted(recorder.finishes) == ["e", "q"]
@@ -127,7 +128,7 @@ def test_a_start_that_is_recorded_too_late_does_not_enter_the_function():
 
     recorder = UntilTheDeadline("ToolStarted", "n")
     calls = [a_call("note", "n"), a_call("endless", "e")]
-    results = results_of([note, recorder.endless], calls, emit=recorder, deadline=0.05)
+    results = results_of([note, recorder.endless], calls, emit=recorder, deadline=0.05, runner=run_jumping)
     assert [result.code for result in results] == ["skipped", "timeout"]
     assert sorted(recorder.finishes) == ["e", "n"]
     assert entered == []

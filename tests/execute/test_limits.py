@@ -6,6 +6,7 @@ import threading
 import pytest
 from executor_helpers import Recorder, a_call, run_batch
 
+from jumping_loop import run_jumping
 from toolspeak.data.tools import Effects
 from toolspeak.errors import ConfigurationError, ToolDefinitionError
 from toolspeak.execute import BatchContext, Concurrency, Executor, Interceptor, RunScope, approve_all
@@ -76,7 +77,7 @@ def test_calls_that_wait_for_a_place_are_skipped_at_the_deadline():
 
     calls = [a_call("endless") for _ in range(5)]
     options = {"concurrency": Concurrency(batch=2)}
-    batch = asyncio.run(run_batch([endless], calls, options=options, deadline=0.05))
+    batch = run_jumping(run_batch([endless], calls, options=options, deadline=0.05))
     assert [result.code for result in batch.results] == ["timeout"] * 2 + ["skipped"] * 3
 
 
@@ -206,7 +207,7 @@ def test_orphaned_calls_keep_the_slots_of_their_tool(released):
 def test_an_orphaned_call_that_ends_gives_its_slot_back():
     released = threading.Event()
 
-    @tool(read_only=True, timeout=0.03, max_concurrent=1)
+    @tool(read_only=True, timeout=lambda wait: 0.03 if wait else 60.0, max_concurrent=1)
     def hang(wait: bool) -> str:
         if wait:
             released.wait()

@@ -248,7 +248,7 @@ def test_a_locked_file_is_waited_for_without_stopping_others_and_then_named(path
     locker.execute("BEGIN IMMEDIATE")
     ran, turns = [], []
 
-    async def main(journal):
+    async def is_reported(journal):
         async def beat():
             while True:
                 turns.append(1)
@@ -258,14 +258,17 @@ def test_a_locked_file_is_waited_for_without_stopping_others_and_then_named(path
         with pytest.raises(JournalError, match=r"toolspeak\.db.*locked.*end that process"):
             await journal.append(Record(RunResumed(), "r0", 7, 0, 1.0))
         assert len(turns) > 10
+        beating.cancel()
+
+    async def waits(journal):
         waiting = asyncio.create_task(journal.append(Record(RunFinished("failed", "", ""), "r1", 7, 0, 1.0)))
         await asyncio.sleep(0.01)
         locker.execute("COMMIT")
         await waiting
-        beating.cancel()
         return await journal.read("r1")
 
-    assert len(use(path, main, lock_seconds=0.3)) == 8
+    use(path, is_reported, lock_seconds=0.3)
+    assert len(use(path, waits, lock_seconds=60)) == 8
     locker.execute("BEGIN IMMEDIATE")
     with pytest.raises(JournalError, match="locked"):
         run_agent(path, ran, lock_seconds=0.05)

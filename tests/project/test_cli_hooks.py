@@ -476,7 +476,7 @@ def test_ctrl_c_ends_a_hook_with_the_run(project, hooks):
     with (project.folder / "began").open() as pipe:
         hook = int(pipe.read())
     command.send_signal(signal.SIGINT)
-    assert command.wait(30) == 130
+    assert command.wait(120) == 130
     os.close(null)
     with pytest.raises(ProcessLookupError):
         os.kill(hook, 0)

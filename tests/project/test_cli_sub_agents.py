@@ -76,7 +76,7 @@ def test_it_goes_on_after_its_process_was_killed(project, reviewer):
     command = Command(arguments, cwd=project.folder, env=project.environment, streams=(null, null, null), session=True)
     with (project.folder / "began").open():
         command.kill()
-        command.wait(30)
+        command.wait(120)
     project.write("again", "")
     done = project.command("resume", "--approve", "all", "--in-doubt", "repeat")
     assert done.returncode == 0, done.stderr

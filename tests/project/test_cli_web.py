@@ -160,7 +160,7 @@ def test_a_worker_wants_a_person_after_the_web(project: ScriptedProject, options
         answer = project.command("submit", "desk", "go", "--wait")
     finally:
         worker.kill()
-        worker.wait(30)
+        worker.wait(120)
     assert ("noted" in answer.stdout) == is_written, answer
     assert ("rejected" in answer.stdout) == (not is_written)
 

@@ -29,6 +29,7 @@ from loopback_server import (
 )
 from openai_turns import CHUNKED_HEAD, DELTAS, EVENTS, turn
 
+from patience import in_time
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.providers.http_client import Timeouts
 from toolspeak.providers.openai import OpenAIProvider
@@ -84,15 +85,19 @@ def pausing(pause: Callable[[], Any], *pieces: bytes) -> Answer:
 
 
 def test_a_slow_answer_is_no_silent_one():
-    async def run() -> Any:
-        async with serve(pausing(lambda: asyncio.sleep(0.3), b": still here\n\n", b":\n\n", *EVENTS)) as server:
-            provider = OpenAIProvider("m", base_url=server.base_url, timeout=1.5, retries=0)
+    async def run(seconds: float) -> Any:
+        slow = pausing(lambda: asyncio.sleep(0.2 * seconds), b": still here\n\n", b":\n\n", *EVENTS)
+        async with serve(slow) as server:
+            provider = OpenAIProvider("m", base_url=server.base_url, timeout=seconds, retries=0)
             try:
-                return await turn(provider)  # 2 s in all
+                return await turn(provider)  # takes longer in all
             finally:
                 await provider.aclose()
 
-    assert asyncio.run(run()) == DELTAS
+    def attempt(seconds: float) -> None:
+        assert asyncio.run(run(seconds)) == DELTAS
+
+    in_time(attempt, 1.5, 15, 60)
 
 
 def test_without_limits_nothing_is_cut():

@@ -194,7 +194,7 @@ def test_closing_the_iterator_closes_the_connection():
             provider = OpenAIProvider("m", base_url=server.base_url)
             async with aclosing(provider.stream(REQUEST)) as deltas:
                 assert await anext(deltas) == TextDelta("Hé")
-            await asyncio.wait_for(server.client_gone.wait(), 10)
+            await asyncio.wait_for(server.client_gone.wait(), 60)
             await provider.aclose()
 
     asyncio.run(run())
@@ -218,7 +218,7 @@ def test_cancelling_a_turn_closes_the_connection():
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             assert task.cancelled()
-            await asyncio.wait_for(server.client_gone.wait(), 10)
+            await asyncio.wait_for(server.client_gone.wait(), 60)
             await provider.aclose()
 
     asyncio.run(run())

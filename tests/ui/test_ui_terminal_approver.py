@@ -36,7 +36,7 @@ def answered(keys):
                 screen += piece
         except OSError:  # Linux: the other end is closed
             pass
-        assert program.wait(30) == 0
+        assert program.wait(120) == 0
     os.close(ours)
     return screen.decode()
 

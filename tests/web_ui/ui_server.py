@@ -79,7 +79,7 @@ class UiServer:
         assert self.process is not None
         assert self.process.stderr is not None
         self.process.stderr.close()
-        return self.process.wait(20)
+        return self.process.wait(120)
 
 
 def start_worker(journal: str) -> subprocess.Popen[bytes]:

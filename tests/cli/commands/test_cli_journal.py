@@ -96,7 +96,7 @@ def folder(tmp_path):
 
 def test_a_killed_run_is_resumed_shown_and_compared(folder):
     folder.plays(
-        calling("write", path="a.txt", content="a\n"), calling("shell", command="sleep 15; echo x >> b"), "Done."
+        calling("write", path="a.txt", content="a\n"), calling("shell", command="sleep 60; echo x >> b"), "Done."
     )
     process = folder.start("run", "Make a file\nand more", "--approve", "all")
     run_id = folder.wait_for(ToolStarted, "shell")
@@ -140,7 +140,7 @@ def test_a_killed_run_is_resumed_shown_and_compared(folder):
 
 def test_a_killed_run_continues_its_recording_and_replays_as_one(folder):
     folder.plays(
-        calling("write", path="a.txt", content="a\n"), calling("shell", command="sleep 15; echo x >> b"), "Done."
+        calling("write", path="a.txt", content="a\n"), calling("shell", command="sleep 60; echo x >> b"), "Done."
     )
     process = folder.start("run", "Make a file", "--approve", "all", "--record", "../run.jsonl")
     folder.wait_for(ToolStarted, "shell")
@@ -171,7 +171,7 @@ def test_a_missing_or_foreign_recording_is_not_continued(folder):
 
 
 def test_all_interrupted_runs_continue_except_one_that_another_process_holds(folder):
-    folder.plays(calling("shell", command="sleep 15"), "Done.")
+    folder.plays(calling("shell", command="sleep 60"), "Done.")
     killed = folder.start("run", "one", "--approve", "all")
     folder.wait_for(ToolStarted, "shell")
     killed.kill()
@@ -297,7 +297,7 @@ def both(*commands):
 
 
 def test_a_run_that_was_killed_is_suspended_at_once(folder):
-    folder.plays(calling("shell", command="sleep 15"), "Done.")
+    folder.plays(calling("shell", command="sleep 60"), "Done.")
     killed = folder.start("run", "go", "--approve", "all")
     run_id = folder.wait_for(ToolStarted, "shell")
     os.killpg(killed.pid, signal.SIGKILL)
@@ -310,7 +310,7 @@ def test_a_run_that_was_killed_is_suspended_at_once(folder):
 
 
 def test_a_session_whose_last_run_was_killed_continues_at_once(folder):
-    folder.plays(calling("shell", command="sleep 15"), "Done.")
+    folder.plays(calling("shell", command="sleep 60"), "Done.")
     killed = folder.start("run", "go", "--approve", "all")
     folder.wait_for(ToolStarted, "shell")
     assert "still going on" in folder.toolspeak("run", "and?", "--continue", code=1)
@@ -369,7 +369,7 @@ def test_a_session_continues_in_its_dialect_without_an_option_for_its_model(fold
 
 
 def test_a_run_whose_process_is_dead_is_interrupted_and_not_running(folder):
-    folder.plays(calling("shell", command="sleep 15"), "Done.")
+    folder.plays(calling("shell", command="sleep 60"), "Done.")
     killed = folder.start("run", "go", "--approve", "all")
     run_id = folder.wait_for(ToolStarted, "shell")
 
@@ -387,7 +387,7 @@ def test_a_run_whose_process_is_dead_is_interrupted_and_not_running(folder):
 
 
 def test_ctrl_c_says_how_to_continue(folder):
-    folder.plays(calling("shell", command="sleep 15"), "Done.")
+    folder.plays(calling("shell", command="sleep 60"), "Done.")
     process = folder.start("run", "go", "--approve", "all")
     run_id = folder.wait_for(ToolStarted, "shell")
     process.send_signal(signal.SIGINT)

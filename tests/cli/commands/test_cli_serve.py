@@ -54,7 +54,7 @@ async def served(*arguments: str) -> AsyncGenerator[Served]:
 
 
 def client(url: str) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(base_url=url, timeout=30, trust_env=False, verify=False)
+    return httpx2.AsyncClient(base_url=url, timeout=120, trust_env=False, verify=False)
 
 
 async def up(http: httpx2.AsyncClient) -> None:

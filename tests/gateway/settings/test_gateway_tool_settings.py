@@ -100,7 +100,7 @@ def test_a_gateway_that_is_stopped_leaves_no_server_behind(workers, tmp_path):
             time.sleep(0.05)
         serving.terminate()
         log = serving.stderr.read()
-        serving.wait(30)
+        serving.wait(120)
     assert answer["choices"][0]["message"]["content"] == "It says hello from afar back."
     assert not any(is_running(int(pid)) for pid in traces(tmp_path, "starts"))
     assert "Traceback" not in log

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from loopback_server import STREAM_HEAD, Exchange, Server, chunked, event, says, serve
 from serving import ENDPOINTS, PATIENCE, Gateway, at, events, gateway
 
+from patience import in_time
 from toolspeak.errors import ConfigurationError, JournalError
 from toolspeak.gateway.app import Gateway as Application
 from toolspeak.gateway.settings.api_keys import Key, digest, key_of_table
@@ -300,9 +301,9 @@ def test_an_answer_in_the_stream_has_its_events_and_its_headers(usage_store: str
 
 
 def test_an_answer_keeps_its_place_for_longer_than_a_lease(tmp_path: Path):
-    async def run() -> None:
-        model, store = Model(waits=True), tmp_path / "usage.db"
-        async with limited(str(store), model, Key("alice", digest(ALICE), streams=1), lease_seconds=0.2) as (_, served):
+    async def run(seconds: float) -> None:
+        model, store, alice = Model(waits=True), tmp_path / f"{seconds}.db", Key("alice", digest(ALICE), streams=1)
+        async with limited(str(store), model, alice, lease_seconds=seconds) as (_, served):
             running = asyncio.create_task(ask(served))
             await model.starts.acquire()
             times: set[float] = set()
@@ -315,7 +316,7 @@ def test_an_answer_keeps_its_place_for_longer_than_a_lease(tmp_path: Path):
             model.go_on.set()
             assert (await running).status_code == 200
 
-    asyncio.run(run())
+    in_time(lambda seconds: asyncio.run(run(seconds)), 0.2, 5, 30)
 
 
 def test_a_store_that_cannot_be_changes_nothing_when_settings_are_read_again():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 async def until(condition, what: str) -> None:
     """Wait for something another process does; fail when it does not happen."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline, what
         await asyncio.sleep(0.01)
