@@ -146,6 +146,20 @@ def test_a_program_that_differs_from_its_records_fails_and_says_what_it_has_done
     assert '- write {"path": "z", "text": "1"}: done' in result.answer
 
 
+def test_the_result_of_a_call_is_not_given_to_another_one():
+    desk = Desk("""
+        import time
+        name = f"f{time.time_ns()}"
+        print(await write(name, "x"), name)
+        await read(name)
+    """)
+    _, text = desk.process()
+    result, _ = desk.process(text, change=without)  # asks about one name, and has another one when it is run again
+    assert "run again, it makes other calls than before" in result.answer
+    assert len(desk.log) == 1
+    assert "written" not in result.answer
+
+
 def test_a_tool_that_is_gone_is_an_exception():
     desk = Desk("""
         try:

@@ -102,7 +102,6 @@ class McpConnection:
     ) -> types.CallToolResult:
         """The server's answer. `tool` is the definition for which the call was approved. Raises ToolError, for the
         model, also if the server has changed that definition."""
-        name = tool.name
         try:
             link = await self._usable()
             if self._unread:
@@ -111,13 +110,9 @@ class McpConnection:
             raise ToolError(str(error)) from None
         except (MCPError, ValidationError) as error:
             raise ToolError(f"{about(self.server)} does not list its tools: {describe(error)}") from None
-        if self.definition(tool) != tool:
-            raise ToolError(
-                f"{about(self.server)} has changed the definition of {name!r}. This call was approved for the old one, "
-                "and did not run. Make it again if it is still right; it needs approval again"
-            )
+        self._check_definition(tool)
         try:
-            result = await self._send(link, name, arguments, progress)
+            result = await self._send(link, tool, arguments, progress)
         except MCPError as error:
             raise await self._failed(link, error) from None
         except TimeoutError:
@@ -139,21 +134,29 @@ class McpConnection:
         except TimeoutError:
             raise ToolError(f"{about(self.server)} did not answer within {self._call_timeout:g} seconds") from None
 
+    def _check_definition(self, tool: types.Tool) -> None:
+        if self.definition(tool) != tool:
+            raise ToolError(
+                f"{about(self.server)} has changed the definition of {tool.name!r}. This call was approved for the old "
+                "one, and did not run. Make it again if it is still right; it needs approval again"
+            )
+
     async def _send(
-        self, link: Link, name: str, arguments: dict[str, Any], progress: Callable[[str], None] | None
+        self, link: Link, tool: types.Tool, arguments: dict[str, Any], progress: Callable[[str], None] | None
     ) -> types.CallToolResult:
         try:
-            return await link.call(name, arguments, progress, self._call_timeout)
+            return await link.call(tool.name, arguments, progress, self._call_timeout)
         except MCPError as error:
             # In both cases the server refused the request before it read the call.
             if error.code == types.HEADER_MISMATCH:
-                await link.tools()  # the SDK reads from the listing which arguments become headers
+                await self._read(link)  # the listing says which arguments become headers
             elif _is_forgotten_session(error):
                 await link.close()
                 link = await self._reopened()
             else:
                 raise
-        return await link.call(name, arguments, progress, self._call_timeout)
+        self._check_definition(tool)
+        return await link.call(tool.name, arguments, progress, self._call_timeout)
 
     async def _reopened(self) -> Link:
         try:

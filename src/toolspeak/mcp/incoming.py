@@ -1,6 +1,7 @@
 """Filters a server's messages before the SDK reads them: it removes unreadable tools from a listing.
 
-Because of one such tool the SDK would refuse the whole listing. It also refuses JSON of more than about 200 levels.
+Because of one such tool the SDK would refuse the whole listing. It also refuses JSON of more than about 200 levels, and
+lists whose hints for caches are missing or wrong.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Self, cast
 
+from mcp.shared.inbound import find_invalid_x_mcp_header
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc
 from mcp_types.methods import SERVER_RESULTS
@@ -25,6 +27,9 @@ MOST_DEFINITION = 256 * 1024
 
 _LATEST = "2026-07-28"
 _TOO_DEEP = f"it is nested more than {MAX_DEPTH} deep"
+_CACHEABLE = ("tools", "prompts", "resources", "resourceTemplates", "contents", "supportedVersions")
+"""The keys of results that have hints for caches."""
+_LONGEST_REASON = 500
 
 
 class Incoming:
@@ -73,6 +78,8 @@ class Incoming:
             self._version = version
         if isinstance(tools, list):
             result["tools"] = [tool for tool in cast("list[Any]", tools) if self._is_good(tool)]
+        if not result.keys().isdisjoint(_CACHEABLE):
+            result["ttlMs"], result["cacheScope"] = 0, "private"  # nothing is cached here, whatever the server says
         return item
 
     def _too_deep(self, error: ValidationError) -> SessionMessage | Exception:
@@ -103,6 +110,11 @@ class Incoming:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"][1:])
             self._unreadable.setdefault(name, visible(f"{where}: {first['msg']}" if where else first["msg"]))
+            return False
+        # The SDK leaves out such a tool, too, and says so in a log alone.
+        schema = cast("Mapping[str, Any]", tool).get("inputSchema")
+        if self._version == _LATEST and (problem := find_invalid_x_mcp_header(schema)):
+            self._unreadable[name] = visible(problem)[:_LONGEST_REASON]
             return False
         return True
 

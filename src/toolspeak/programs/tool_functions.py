@@ -18,6 +18,7 @@ import json
 import keyword
 import re
 import typing
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, cast, get_args, get_origin, get_type_hints
@@ -31,7 +32,12 @@ from toolspeak.tools.tool import Tool
 _ODD = re.compile(r"\W")
 _PLAIN_TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 _RETURN_TYPES = {str: "str", int: "int", float: "float", bool: "bool", NoneType: "None", Any: "Any"}
-_MODULES = frozenset({"asyncio", "json", "re", "math", "datetime", "collections", "itertools", "functools", "random"})
+_MODULES = frozenset(
+    {
+        *("asyncio", "json", "re", "math", "datetime", "collections", "itertools", "functools", "random", "time", "os"),
+        *("csv", "base64", "hashlib", "decimal", "dataclasses", "typing", "sys", "pathlib"),
+    }
+)
 _DEEPEST = 6
 """The levels of types that are written out; what is deeper is `Any`."""
 
@@ -281,8 +287,9 @@ def _takes_null(schema: JSON) -> bool:
 
 def _free_name(name: str, names: Iterable[str], *, shadows: bool = True) -> str:
     """The name as an identifier that is not in `names`, no keyword, and with `shadows` no name of Python's own."""
-    free = _ODD.sub("_", name) or "_"
-    free = f"_{free}" if free[0].isdigit() else free
+    plain = unicodedata.normalize("NFKC", name)  # as Python reads names
+    free = "".join(each if f"a{each}".isidentifier() else "_" for each in plain) or "_"
+    free = free if free.isidentifier() else f"_{free}"
     if keyword.iskeyword(free) or (shadows and (hasattr(builtins, free) or free in _MODULES)):
         free += "_"
     others = set(names)

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import os
 import signal
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from toolspeak.data.values import quick
@@ -39,13 +39,13 @@ class ControlGroup:
         its group stays."""
         for folder in self.folders:
             for _ in range(200):
-                _kill_all(folder)
                 try:
-                    folder.rmdir()
+                    os.rmdir(folder)
                     break
                 except FileNotFoundError:
                     break
-                except OSError:
+                except OSError:  # something is in it
+                    _kill_all(folder)
                     await asyncio.sleep(0.005)
 
 
@@ -60,7 +60,7 @@ class ControlGroups:
     async def find() -> ControlGroups | None:
         """The place for control groups that limit processes and memory; None if there is none. Makes a group to see
         it."""
-        for folders in _candidates():
+        for folders in places_for_groups(_own_groups(), _ROOT):
             groups = ControlGroups(folders)
             with suppress(OSError):
                 probe = await groups.make(ProcessLimits())
@@ -86,39 +86,62 @@ class ControlGroups:
         try:
             for folder in group.folders:
                 folder.mkdir()
-            pids, memory = self._folders["pids"] / name, self._folders["memory"] / name
-            if limits.processes is not None:
-                _write(pids / "pids.max", limits.processes)
-            if limits.memory is not None:
-                is_second = (memory / "cgroup.controllers").exists()
-                _write(memory / ("memory.max" if is_second else "memory.limit_in_bytes"), limits.memory)
-                with suppress(OSError):  # not every kernel counts swap
-                    _write(
-                        memory / ("memory.swap.max" if is_second else "memory.memsw.limit_in_bytes"),
-                        0 if is_second else limits.memory,
-                    )
+            is_second = (self._folders["memory"] / name / "cgroup.controllers").exists()
+            for limit in limit_files(limits, is_second=is_second):
+                with suppress(OSError) if limit.is_optional else nullcontext():
+                    _write(self._folders[limit.controller] / name / limit.file, limit.number)
         except OSError:
             await group.remove()
             raise
         return group
 
 
-def _candidates() -> list[dict[str, Path]]:
-    """Where this process might make groups, by controller."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text("utf-8").splitlines()
-    except OSError:
-        return []
-    own = {controllers: path for _, controllers, path in (line.split(":", 2) for line in lines)}
-    candidates: list[dict[str, Path]] = []
-    if "" in own and (_ROOT / "cgroup.controllers").exists():
-        own_folder = _ROOT / own[""].lstrip("/")
+@quick()
+class LimitFile:
+    """A limit as a file of a group. `is_optional`: not every kernel has it."""
+
+    controller: str
+    file: str
+    number: int
+    is_optional: bool = False
+
+
+def limit_files(limits: ProcessLimits, *, is_second: bool) -> list[LimitFile]:
+    """The limits in the files of a group of the first or of the second version of control groups."""
+    files: list[LimitFile] = []
+    if limits.processes is not None:
+        files.append(LimitFile("pids", "pids.max", limits.processes))
+    if limits.memory is not None and is_second:
+        files.append(LimitFile("memory", "memory.max", limits.memory))
+        files.append(LimitFile("memory", "memory.swap.max", 0, is_optional=True))
+    elif limits.memory is not None:
+        files.append(LimitFile("memory", "memory.limit_in_bytes", limits.memory))
+        files.append(LimitFile("memory", "memory.memsw.limit_in_bytes", limits.memory, is_optional=True))
+    return files
+
+
+def places_for_groups(own_groups: str, root: Path) -> list[dict[str, Path]]:
+    """Where a process might make groups, by controller.
+
+    `own_groups`: the groups that it is in, as `/proc/self/cgroup` names them. `root`: where the hierarchies are.
+    """
+    own = {controllers: path for _, controllers, path in (line.split(":", 2) for line in own_groups.splitlines())}
+    places: list[dict[str, Path]] = []
+    if "" in own and (root / "cgroup.controllers").exists():
+        own_folder = root / own[""].lstrip("/")
         # A group with processes of its own may not have groups with controllers below it: then beside it.
-        bases = [own_folder] if own_folder == _ROOT else [own_folder, own_folder.parent]
-        candidates += [{"pids": base, "memory": base} for base in bases]
+        bases = [own_folder] if own_folder == root else [own_folder, own_folder.parent]
+        places += [{"pids": base, "memory": base} for base in bases]
     if "pids" in own and "memory" in own:  # the first version of control groups
-        candidates.append({kind: _ROOT / kind / own[kind].lstrip("/") for kind in ("pids", "memory")})
-    return candidates
+        places.append({kind: root / kind / own[kind].lstrip("/") for kind in ("pids", "memory")})
+    return places
+
+
+def _own_groups() -> str:
+    try:
+        return Path("/proc/self/cgroup").read_text("utf-8")
+    except OSError:
+        return ""
 
 
 def _write(file: Path, number: int) -> None:
@@ -133,5 +156,7 @@ def _write(file: Path, number: int) -> None:
 def _kill_all(folder: Path) -> None:
     with suppress(OSError):
         for pid in map(int, (folder / "cgroup.procs").read_text().split()):
-            if pid != os.getpid():  # a thread that entered the group may need a moment to end
+            # 0 is a process of another namespace, and `kill` takes it for all of our own process group. Ours is in the
+            # group where a thread that entered it needs a moment to end.
+            if pid not in (0, os.getpid()):
                 os.kill(pid, signal.SIGKILL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+import weakref
 from collections.abc import Iterable
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # Landlock's, the same on every architecture
@@ -69,7 +70,8 @@ def handled_rights(version: int) -> int:
 
 
 class Ruleset:
-    """What a thread and its children may do with files. It is a descriptor; `close` it."""
+    """What a thread and its children may do with files. Its descriptor is closed with the last reference to it, or by
+    `close`."""
 
     def __init__(self, version: int, *, network: bool) -> None:
         """`network`: leave TCP as it is. Raises OSError."""
@@ -80,6 +82,7 @@ class Ruleset:
         if version >= _FIRST_WITH_SCOPES:
             attributes += struct.pack("Q", _SCOPES)
         self.descriptor = _call(_CREATE_RULESET, attributes, len(attributes), 0)
+        self.close = weakref.finalize(self, os.close, self.descriptor)
 
     def allow(self, paths: Iterable[str], rights: int) -> None:
         """Allows these rights for files and everything in folders. A path that is gone is left out."""
@@ -95,18 +98,14 @@ class Ruleset:
             finally:
                 os.close(place)
 
-    def close(self) -> None:
-        os.close(self.descriptor)
-
 
 def confine_thread(ruleset: Ruleset, program: bytes) -> None:
     """Restricts the calling thread, and every process that it starts, for good: no more privileges than now, none of
     root's capabilities in a new program, the rules, and the seccomp filter. Raises OSError."""
     _control(_SET_NO_NEW_PRIVILEGES, 1)
+    control = _loaded().prctl
     for capability in range(_LAST_CAPABILITY + 1):
-        try:
-            _control(_DROP_CAPABILITY, capability)
-        except OSError:
+        if control(_DROP_CAPABILITY, capability, 0, 0, 0) < 0:
             break  # not root: it has none to drop; or the kernel knows no more
     _call(_RESTRICT_SELF, ruleset.descriptor, 0)
     instructions = ctypes.create_string_buffer(program, len(program))

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, Iterable
+import time
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import TypeAlias
 
+from toolspeak.data.values import quick
 from toolspeak.errors import SandboxError
 from toolspeak.sandbox.base import ConfinedProcess, Confinement, ProcessCommand
 from toolspeak.sandbox.control_groups import ControlGroups
@@ -36,6 +39,12 @@ _SIGNALS_VERSION = 6
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
+_MOST_RULES = 8
+"""The most rules that are held for further commands: calls declare what they change, and differ."""
+
+_COARSE = 2_000_000_000
+"""Nanoseconds within which two changes of a folder may have the same time (on FAT)."""
+
 
 class Landlock:
     """Starts commands with rights on files by Landlock, and without the system calls that seccomp denies.
@@ -51,6 +60,7 @@ class Landlock:
     def __init__(self, groups: ControlGroups | None) -> None:
         self._version, self._groups = landlock_version(), groups
         self._temporary = os.path.realpath(tempfile.mkdtemp(prefix="toolspeak-"))
+        self._rules_by_key: dict[object, _Rules] = {}
 
     @staticmethod
     async def probe() -> str:
@@ -94,25 +104,21 @@ class Landlock:
             raise SandboxError(f"{error}: Landlock cannot protect it; install bubblewrap") from None
         families = (AF_INET, AF_INET6, AF_NETLINK) if confinement.hosts is None else ()
         program = seccomp_filter(families, shared_memory=False)
-        ruleset = self._rules(confinement)
-        try:
-            in_place = ProcessCommand(
-                command.arguments,
-                command.cwd,
-                {**command.env, "TMPDIR": self._temporary},
-                command.output,
-                command.errors,
-                command.input,
-            )
-            group, control_group = await start_limited(
-                command.arguments,
-                in_place,
-                confinement.limits,
-                self._groups,
-                confine=partial(confine_thread, ruleset, program),
-            )
-        finally:
-            ruleset.close()
+        in_place = ProcessCommand(
+            command.arguments,
+            command.cwd,
+            {**command.env, "TMPDIR": self._temporary},
+            command.output,
+            command.errors,
+            command.input,
+        )
+        group, control_group = await start_limited(
+            command.arguments,
+            in_place,
+            confinement.limits,
+            self._groups,
+            confine=partial(confine_thread, self._rules(confinement), program),
+        )
         process = ConfinedProcess(group)
         try:
             yield process
@@ -124,33 +130,92 @@ class Landlock:
                 process.notes += copies.put_back()
 
     def _rules(self, confinement: Confinement) -> Ruleset:
+        """The rules of a confinement: those of an earlier command, while what they name is as it was."""
+        key = (confinement.writable, confinement.hidden, confinement.hosts is None)
+        rules = self._rules_by_key.get(key)
+        if rules is not None and rules.are_current():
+            return rules.ruleset
+        listings, paths = _without(confinement.hidden)
+        changeable = [*confinement.writable, self._temporary]
+        inodes = {path: _inode(path) for path in (*paths, *_DEVICES, *changeable)}
         ruleset = Ruleset(self._version, network=confinement.hosts is None)
         try:
-            ruleset.allow(_without(confinement.hidden), READ)
+            ruleset.allow(paths, READ)
             ruleset.allow(_DEVICES, READ_FILE | WRITE_FILE | TRUNCATE)
-            changes = handled_rights(self._version) & ~(MAKE_CHAR | MAKE_BLOCK)
-            ruleset.allow([*confinement.writable, self._temporary], changes)
+            ruleset.allow(changeable, handled_rights(self._version) & ~(MAKE_CHAR | MAKE_BLOCK))
         except BaseException:
             ruleset.close()
             raise
+        rules = _Rules(ruleset, inodes, listings)
+        if rules.are_settled():
+            while len(self._rules_by_key) >= _MOST_RULES:
+                del self._rules_by_key[next(iter(self._rules_by_key))]
+            self._rules_by_key[key] = rules
         return ruleset
 
     async def aclose(self) -> None:
+        self._rules_by_key.clear()
         shutil.rmtree(self._temporary, ignore_errors=True)
 
 
-def _without(hidden: Iterable[str]) -> list[str]:
-    """Paths that together hold everything but the hidden ones: rules allow, and forbid nothing."""
+_Stamp: TypeAlias = tuple[int, ...] | None
+
+
+@quick(eq=False)
+class _Rules:
+    """Rules that commands can share.
+
+    - `inodes`: of each path that a rule names, the file that it was.
+    - `listings`: of each folder that holds something hidden, whose entries have a rule each, its state before it was
+      listed. A file cannot come to a hidden path without a change of one of them.
+    """
+
+    ruleset: Ruleset
+    inodes: Mapping[str, _Stamp]
+    listings: Mapping[str, _Stamp]
+
+    def are_current(self) -> bool:
+        """Whether rules that are made now would be the same."""
+        return all(_inode(path) == inode for path, inode in self.inodes.items()) and all(
+            _listing(folder) == listing for folder, listing in self.listings.items()
+        )
+
+    def are_settled(self) -> bool:
+        """Whether each later change of a folder will be seen: the clock of files is coarse."""
+        newest = time.time_ns() - _COARSE
+        return all(listing is not None and max(listing[-2:]) < newest for listing in self.listings.values())
+
+
+def _inode(path: str) -> _Stamp:
+    try:
+        state = os.lstat(path)
+    except OSError:
+        return None
+    return (state.st_dev, state.st_ino)
+
+
+def _listing(folder: str) -> _Stamp:
+    try:
+        state = os.lstat(folder)
+    except OSError:
+        return None
+    return (state.st_dev, state.st_ino, state.st_mtime_ns, state.st_ctime_ns)
+
+
+def _without(hidden: Iterable[str]) -> tuple[dict[str, _Stamp], list[str]]:
+    """Paths that together hold everything but the hidden ones: rules allow, and forbid nothing. The folders that were
+    listed for that come first, as they were before."""
     hidden = list(hidden)
-    allowed, rest = list[str](), ["/"]
+    listings, allowed, rest = dict[str, _Stamp](), list[str](), ["/"]
     while rest:
         folder = rest.pop()
         inside = [path for path in hidden if is_below(path, folder)]
         if not inside:
             allowed.append(folder)
         elif folder not in inside:
+            listings[folder] = _listing(folder)
             try:
                 rest += [entry.path for entry in os.scandir(folder) if not entry.is_symlink()]
             except OSError:
                 continue  # what this user may not list, the command may not read
-    return allowed
+    return listings, allowed

@@ -10,15 +10,15 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 from toolspeak.sandbox.base import ProcessCommand, ProcessLimits
 from toolspeak.sandbox.control_groups import ControlGroup, ControlGroups
 from toolspeak.sandbox.processes import Group
 
-_GATE = 'read -r line || exit 125; unset line; exec "$@"'
-"""Waits for a line, and becomes the command. `read` takes no more than the line from a pipe, so the command's own input
-follows it."""
+_GATE = "read -r toolspeak_gate || exit 125; unset toolspeak_gate; "
+"""Waits for a line. `read` takes no more than the line from a pipe, so the command's own input follows it."""
 
 ResultT = TypeVar("ResultT")
 
@@ -41,7 +41,12 @@ async def start_limited(
     is_piped = command.input == subprocess.PIPE
     gate_end, our_end = (-1, -1) if is_piped else os.pipe()
     loop = asyncio.get_running_loop()
-    gated = ["/bin/sh", "-c", _GATE if is_piped else f"{_GATE} </dev/null", "sh", *arguments]
+    if not is_piped and len(arguments) == 3 and tuple(arguments[:2]) == ("/bin/sh", "-c") and _is_dash():
+        # The shell of the command waits itself: to start another one takes half a millisecond. It is dash, which shows
+        # no line of a command with its errors.
+        gated = [*arguments[:2], f"{_GATE}exec </dev/null; {arguments[2]}"]
+    else:
+        gated = ["/bin/sh", "-c", f'{_GATE}exec "$@"' + ("" if is_piped else " </dev/null"), "sh", *arguments]
     control_group = None if groups is None else await groups.make(limits)
     try:
         takes_threads = control_group is not None and control_group.takes_threads
@@ -63,7 +68,10 @@ async def start_limited(
                 loop=loop,
             )
 
-        group = in_thread(open_group) if takes_threads or confine is not None else open_group()
+        if takes_threads or confine is not None:
+            group = in_thread(open_group, is_awaited=leader_info is not None)
+        else:
+            group = open_group()
         try:
             if control_group is not None and not takes_threads:
                 control_group.add(group.pid)
@@ -87,8 +95,18 @@ async def start_limited(
                 os.close(end)
 
 
-def in_thread(work: Callable[[], ResultT]) -> ResultT:
-    """Calls a function in a thread of its own, which may change what it may do, and ends. Raises what it raises."""
+@cache
+def _is_dash() -> bool:
+    return os.path.basename(os.path.realpath("/bin/sh")) == "dash"
+
+
+def in_thread(work: Callable[[], ResultT], *, is_awaited: bool = False) -> ResultT:
+    """Calls a function in a thread of its own, which may change what it may do, and ends. Raises what it raises.
+
+    `is_awaited`: returns once the system's thread has ended, too. `Thread.join` returns a moment before that. A process
+    that the thread has started and that dies with its parent, as bubblewrap does, would die with it: the kernel gives
+    it to another thread once this one has ended.
+    """
     outcomes: list[ResultT] = []
     errors: list[BaseException] = []
 
@@ -101,9 +119,7 @@ def in_thread(work: Callable[[], ResultT]) -> ResultT:
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    # `join` returns a moment before the system's thread ends. A process that it started and that dies with its parent,
-    # as bubblewrap does, would die with this thread: the kernel gives it to another one once this one has ended.
-    while os.path.exists(f"/proc/self/task/{thread.native_id}"):
+    while is_awaited and os.path.exists(f"/proc/self/task/{thread.native_id}"):
         time.sleep(0)
     if errors:
         raise errors[0]

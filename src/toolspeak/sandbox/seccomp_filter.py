@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import platform
 import struct
-from collections.abc import Sequence
+from functools import cache
 
 from toolspeak.data.values import quick
 
-_LOAD, _AND, _EQUAL, _ANY_OF, _RETURN = 0x20, 0x54, 0x15, 0x45, 0x06  # BPF: LD|W|ABS, ALU|AND|K, JEQ, JSET, RET|K
+_LOAD, _EQUAL, _ANY_OF, _JUMP, _RETURN = 0x20, 0x15, 0x45, 0x05, 0x06  # BPF: LD|W|ABS, JEQ, JSET, JA, RET|K
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000  # SECCOMP_RET_…
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
 
@@ -64,7 +64,8 @@ def is_known_machine() -> bool:
     return platform.machine() in _MACHINES
 
 
-def seccomp_filter(families: Sequence[int], *, shared_memory: bool = True) -> bytes:
+@cache
+def seccomp_filter(families: tuple[int, ...], *, shared_memory: bool = True) -> bytes:
     """The filter as an array of `struct sock_filter`.
 
     `families`: the families of sockets that a command may make. `shared_memory`: it may use System V's and POSIX's
@@ -84,8 +85,9 @@ def seccomp_filter(families: Sequence[int], *, shared_memory: bool = True) -> by
     if machine.audit == _MACHINES["x86_64"].audit:
         program += [(_ANY_OF, 0, 1, 0x40000000), _refusal(errno.ENOSYS)]  # x32 has numbers of its own
     denied = (*machine.denied, *_SHARED_NUMBERS.values(), *(() if shared_memory else machine.shared_memory))
-    for number in denied:
-        program += [(_EQUAL, 0, 1, number), _refusal(errno.EPERM)]
+    # One refusal for all of them: each system call of a command runs through this list.
+    program += [(_EQUAL, len(denied) - place, 0, number) for place, number in enumerate(denied)]
+    program += [(_JUMP, 0, 0, 1), _refusal(errno.EPERM)]
     # Its flags lie in memory, which a filter cannot read. Libraries then use `clone`.
     program += [(_EQUAL, 0, 1, _CLONE3), _refusal(errno.ENOSYS)]
     for number in (machine.clone, machine.unshare):

@@ -106,6 +106,7 @@ class ProgramConversation:
         self._read_count = 0  # of the messages
         self._turns: list[Message] = []  # those with calls
         self._resumed_count = 0  # of the turns whose results the program has
+        self._recorded_count = 0  # of the turns that were there when the program was opened here
         self._results: dict[str, ToolResult] = {}
         self._output = ""  # of all turns
         self._snapshot_size = 0  # of all turns
@@ -162,6 +163,7 @@ class ProgramConversation:
         """Loads the program's last snapshot that can be read, or starts it."""
         code = request.messages[0].text
         functions = programs.ToolFunctions(request.tools, self._driver.return_types)
+        self._recorded_count = len(self._turns)
         seed = hashlib.sha256(code.encode("utf-8", "surrogatepass")).hexdigest()
         interpreter = self._interpreter = programs.Interpreter(functions, self._driver.mode, seed)
         for place in range(len(self._turns) - 1, -1, -1):
@@ -189,7 +191,7 @@ class ProgramConversation:
             not isinstance(wait, programs.ProgramWait)
             or len(wait.calls) != len(recorded_calls)
             or (
-                self._resumed_count < len(self._turns)  # the program is run again
+                self._resumed_count <= self._recorded_count  # the program is run again
                 and [(call.tool, call.arguments) for call in wait.calls] != recorded_calls
             )
         ):

@@ -30,6 +30,7 @@ from toolspeak.mcp.serving.approval_forms import decisions_of, question_form, qu
 from toolspeak.mcp.serving.bounded_input import bounded_streams
 from toolspeak.mcp.serving.call_answers import answer_of_agent, answer_of_call, refusal
 from toolspeak.mcp.serving.call_runs import CallRuns, ProgressSink
+from toolspeak.mcp.serving.mirrored_headers import compared_headers, mismatch_message, odd_header
 from toolspeak.mcp.serving.one_call_driver import OneCallDriver
 from toolspeak.mcp.serving.ordered_executor import CALLER, OrderedExecutor
 from toolspeak.mcp.serving.recent_runs import RecentRuns
@@ -110,6 +111,7 @@ class McpApp:
         self._most_calls = most_calls
         self._under_way = 0
         schemas = {each.name: each.input_schema for each in self._list}
+        self._compared_headers = compared_headers(schemas.values())
         self._server: Server[Any] = Server(
             name,
             version=__version__,
@@ -138,12 +140,16 @@ class McpApp:
             try:
                 principal = self._principal(scope)
             except PermissionError as error:
-                await _refuse(send, str(error) or "no valid key")
+                text = str(error) or "no valid key"
+                await _send(send, 401, text, "text/plain; charset=utf-8", (b"www-authenticate", b"Bearer"))
                 return
             if principal is not None:
                 # The SDK lets a session be used by the user alone who began it.
                 user = AuthenticatedUser(AccessToken(token="", client_id=principal, scopes=[]))
                 scope = {**scope, "user": user}
+        if scope["type"] == "http" and (name := odd_header(scope["headers"], self._compared_headers)):
+            await _send(send, 400, mismatch_message(name), "application/json")
+            return
         await self._app(scope, receive, send)
 
     async def serve_stdio(self) -> None:
@@ -301,8 +307,7 @@ CALLS_AGENT = "mcp-call"
 """The name of the agent of runs that are one call of an MCP client, in their records."""
 
 
-async def _refuse(send: Send, why: str) -> None:
-    body = why.encode()
-    head = [(b"content-type", b"text/plain; charset=utf-8"), (b"www-authenticate", b"Bearer")]
-    await send({"type": "http.response.start", "status": 401, "headers": head})
-    await send({"type": "http.response.body", "body": body})
+async def _send(send: Send, status: int, text: str, kind: str, *headers: tuple[bytes, bytes]) -> None:
+    head = [(b"content-type", kind.encode()), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": text.encode()})

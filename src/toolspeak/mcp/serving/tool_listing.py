@@ -7,8 +7,10 @@ import binascii
 from collections.abc import Sequence
 
 from mcp import MCPError, types
+from mcp.shared.inbound import find_invalid_x_mcp_header
 
 from toolspeak.data.tools import Effects, ToolSpec
+from toolspeak.errors import ConfigurationError
 
 PAGE = 100
 """The most tools of one page."""
@@ -18,7 +20,10 @@ FRESH_MS = 300_000
 
 
 def listed_tool(spec: ToolSpec) -> types.Tool:
-    """A tool as the protocol lists it."""
+    """A tool as the protocol lists it. Raises ConfigurationError for an `x-mcp-header` in its parameters that clients
+    must refuse."""
+    if (problem := find_invalid_x_mcp_header(dict(spec.parameters))) is not None:
+        raise ConfigurationError(f"the tool {spec.name!r} cannot be served to MCP clients: {problem}")
     return types.Tool(
         name=spec.name,
         description=spec.description,
