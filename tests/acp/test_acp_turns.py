@@ -10,6 +10,9 @@ from chat_screen import in_turn, reply
 from loopback_server import serve
 from scripted_editor import ScriptedEditor, connection, playbook, text
 
+from toolspeak.data.approvals import Rule
+from toolspeak.project.rules_file import RulesFile
+
 EDIT = ("edit", {"path": "a.txt", "old": "two", "new": "three"})
 COMMAND = ("shell", {"command": "echo hi >> log.txt; exit 3"})
 
@@ -163,6 +166,14 @@ def test_a_choice_holds_once_or_always(folder, choices, questions, log, statuses
     assert [call["status"] for call in editor.calls.values()] == statuses
     place = folder / "work" / "log.txt"
     assert (place.read_text() if place.exists() else "") == log
+
+
+def test_a_call_that_the_file_of_rules_approves_says_by_which_rule(folder):
+    RulesFile(str(folder / "rules.jsonl")).add(Rule("approve", "shell"))
+    editor = ScriptedEditor()
+    in_editor(folder, editor, [COMMAND], "Done.", arguments=["--rules", str(folder / "rules.jsonl")])
+    thoughts = "".join(update.content.text for update in editor.of("agent_thought_chunk"))
+    assert "shell is allowed by rule 1 of rules.jsonl." in thoughts
 
 
 def test_a_question_that_is_closed_ends_the_turn_and_the_next_one_goes_on(folder):

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from agent_helpers import DIALECTS, TOOLS, WatchedJournal, add, an_agent, assert_pairs, calling, play, texts
 
-from toolspeak import Agent, ConfigurationError, Effects, RunContext, RunError, tool
+from toolspeak import Agent, Approval, ConfigurationError, Effects, Rule, RunContext, RunError, tool
 from toolspeak.agent import fold
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested, RunPaused, RunResumed, ToolStarted
-from toolspeak.execute import Decision
+from toolspeak.execute import Decision, StandingRules
 from toolspeak.providers.scripted import ScriptedProvider
 
 TWO_NOTES = calling("cogency-json", ("note", {"path": "x"}), ("add", {"a": 1, "b": 2}), ("note", {"path": "y"}))
@@ -269,3 +269,46 @@ def test_a_question_says_what_its_preview_was_made_of():
     turn = calling("cogency-json", ("commit", arguments), ("push", {"branch": "b"}))
     Agent(ScriptedProvider([turn, "Done."]), [commit, push], approve=approve).run_sync("go")
     assert questions == [("--- a", {"path", "text"}), ("", frozenset())]
+
+
+def test_why_nobody_was_asked_is_a_record_of_calls_that_need_approval():
+    policy = [Rule("approve", "add"), Rule("approve", "note", arguments={"path": "x"}), Rule("reject", "note")]
+    result, journal, _ = play([TWO_NOTES, "ok"], approve=Approval(None, policy=policy))
+    assert result.status == "answered"
+    assert [(fact.call_id, fact.approved, fact.by) for fact in journal.all(ApprovalDecided)] == [
+        ("call_1_0", True, "rule")
+    ]
+    kinds = [type(event) for event in journal.events]
+    assert kinds.index(ApprovalDecided) < kinds.index(ToolStarted)
+    assert ApprovalRequested not in kinds
+    assert fold(journal.records) == result.state
+
+
+def test_an_approval_that_nobody_was_asked_for_does_not_outlive_its_rule():
+    """The process ends between the record that a rule approves a call and the call's start."""
+
+    class EndedError(Exception):
+        pass
+
+    def look(record):
+        if isinstance(record.event, ToolStarted):
+            raise EndedError
+
+    rules = StandingRules()
+    rules.add(Rule("approve", "note"), "ann")
+    journal = WatchedJournal(look)
+    turns = [calling("cogency-json", ("note", {"path": "x"})), "ok"]
+    agent = an_agent(ScriptedProvider(turns), journal=journal, approve=Approval(None, rules=rules))
+    run = agent.start("go")
+
+    async def main():
+        with pytest.raises(EndedError):
+            await run.finish()
+        assert [fact.by for fact in journal.all(ApprovalDecided)] == ["rule 1"]
+        journal.look = lambda record: None
+        rules.revoke("1")
+        return await agent.resume(run.run_id)
+
+    result = asyncio.run(main())
+    assert (result.status, result.waiting) == ("awaiting_approval", ("call_1_0",))
+    assert journal.results() == []

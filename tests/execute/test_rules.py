@@ -177,7 +177,7 @@ def test_the_first_rule_that_fits_decides():
         Rule("escalate", "read"),
     ]
     batch, recorder = judged(rules, a_call("write", path="/w/x"))
-    assert (batch.results[0].status, recorder.kinds) == ("success", ["ToolStarted", "ToolFinished"])
+    assert (batch.results[0].status, recorder.kinds) == ("success", ["ApprovalDecided", "ToolStarted", "ToolFinished"])
     batch, _ = judged(rules, a_call("write", path="/w/.env"))
     assert (batch.results[0].code, batch.results[0].text) == ("rejected", "the call was rejected: secrets")
     batch, _ = judged(rules, a_call("read", path="/w/x"))
@@ -191,7 +191,7 @@ def test_a_rule_changes_the_arguments_and_the_model_is_told():
     batch, recorder = judged([Rule("modify", "write", change={"text": "safe"})], a_call("write", path="a", text="wild"))
     assert ran == [("write", "a", "safe")]
     assert 'it ran with the arguments {"path": "a", "text": "safe"}' in batch.results[0].text
-    assert recorder.events[0].changed.arguments == {"path": "a", "text": "safe"}
+    assert recorder.events[0].arguments == recorder.events[1].changed.arguments == {"path": "a", "text": "safe"}
 
 
 def test_changed_arguments_are_validated():

@@ -30,6 +30,8 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.events import (
     AnswerRejected,
+    ApprovalDecided,
+    ApprovalRequested,
     HistoryCompacted,
     InterceptorFailed,
     LimitReached,
@@ -76,6 +78,7 @@ class RunUpdates:
         self._has_reasoning = False
         self._ids: dict[int, str] = {}  # the calls of the turn, by index
         self._open: dict[str, ToolCall | MalformedCall | None] = {}  # announced, without a result
+        self._questions: set[str] = set()  # calls about which the editor showed a question
         self._with_content: set[str] = set()  # calls that are shown with a change or a terminal
         self._terminals: dict[str, JsonObject] = {}  # the terminals of calls, as content
         self._progress: dict[str, deque[str]] = {}
@@ -163,6 +166,14 @@ class RunUpdates:
             case ModelAnswered(message):
                 self._is_recorded = True
                 return self._answered(message)
+            case ApprovalRequested(call_id):
+                self._questions.add(call_id)
+                return []
+            case ApprovalDecided(call_id, approved, reason, by) if call_id not in self._questions:
+                call = self._open.get(call_id)
+                because = f": {reason}" if reason else ""
+                name = one_line((call.name if call is not None else None) or call_id)
+                return self._note(f"{name} is {'allowed' if approved else 'refused'} by {by or 'someone'}{because}.")
             case ToolStarted(call_id, _, _, _, _, _, changed_call):
                 fields = {} if changed_call is None else call_fields(changed_call, self._folder)
                 return [self._update("tool_call_update", call_id, status="in_progress", **fields)]

@@ -133,10 +133,11 @@ class ApprovalRequested:
 
 @value()
 class ApprovalDecided:
-    """A decision about a request.
+    """A decision about a request; or, without a request, why nobody was asked about a call: an interceptor decided, or
+    the policy or a rule approved it.
 
     - `call_id`: the call's id.
-    - `digest`: that of the request.
+    - `digest`: that of the request, as it was or would be.
     - `approved`, `reason`, `by`, `arguments`, `ends_run`, `always`: as in `Decision`.
     """
 

@@ -214,8 +214,7 @@ class CallAdmission:
         else:
             request = builder.about(prepared, self._earlier)
             answer = builder.decided_before(prepared) or evaluator.answer(request)
-            if hook is not None:
-                answer = builder.with_hook(request, answer, hook, notes.approvals)
+            answer = builder.counting_answer(request, answer, hook, notes.approvals)
             if isinstance(answer, Escalate):
                 request = replace(request.because(answer.reason), needs_person=answer.person)
                 if standing is None:
@@ -379,7 +378,7 @@ class CallAdmission:
                 if call.prepared is not None:
                     self._prepare_anew(call, call.prepared)
             await early.drop()
-        if batch.settings.interceptors:
+        if batch.settings.interceptors or batch.notes.approvals:
             await batch.record_notes()
         if self.stop is not None:
             await batch.emit(self.stop)

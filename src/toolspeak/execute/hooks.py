@@ -72,7 +72,8 @@ class HookNotes:
     - `changes`: the metadata that hooks set.
     - `failed`: the interceptors that failed.
     - `messages`: what hooks say to the model.
-    - `decisions`: what hooks decide about the approval of calls, by call id; `approvals`: those that count, as facts.
+    - `decisions`: what hooks decide about the approval of calls, by call id.
+    - `approvals`: why nobody is asked about calls: the decisions of hooks, the policy and rules that count, as facts.
     - `last`: the interceptor that was called last.
     - `outcome`: a call's result as the last hook returned it.
     """

@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from toolspeak.data.approvals import Escalate
+from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.protected import protect
 from toolspeak.errors import ConfigurationError, FormatError
 from toolspeak.execute import ApprovalRequest, StandingRule, StandingRules
@@ -38,11 +38,12 @@ class RulesFile(StandingRules):
             return 1  # it may hold rules: `decide` says that nobody can read them
 
     def decide(self, request: ApprovalRequest) -> ApprovalAnswer | None:
-        """As of all rules. If the file cannot be read any more, a person decides."""
+        """As of all rules, by a rule of this file. If the file cannot be read any more, a person decides."""
         try:
-            return super().decide(request)
+            answer = super().decide(request)
         except ConfigurationError as error:
             return Escalate(str(error), person=True)
+        return replace(answer, by=f"{answer.by} of {self._file.name}") if isinstance(answer, Decision) else answer
 
     def _by_id(self) -> dict[str, StandingRule]:
         try:

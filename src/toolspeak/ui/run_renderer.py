@@ -194,9 +194,11 @@ class Renderer:
             case ApprovalRequested() as request:
                 self.end_line()
                 self._requests[request.call_id] = request
-            case ApprovalDecided(_, approved, reason, by) if by != "user":
+            case ApprovalDecided(call_id, approved, reason, by) if by != "user":
                 suffix = f": {one_line(reason)}" if reason else ""
-                answer = f"{'✓ allowed' if approved else '✗ refused'} by {one_line(by) or 'someone'}{suffix}"
+                which = f"{one_line(self._name(call_id))} " if len(self._calls) > 1 else ""
+                sign, word = ("✓", "allowed") if approved else ("✗", "refused")
+                answer = f"{sign} {which}{word} by {one_line(by) or 'someone'}{suffix}"
                 self._line(f"  {answer}", "green" if approved else "red")
             case ToolFinished(result):
                 self._show_result(result)

@@ -143,10 +143,14 @@ def test_a_rule_for_a_tool_stays_in_its_file_until_it_is_revoked(folder: Path):
         code, screen = process.finish()
     assert (code, screen.count(ASKS)) == (0, 1)
     assert (folder / "b.txt").exists()
-    again = without_terminal(
-        folder, "the task", "--model", book(folder, calls(write("c.txt")), "Done."), "--rules", str(rules_path)
-    )
+    options = ("--rules", str(rules_path), "--journal", "runs.db")
+    again = without_terminal(folder, "the task", "--model", book(folder, calls(write("c.txt")), "Done."), *options)
     assert (again.returncode, (folder / "c.txt").exists()) == (0, True)
+    assert "  ✓ allowed by rule 1 of rules\n" in again.stderr
+    (session,) = json.loads(completed_text(("sessions", "--json", "--journal", "runs.db"), cwd=folder).stdout)
+    run_id = session["runs"][0]["run_id"]
+    timeline = completed_text(("show", run_id, "--journal", "runs.db"), cwd=folder).stdout
+    assert "  write allowed by rule 1 of rules\n" in timeline
     listing = completed_text(("rules", str(rules_path)), cwd=folder).stdout
     assert listing == "1  approve write while its definition is unchanged (by user)\n"
     assert completed_text(("rules", str(rules_path), "--revoke", "1"), cwd=folder).returncode == 0

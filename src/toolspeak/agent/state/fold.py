@@ -126,6 +126,8 @@ def _approval_requested(state: RunState, record: Record, event: ApprovalRequeste
 
 def _approval_decided(state: RunState, record: Record, event: ApprovalDecided) -> RunState:
     approvals, pending = state.approvals, state.pending
+    if not any(one.call_id == event.call_id for one in approvals.requests):
+        return state  # nobody was asked: a hook, the policy or a rule decides anew if the run resumes before the call
     # The time of a question does not count for the time limit: it moves the start on. A pause does that on resuming.
     counts = approvals.requested_at is not None and state.status == "running"
     seconds_waited = record.time - (approvals.requested_at or 0.0) if counts else 0.0

@@ -181,18 +181,29 @@ class RequestBuilder:
         digest, revise = request_digest(call, tool, effects), partial(self._revised, prepared, before)
         return ApprovalRequest(call, tool, effects, "", reason, digest, before, self.state, revise)
 
-    def with_hook(
+    def counting_answer(
         self,
         request: ApprovalRequest,
         answer: ApprovalAnswer | None,
-        hook: ApprovalAnswer,
+        hook: ApprovalAnswer | None,
         facts: list[ApprovalDecided],
     ) -> ApprovalAnswer | None:
-        """As `PolicyEvaluator.with_hook`. Adds a decision of the interceptor that counts to `facts`."""
-        counts = self.evaluator.with_hook(request, answer, hook)
-        if isinstance(counts, Decision) and counts is hook:
-            facts.append(decision_fact(request.call.id, counts, request.digest, self.secrets))
-        return counts
+        """Returns what counts of an answer and of an interceptor's decision, None without one (`with_hook`).
+
+        Adds to `facts` why nobody is asked: the interceptor's decision, or the approval by the policy or a rule of a
+        call that needs approval. An earlier decision is recorded already.
+        """
+        call_id = request.call.id
+        if hook is not None:
+            counting = self.evaluator.with_hook(request, answer, hook)
+            if isinstance(counting, Decision) and counting is hook:
+                facts.append(decision_fact(call_id, counting, request.digest, self.secrets))
+            return counting
+        is_new = request.reason and answer is not self.evaluator.decisions.get(call_id)
+        if is_new and isinstance(answer, Decision) and answer.approved:
+            approval = replace(answer, by=answer.by or "the policy")
+            facts.append(decision_fact(call_id, approval, request.digest, self.secrets))
+        return answer
 
     async def with_preview(self, request: ApprovalRequest, prepared: PreparedCall) -> ApprovalRequest:
         """Returns the question with its preview, for a person. If the preview says that the call would fail, all
