@@ -15,6 +15,7 @@ from toolspeak.chat.call_lanes import CallLane
 from toolspeak.chat.chat import Chat
 from toolspeak.chat.styled_text import StyledLine, truncate
 from toolspeak.errors import ConfigurationError
+from toolspeak.sandbox.processes import stopped_with_program
 from toolspeak.tools.builtin.capture import Capture, printed_text
 from toolspeak.tools.builtin.live_output import LiveOutput
 from toolspeak.ui.format import one_line, printable
@@ -53,18 +54,23 @@ async def _run(chat: Chat, command: str) -> str:
         start_new_session=True,
     )
     is_ended = False
+
+    def send(number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+
     try:
         assert process.stdout is not None, "it is a pipe"
-        while data := await process.stdout.read(64 * 1024):
-            capture.add(data)
-            live.add(data)
-        await process.wait()
+        with stopped_with_program(send):
+            while data := await process.stdout.read(64 * 1024):
+                capture.add(data)
+                live.add(data)
+            await process.wait()
         is_ended = True
     finally:
         live.close()
         if not is_ended:
-            with suppress(ProcessLookupError):  # what it left in the background ends with it
-                os.killpg(process.pid, signal.SIGKILL)
+            send(signal.SIGKILL)  # what it left in the background ends with it
             await process.wait()
         output = printed_text(capture.text()).rstrip("\n")
         code = process.returncode

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import signal
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from prompt_toolkit.application import Application, in_terminal
+from prompt_toolkit.application import Application, in_terminal, run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, get_common_complete_suffix
 from prompt_toolkit.filters import Condition, Filter, has_focus, is_searching
@@ -33,6 +34,7 @@ from toolspeak.chat.steady_output import SteadyOutput
 from toolspeak.chat.styled_text import StyledLine
 from toolspeak.chat.theme import STYLES
 from toolspeak.errors import ConfigurationError
+from toolspeak.sandbox.processes import stop_program
 
 _PAUSE = 1 / 30
 """Seconds between two drawings of what the model writes."""
@@ -273,7 +275,7 @@ class Screen:
             (["c-t"], always, lambda: self.show_thoughts()),
             (["c-l"], always, self.clear),
             (["c-g"], always, self._open_editor),
-            (["c-z"], always, lambda: self._application.suspend_to_background()),
+            (["c-z"], always, self._suspend),
         ]
         keys = KeyBindings()
         for names, condition, action in actions:
@@ -336,6 +338,10 @@ class Screen:
         else:
             self.interrupt()
         self._say("Ctrl-C again leaves.")
+
+    def _suspend(self) -> None:
+        if hasattr(signal, "SIGTSTP"):  # not on Windows
+            run_in_terminal(stop_program)
 
     def _delete_or_leave(self) -> None:
         if self._application.current_buffer.text:

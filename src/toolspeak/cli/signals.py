@@ -11,6 +11,8 @@ from contextlib import ExitStack, suppress
 from types import FrameType
 from typing import Any, TypeVar, cast
 
+from toolspeak.sandbox.processes import stop_program
+
 ResultT = TypeVar("ResultT")
 
 _PATIENCE = 10.0
@@ -20,7 +22,7 @@ takes at most 5."""
 
 def run_to_end(work: Coroutine[Any, Any, ResultT]) -> ResultT:
     """Like `asyncio.run`, but Ctrl-C, SIGTERM and SIGHUP cancel the coroutine, and repeated ones do not interrupt its
-    cleanup. Raises KeyboardInterrupt after one of them."""
+    cleanup. Raises KeyboardInterrupt after one of them. Ctrl-Z stops the commands of tools, too."""
 
     async def main() -> ResultT:
         task = cast("asyncio.Task[Any]", asyncio.current_task())
@@ -36,6 +38,9 @@ def run_to_end(work: Coroutine[Any, Any, ResultT]) -> ResultT:
                 number = getattr(signal, name)
                 if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
                     loop.add_signal_handler(number, end)
+        with suppress(AttributeError, NotImplementedError):
+            if signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL:
+                loop.add_signal_handler(signal.SIGTSTP, stop_program)
         with ExitStack() as handlers:
             before = signal.getsignal(signal.SIGINT)
             if before not in (None, signal.SIG_IGN) and threading.current_thread() is threading.main_thread():

@@ -8,8 +8,9 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 GRACE = 1.0
@@ -17,6 +18,39 @@ GRACE = 1.0
 
 DRAIN = 1.0
 """Seconds to continue reading after the group has ended. Only a process that left the group can keep the pipe open."""
+
+
+_SENDERS: set[Callable[[signal.Signals], None]] = set()
+"""Send a signal to each command that runs."""
+
+
+@contextmanager
+def stopped_with_program(send: Callable[[signal.Signals], None]) -> Generator[None]:
+    """While in it, a command that has a session of its own is stopped and goes on with this program. `send`: sends it a
+    signal."""
+    _SENDERS.add(send)
+    try:
+        yield
+    finally:
+        _SENDERS.discard(send)
+
+
+def stop_program() -> None:
+    """Stops this program with its commands, as Ctrl-Z at a terminal does, until the shell continues it. Call it in the
+    main thread (POSIX).
+
+    The terminal does not stop the commands: each has a session of its own. There SIGTSTP has no effect, so they get
+    SIGSTOP.
+    """
+    for send in tuple(_SENDERS):
+        send(signal.SIGSTOP)
+    before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+    try:
+        os.kill(0, signal.SIGTSTP)  # the whole group: whatever feeds this program stops, too
+    finally:
+        signal.signal(signal.SIGTSTP, before)
+        for send in tuple(_SENDERS):
+            send(signal.SIGCONT)
 
 
 class ProcessOutput(asyncio.Protocol):
@@ -70,7 +104,9 @@ class Group:
             start_new_session=True,
             pass_fds=pass_fds,
         )
-        self._leader_info = leader_info
+        self._leader_info, self._leader = leader_info, 0
+        self._stopped_at = self._seconds_stopped = 0.0
+        _SENDERS.add(self._stop_or_continue)
         self.input, self.output, self.errors = self._process.stdin, self._process.stdout, self._process.stderr
         self._reap = threading.Event()
         self.exited = asyncio.Event()
@@ -100,18 +136,28 @@ class Group:
         _tell(loop, self.exited)
         _tell(loop, self.reaped)
 
+    async def exits_within(self, seconds: float) -> bool:
+        """Whether the command exits within so many seconds. The time for which it is stopped does not count."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while not self.exited.is_set():
+            rest = began + seconds + self._seconds_stopped - loop.time()
+            if rest <= 0:
+                return False
+            await within(rest, self.exited.wait())
+        return True
+
     async def end(self, closed: asyncio.Event, *, grace: float = GRACE, drain: float = DRAIN) -> None:
         """Ends all processes: SIGTERM, after `grace` seconds SIGKILL. Reaps the command and reads the output to its
         end, which sets `closed`.
 
         Call it only once: afterwards another group may have this group's number.
         """
-        leader = self._inner_leader()
-        if leader is None:
-            self._signal(signal.SIGTERM)
-        else:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(leader, signal.SIGTERM)
+        _SENDERS.discard(self._stop_or_continue)
+        self._signal_inside(signal.SIGTERM)
+        if self._leader_info is not None:
+            os.close(self._leader_info)
+            self._leader_info = None
         await within(grace, self.exited.wait(), closed.wait())
         self._signal(signal.SIGKILL)
         self._reap.set()
@@ -120,21 +166,30 @@ class Group:
 
     def kill(self) -> None:
         """Kills a command that must not begin."""
+        _SENDERS.discard(self._stop_or_continue)
         self._signal(signal.SIGKILL)
         self._reap.set()
 
-    def _inner_leader(self) -> int | None:
-        """The leader of the processes inside a boundary, which has a group of its own; None without one."""
-        if self._leader_info is None:
-            return None
-        descriptor, self._leader_info = self._leader_info, None
-        try:
-            os.set_blocking(descriptor, False)
-            return int(json.loads(os.read(descriptor, 4096))["child-pid"])
-        except (OSError, ValueError, KeyError):
-            return None  # it is not up yet: then all of it gets the signal
-        finally:
-            os.close(descriptor)
+    def _stop_or_continue(self, number: signal.Signals) -> None:
+        if number == signal.SIGSTOP:
+            self._stopped_at = time.monotonic()
+        else:
+            self._seconds_stopped += time.monotonic() - self._stopped_at
+            self._signal(number)  # the boundary may have been stopped before it was up
+        self._signal_inside(number)
+
+    def _signal_inside(self, number: signal.Signals) -> None:
+        """Sends a signal to the processes inside a boundary, which have a group of their own; without a boundary, and
+        before it is up, to all."""
+        if not self._leader and self._leader_info is not None:
+            with suppress(OSError, ValueError, KeyError):
+                os.set_blocking(self._leader_info, False)
+                self._leader = int(json.loads(os.read(self._leader_info, 4096))["child-pid"])
+        if not self._leader:
+            self._signal(number)
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._leader, number)
 
     def _signal(self, number: signal.Signals) -> None:
         # macOS reports a group of zombies as not permitted.
