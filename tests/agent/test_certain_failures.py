@@ -11,7 +11,10 @@ from toolspeak import Agent, Effects, RunContext, ToolError, tool
 from toolspeak.agent import Cassette, fold
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested, ToolFinished, ToolStarted
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.sandbox.command_sandbox import CommandSandbox
+from toolspeak.sandbox.unconfined import Unconfined
 from toolspeak.tools.builtin import Workspace, edit_tool, read_tool, replace_tool, shell_tool, write_tool
+from toolspeak.tools.web import WebAccess, fetch_tool
 
 MISSING = ("edit", {"path": "a.txt", "old": "three", "new": "3"})
 TOO_MANY = ("edit", {"path": "a.txt", "old": "o", "new": "0"})
@@ -167,3 +170,56 @@ def test_the_preview_of_ones_own_tool_may_say_it(folder):
     (failed,) = result.messages[2].results
     assert (failed.text, failed.extra["balance"]) == ("the account has 100: pay less", 100)
     assert [request.preview for request in person.requests] == ["pays 50"]
+
+
+@pytest.mark.parametrize(
+    ("url", "asks"),
+    [
+        ("http://127.0.0.1:9721/page", False),
+        ("http://[::1]/", False),
+        ("http://localhost:8000/", False),
+        ("http://10.0.0.7/", False),
+        ("https://example.com:22/", False),
+        ("http://127.0.0.1:9722/page", True),  # the operator allows it
+        ("https://example.com/", True),
+        ("http://localhost.example/", True),
+    ],
+)
+def test_nobody_is_asked_about_an_address_that_is_certain_to_be_refused(url, asks):
+    lookups, urls = [], []
+
+    async def resolver(host, port):
+        lookups.append(host)
+        return ["127.0.0.1"]
+
+    async def person(request):
+        urls.append(request.call.arguments["url"])
+        return False
+
+    access = WebAccess(allow=("127.0.0.1:9722",), resolver=resolver)
+    turns = [ScriptedTurn("", calls=[ScriptedCall("fetch", {"url": url})]), "Done."]
+    result = Agent(ScriptedProvider(turns, tools=True), [fetch_tool(access)], approve=person).run_sync("Go.")
+    assert urls == ([url] if asks else [])
+    assert lookups == []
+    assert ("was not fetched" in result.messages[2].results[0].text) != asks
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"network": True}, "no host is allowed here"),
+        ({"writes": ["/etc"]}, "lies outside of the workspace"),
+        ({"writes": ["missing"]}, "does not exist"),
+        ({"command": "echo \0"}, "contains a NUL character"),
+    ],
+)
+def test_nobody_is_asked_about_a_command_that_its_sandbox_would_refuse(folder, arguments, words):
+    class Boundary(Unconfined):
+        level = "strict"
+
+    person = Person()
+    tool_ = shell_tool(Workspace(folder), sandbox=CommandSandbox(Boundary()))
+    turns = [ScriptedTurn("", calls=[ScriptedCall("shell", {"command": "ls", **arguments})]), "Done."]
+    result = Agent(ScriptedProvider(turns, tools=True), [tool_], approve=person).run_sync("Go.")
+    assert person.requests == []
+    assert words in result.messages[2].results[0].text

@@ -100,7 +100,9 @@ def shell_tool(
     async def run(
         command: str, cwd: str, ctx: RunContext[Any], timeout: float, confinement: Confinement | None
     ) -> dict[str, Any] | Returned:
-        _check(command, timeout)
+        _check(command)
+        if not timeout > 0:
+            raise ToolError(f"'timeout' is {timeout:g}: give a number of seconds above 0.")
         folder = _folder(workspace, cwd)
         environment = command_environment(folder, env)
         default = default_sandbox() if sandbox is None else sandbox
@@ -184,8 +186,25 @@ def shell_tool(
             approval=only_reads and not enforced.unasked_reads,
         )
 
+    def confinement_of(writes: list[str] | None, network: bool) -> Confinement | None:
+        """What a command may touch; None without a sandbox. Raises ToolError for what is not to be had."""
+        if enforced is None:
+            return None
+        if network and enforced.hosts == ():
+            raise ToolError(
+                "'network' is true, and no host is allowed here. Run the command without it, or tell the user to"
+                " allow a host with `--allow-net HOST:PORT`."
+            )
+        if network and enforced.hosts is not None and not enforced.sandbox.filters_hosts:
+            raise ToolError(
+                f"'network' is true, and {enforced.sandbox.level} cannot keep a command to a list of hosts. Run the"
+                " command without it, or tell the user to install bubblewrap."
+            )
+        return enforced.confinement(root, writes, network=network)
+
     def preview(command: str, writes: list[str] | None, network: bool, cwd: str) -> str:
         line = _preview(workspace, command, cwd)
+        confinement_of(writes, network)  # nobody is asked about a command that would be refused
         if enforced is None:
             return line
         changes = "nothing" if writes == [] else "the workspace" if writes is None else ", ".join(map(visible, writes))
@@ -221,20 +240,7 @@ def shell_tool(
             network: Whether the command needs the network.
             cwd: The folder to run it in, relative to the workspace.
         """
-        confinement = None
-        if enforced is not None:
-            if network and enforced.hosts == ():
-                raise ToolError(
-                    "'network' is true, and no host is allowed here. Run the command without it, or tell the user to"
-                    " allow a host with `--allow-net HOST:PORT`."
-                )
-            if network and enforced.hosts is not None and not enforced.sandbox.filters_hosts:
-                raise ToolError(
-                    f"'network' is true, and {enforced.sandbox.level} cannot keep a command to a list of hosts. Run the"
-                    " command without it, or tell the user to install bubblewrap."
-                )
-            confinement = enforced.confinement(root, writes, network=network)
-        return await run(command, cwd, ctx, timeout, confinement)
+        return await run(command, cwd, ctx, timeout, confinement_of(writes, network))
 
     return replace(sandboxed_shell, sandbox=sandbox.sandbox.level)
 
@@ -254,18 +260,18 @@ def _folder(workspace: Workspace, cwd: str) -> str:
 
 
 def _preview(workspace: Workspace, command: str, cwd: str) -> str:
-    """The command as a person approves it, with the folder that it runs in."""
+    """The command as a person approves it, with the folder that it runs in. Raises ToolError for one that cannot
+    run."""
+    _check(command)
     if not cwd:
         return visible(command)
     _folder(workspace, cwd)
     return f"# in the folder: {quoted(cwd)}\n{visible(command)}"
 
 
-def _check(command: str, timeout: float) -> None:
+def _check(command: str) -> None:
     if os.name != "posix":
         raise ToolError("shell needs /bin/sh, which this system does not have.")
-    if not timeout > 0:
-        raise ToolError(f"'timeout' is {timeout:g}: give a number of seconds above 0.")
     if "\0" in command:
         raise ToolError("'command' contains a NUL character: leave it out.")
     try:
@@ -320,10 +326,7 @@ async def _run(
             finally:
                 os.close(write_end)
             try:
-                async with asyncio.timeout(timeout):
-                    await process.group.exited.wait()
-            except TimeoutError:
-                timed_out = True
+                timed_out = not await process.group.exits_within(timeout)
             finally:
                 await finished(process.group.end(output.closed))
         return CommandOutcome(process.group.exit_code, capture.text(), timed_out, tuple(process.notes))

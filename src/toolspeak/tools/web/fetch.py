@@ -78,7 +78,9 @@ def fetch_tool(access: WebAccess = USUAL_ACCESS, *, reader: PageReader | None = 
         )
 
     def preview(url: str) -> str:
-        return f"GET {visible(str(parse_url(url)))}"
+        place = parse_url(url)
+        WebClient(access).check(place)
+        return f"GET {visible(str(place))}"
 
     @tool(
         name="fetch",

@@ -19,7 +19,7 @@ import httpx2
 
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, ToolError
-from toolspeak.sandbox.host_rules import HostRule
+from toolspeak.sandbox.host_rules import HostRule, address_of
 from toolspeak.tools.builtin.text_format import visible
 from toolspeak.tools.web.body_decoding import ENCODINGS, Inflater
 from toolspeak.tools.web.web_addresses import WebUrl, check_port, host_rules_of, is_internet, parse_url
@@ -149,10 +149,23 @@ class WebClient:
                 raise ToolError(f"{first} redirects more than {most} times, so it was given up: last to {target}")
             url, redirects = target, redirects - 1
 
+    def check(self, url: WebUrl) -> None:
+        """Raises ToolError for a URL that is certain to be refused, before anything is looked up: its port is not one
+        of web servers, or its host is this machine or an address that is not public."""
+        if not self._is_allowed(url):
+            check_port(url)
+            is_this_machine = url.host == "localhost" or url.host.endswith(".localhost")
+            address = "127.0.0.1" if is_this_machine else url.host if address_of(url.host) is not None else ""
+            if address and not is_internet(address):
+                raise _inner(url, address)
+
+    def _is_allowed(self, url: WebUrl) -> bool:
+        return any(rule.allows(url.host, url.port) for rule in self._allowed_hosts)
+
     async def addresses_of(self, url: WebUrl) -> Sequence[str]:
         """The addresses at which the URL's host may be reached. Raises ToolError if there are none, or if one is not
         public."""
-        is_allowed = any(rule.allows(url.host, url.port) for rule in self._allowed_hosts)
+        is_allowed = self._is_allowed(url)
         if not is_allowed:
             check_port(url)
         try:
@@ -164,11 +177,7 @@ class WebClient:
             raise ToolError(f"{url} was not fetched: the host {url.host} has no address")
         inner_address = next((each for each in addresses if not is_internet(each)), None)
         if inner_address is not None and not is_allowed:
-            rule = str(HostRule(url.host, url.port))
-            raise ToolError(
-                f"{url} was not fetched: {url.host} is at {visible(inner_address)}, which is not a public address. If"
-                f" the user wants it to be fetched, they can allow the host: `--web-allow {rule}`"
-            )
+            raise _inner(url, inner_address)
         return addresses[:_MOST_ADDRESSES]
 
     @asynccontextmanager
@@ -220,6 +229,14 @@ class WebClient:
             if inflater.is_full or count > most:
                 return inflater.content, True
         return inflater.content, False
+
+
+def _inner(url: WebUrl, address: str) -> ToolError:
+    """The error for a URL whose host is at an address that is not public."""
+    return ToolError(
+        f"{url} was not fetched: {url.host} is at {visible(address)}, which is not a public address. If"
+        f" the user wants it to be fetched, they can allow the host: `--web-allow {HostRule(url.host, url.port)}`"
+    )
 
 
 def _reason(error: httpx2.HTTPError) -> str:
