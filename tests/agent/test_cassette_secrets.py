@@ -7,6 +7,8 @@ from contextlib import nullcontext
 
 import pytest
 from agent_helpers import WatchedJournal
+from chat_screen import reply
+from loopback_server import serve
 
 from toolspeak import Agent, AgentStop, Decision, Effects, ProviderError, ToolError, tool
 from toolspeak.agent import Cassette
@@ -14,6 +16,7 @@ from toolspeak.data.codec import dumps
 from toolspeak.data.deltas import ReasoningDelta
 from toolspeak.data.messages import FilePart, ImagePart
 from toolspeak.providers import Capabilities
+from toolspeak.providers.openai import OpenAIProvider
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 KEY = "s3cr3t\"k'ey\\né☃x"
@@ -98,6 +101,20 @@ def test_no_secret_is_recorded_from_anywhere(tmp_path, how):
     cassette = Cassette.replay(path)
     run(cassette, [])
     assert cassette.requests_left == 0
+
+
+@pytest.mark.parametrize("key", ["none", "not-needed", "s3cret"])
+def test_a_word_in_place_of_a_key_stays_in_the_conversation(tmp_path, key):
+    async def main():
+        async with serve(reply(f"You said {key}.")) as server:
+            provider = OpenAIProvider("m", base_url=server.base_url, api_key=key)
+            async with Agent(provider, cassette=Cassette.record(tmp_path / "run.jsonl"), dialect="native") as agent:
+                return await agent.run(f"Is it {key}?")
+
+    assert asyncio.run(main()).answer == f"You said {key}."
+    text = (tmp_path / "run.jsonl").read_text("utf-8")
+    assert f"Is it {key}?" in text
+    assert "{{secret:" not in text
 
 
 class Keyed(ScriptedProvider):

@@ -52,6 +52,13 @@ _KEYS = re.compile(r"\b(?:sk|pk|gsk|xai|hf|r8|key)[-_][\w*.-]{6,}|\bAIza[\w-]{10
 _SECRET = re.compile("auth|key|token|secret|cookie|password", re.IGNORECASE)
 """Part of the name of a header that holds a secret."""
 
+_NO_KEYS = re.compile(
+    r"none|null|empty|dummy|fake|test|local|unused|placeholder|changeme|ollama|lm-?studio|vllm|llama\.cpp|"
+    r"no[-_]?(api)?[-_]?key|not?[-_]?needed|not[-_]?required|(sk-)?no-key-required",
+    re.IGNORECASE,
+)
+"""What people write in place of a key for a server that needs none. These are words of any text."""
+
 _VERSION = re.compile(r"/v\d+[a-z]*$")
 
 
@@ -116,7 +123,7 @@ class HttpApi:
         self._urls: dict[str, httpx2.URL] = {}
         self._headers = {**headers, **{name.lower(): value for name, value in (extra_headers or {}).items()}}
         keys = [value.split()[-1] for name, value in (extra_headers or {}).items() if _SECRET.search(name) and value]
-        self.secrets = tuple(secret for secret in (*secrets, *keys) if len(secret) >= 4)
+        self.secrets = tuple(key for key in (*secrets, *keys) if len(key) >= 4 and not _NO_KEYS.fullmatch(key))
         self._timeouts = _timeouts(timeout)
         self._trusted = None if ca_file is None else _cas_of(ca_file)
         self._clients: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}

@@ -50,6 +50,9 @@ from toolspeak.providers.base import Provider
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.wire.base import ModelRequest
 
+_SHORTEST_KEY = 8
+"""The fewest characters of a provider's key that is not recorded."""
+
 
 class CassetteRecorder(Recording, CassetteResults):
     """Writes a line as soon as there is something to say. See `Cassette.record`."""
@@ -113,8 +116,8 @@ class CassetteRecorder(Recording, CassetteResults):
     def provider(self, model: str | Provider) -> Provider:
         provider = get_provider(model, os.environ) if isinstance(model, str) else model
         number = len(self._providers)
-        # A tool may read the key, a model repeat it.
-        self._keys += getattr(provider, "secrets", ())
+        # A tool may read the key, a model repeat it. A short one is also a part of words.
+        self._keys += tuple(key for key in getattr(provider, "secrets", ()) if len(key) >= _SHORTEST_KEY)
         self._secrets = self._secrets.and_keys(self._keys)
         self._providers.append(provider.name)
         if number < len(self._earlier_providers):
