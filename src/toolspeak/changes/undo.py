@@ -6,7 +6,7 @@ import errno
 import os
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Literal, TypeAlias
@@ -32,6 +32,7 @@ UndoOutcome: TypeAlias = Literal["undone", "already", "changed", "uncovered", "f
 because its earlier content is not in the store; it could not be written."""
 
 _LOCK_SECONDS = 10.0
+_NOT_EMPTY = "holds files that came later, or that are not covered"
 
 _PathStep: TypeAlias = Callable[[Folder, str, NetChange], None]
 """One step of an undo for one path: its open folder, its name in there, and its change."""
@@ -93,6 +94,8 @@ def undo_changes(
     tree = scanner.probe([net.path for net in nets])
     outcomes = {net.path: _outlook(net, tree) for net in nets}
     todo = [net for net in nets if outcomes[net.path].outcome == "undone"]
+    if dry_run:
+        outcomes |= {path: UndoEntry(path, "changed", _NOT_EMPTY) for path in _folders_that_stay(workspace, todo)}
     for net in todo:
         if net.before is not None and net.before.kind == "file":
             try:
@@ -125,6 +128,21 @@ def _outlook(net: NetChange, tree: TreeState) -> UndoEntry:
     if net.before is not None and net.before.kind == "unread":
         return UndoEntry(net.path, "uncovered", "its content before is not kept")
     return UndoEntry(net.path, "undone", "back to what somebody else left in between" if net.is_split else "")
+
+
+def _folders_that_stay(workspace: Workspace, todo: Sequence[NetChange]) -> Iterator[str]:
+    """The paths of folders that an undo would leave, because something else is in them."""
+    leaving = {net.path for net in todo if net.before is None and not _is_folder(net.after)}
+    for net in sorted(todo, key=lambda net: net.path.count("/"), reverse=True):
+        if not _is_folder(net.after) or _is_folder(net.before):
+            continue
+        names = [""]  # of a folder that cannot be read
+        with suppress(OSError), workspace.folder(parts_of(net.path)) as folder, folder.entries() as entries:
+            names = [entry.name for entry in entries]
+        if leaving.issuperset(f"{net.path}/{name}" for name in names):
+            leaving.add(net.path)
+        else:
+            yield net.path
 
 
 def _begin(store: ChangeStore, last: ChangeSet, tree: TreeState) -> tuple[int, str]:
@@ -255,7 +273,7 @@ def _reason_of(error: OSError) -> _PathStays:
     """Why a path is left, for an error of the system."""
     match error.errno:
         case errno.ENOTEMPTY:
-            return _PathStays("changed", "holds files that came later, or that are not covered")
+            return _PathStays("changed", _NOT_EMPTY)
         case errno.EEXIST:
             return _PathStays("changed", "made since by somebody else")
         case errno.ENOENT:

@@ -16,6 +16,7 @@ from toolspeak.mcp.servers_file import Server
 from toolspeak.project.configuration.configured_servers import servers_of_run, user_pins
 from toolspeak.project.run_setup import Setup
 from toolspeak.ui import printable
+from toolspeak.ui.format import count
 
 _WIDTH = 100
 """The most characters of a description on its line."""
@@ -26,7 +27,7 @@ async def list_tools(setup: Setup, name: str | None) -> None:
     for server in _servers(setup, name):
         async with _connection(server) as (servers, pins):
             states = _states(server, servers, pins)
-            write_text(f"{printable(server.name)}: {len(states)} tools\n")
+            write_text(f"{printable(server.name)}: {count(len(states), 'tool')}\n")
             for tool, (state, definition) in states.items():
                 description = " ".join(str(definition.get("description", "")).split())[:_WIDTH]
                 write_text(f"  {state:<8}{printable(tool)}  {printable(description)}\n")

@@ -263,7 +263,10 @@ async def _mcp_server(server: Server) -> Sequence[Diagnosis]:
     subject = f"mcp {server.name}"
     try:
         async with mcp.McpServers([server], connect_timeout=CONNECT_SECONDS) as servers:
-            tools = Diagnosis(subject, "ok", f"{len(list(servers.tools))} tools")
+            own_tools = servers.listed_tools(server.name)
+            others = len(list(servers.tools)) - len(own_tools)
+            besides = f", and {others} for its resources and prompts" if others > 0 else ""
+            tools = Diagnosis(subject, "ok", f"{len(own_tools)} tool{'s' * (len(own_tools) != 1)}{besides}")
             return [tools, *(Diagnosis(subject, "warning", str(each)) for each in servers.left_out)]
     except (McpError, ConfigurationError) as error:
         return [Diagnosis(subject, "problem", str(error))]

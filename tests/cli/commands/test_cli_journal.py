@@ -24,7 +24,7 @@ from toolspeak.dialects import get_dialect
 from toolspeak.engines import RunClient
 from toolspeak.errors import ConfigurationError, ToolspeakError
 from toolspeak.journal import SqliteJournal
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.testing.journal import a_run
 
 
@@ -480,6 +480,27 @@ def test_a_run_that_a_program_started_outside_of_a_session_is_listed(folder):
     folder.read(later)
     listing = json.loads(folder.here("sessions", "--limit", "2", "--json"))
     assert [(entry["title"], len(entry["runs"])) for entry in listing] == [("one", 3), ("Is it there?", 1)]
+
+
+def test_runs_that_tools_started_are_no_conversations_and_each_run_has_its_title(folder):
+    assert folder.here("sessions") == ""  # the note that there are none is an error's
+
+    async def main(journal):
+        helper = Agent(ScriptedProvider(["Inner."]), journal=journal, name="helper", description="Helps.")
+        call = ScriptedTurn("", calls=[ScriptedCall("helper", {"task": "Help me."})])
+        model = ScriptedProvider([call, "Outer.", "Later."], tools=True)
+        session = Session(Agent(model, [helper.as_tool()], approve="all", journal=journal))
+        first, second = await session.run("The task"), await session.run("More")
+        runs = await journal.runs()
+        assert sorted(run.parent_run_id is None for run in runs) == [False, True, True]
+        return first.run_id, second.run_id
+
+    run_ids = folder.read(main)
+    (entry,) = json.loads(folder.here("sessions", "--json"))
+    assert {run["run_id"] for run in entry["runs"]} == set(run_ids)
+    _, session_row, *run_rows = [line.split("\t") for line in folder.here("sessions").splitlines()]
+    assert session_row[-1] == "The task"
+    assert [row[-1] for row in run_rows] == ["More", "The task"]
 
 
 def test_a_title_cannot_control_the_terminal(folder, monkeypatch):

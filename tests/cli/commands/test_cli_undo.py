@@ -101,6 +101,7 @@ def test_json_names_the_calls_and_what_is_not_covered(work):
     terminal = Terminal(work)
     run_id, _ = terminal.run(call("shell", command="echo x > x; echo y > .git/y"))
     report = json.loads(terminal("changes", run_id, "--json"))
+    assert terminal.errors == "toolspeak: not covered: .git (of version control)\n"
     assert [each["path"] for each in report["changes"]] == ["x"]
     (own,) = report["calls"]
     assert (own["call_id"], own["tool"], own["paths"], own["workspace"]) == ("call_1_0", "shell", ["x"], str(work))
@@ -118,3 +119,22 @@ def test_a_folder_and_a_journal_without_changes_say_so(work, tmp_path):
     assert terminal("undo", run_id, "--yes") == ""
     done = toolspeak("changes", "--journal", "none", cwd=work)
     assert b"a journal in memory keeps no changes" in done.stderr
+
+
+def test_a_dry_run_says_which_folders_would_be_left(work):
+    terminal = Terminal(work)
+    terminal.run(call("write", path="new/inner/a", content="a"), call("write", path="other/b", content="b"))
+    (work / "new" / "mine").write_text("mine")
+    reason = "holds files that came later, or that are not covered"
+    lines = terminal("undo", "--dry-run", code=1).splitlines()
+    assert lines[:5] == [
+        f"left      new: {reason}",
+        "undo      new/inner",
+        "undo      new/inner/a",
+        "undo      other",
+        "undo      other/b",
+    ]
+    assert lines[5].startswith("4 paths to undo in ")
+    done_lines = terminal("undo", "--yes", code=1).splitlines()
+    assert [line.replace("undone    ", "undo      ") for line in done_lines[:5]] == lines[:5]
+    assert (work / "new" / "mine").exists()

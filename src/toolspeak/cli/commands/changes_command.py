@@ -95,10 +95,14 @@ async def find_change_sets(
 def print_uncovered(change_sets: list[ChangeSet]) -> None:
     """Prints what the change sets do not cover, and which of them are not certain, on standard error."""
     uncovered = uncovered_by(change_sets)
+    by_reason: dict[str, list[str]] = {}
     for path, reason in list(uncovered.items())[:_MOST_UNCOVERED]:
-        click.echo(f"toolspeak: not covered: {visible_name(path)} ({reason})", err=True)
+        by_reason.setdefault(reason, []).append(visible_name(path))
+    parts = [f"{', '.join(paths)} ({reason})" for reason, paths in by_reason.items()]
     if len(uncovered) > _MOST_UNCOVERED:
-        click.echo(f"toolspeak: not covered: {len(uncovered) - _MOST_UNCOVERED} more", err=True)
+        parts.append(f"{len(uncovered) - _MOST_UNCOVERED} more")
+    if parts:
+        click.echo(f"toolspeak: not covered: {'; '.join(parts)}", err=True)
     for each in change_sets:
         if each.is_recovered:
             text = f"the process died during the call {each.call_id}: what others changed since counts as its change"

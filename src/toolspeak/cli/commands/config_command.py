@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
@@ -75,7 +75,7 @@ def config_command(context: click.Context, workspace: str, as_json: bool) -> Non
     if as_json:
         write_json([_row(key, value, origins) for key, value, origins in _values(config)])
     else:
-        for file_line in _files(workspace):
+        for file_line in _files(workspace, config.warnings):
             click.echo(f"# {file_line}")
         for key, value, origins in _values(config):
             _print_value(config, key, value, origins)
@@ -178,7 +178,8 @@ def _create(path: Path) -> None:
         raise ConfigurationError(f"{path}: {error.strerror or error}; make its folder writable") from None
 
 
-def _files(workspace: str) -> Iterator[str]:
+def _files(workspace: str, warnings: Sequence[str] = ()) -> Iterator[str]:
+    """The files, and whether they count. `warnings` were printed already."""
     path = user_config_file(os.environ)
     state = "there is no such file" if path is None or not os.path.exists(path) else "counts"
     yield f"yours: {printable(path or 'without a home folder there is none')} ({state})"
@@ -191,7 +192,8 @@ def _files(workspace: str) -> Iterator[str]:
         project = find_project_config(workspace)
         state = "counts" if project is not None and is_trusted(project) else "not trusted: `toolspeak config trust`"
     except ConfigurationError as error:
-        state = f"cannot be used: {error}"
+        is_known = any(str(error) in warning for warning in warnings)
+        state = "cannot be used, as is said above" if is_known else f"cannot be used: {error}"
     yield f"the project's: {printable(place[0])} ({printable(state)})"
 
 

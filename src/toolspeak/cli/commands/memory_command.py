@@ -13,7 +13,7 @@ from toolspeak.data.tools import WEB
 from toolspeak.errors import ConfigurationError, ToolError
 from toolspeak.project.memory_folder import memory_files
 from toolspeak.ui import printable
-from toolspeak.ui.format import one_line
+from toolspeak.ui.format import count, one_line
 
 _principal = click.option(
     "--principal", metavar="NAME", help="Whom the facts are about (default: the user of this machine)."
@@ -41,8 +41,7 @@ def list_facts(principal: str | None, as_json: bool) -> None:
     for problem in problems:
         click.echo(f"toolspeak: {printable(problem)}", err=True)
     if not as_json:
-        facts_word = "fact" if len(facts) == 1 else "facts"
-        click.echo(f"{len(facts)} {facts_word} in {printable(str(store.path(principal)))}", err=True)
+        click.echo(f"{count(len(facts), 'fact')} in {printable(str(store.path(principal)))}", err=True)
 
 
 @memory_command.command("show")
@@ -87,7 +86,7 @@ def delete_facts(fact_ids: tuple[str, ...], everything: bool, principal: str | N
     if everything == bool(fact_ids):
         raise ConfigurationError("name the facts to delete by their ids, or write --all")
     if everything:
-        click.echo(f"{store.erase(principal)} facts deleted")
+        click.echo(f"{count(store.erase(principal), 'fact')} deleted")
         return
     with _refusals():
         for fact_id in fact_ids:

@@ -35,6 +35,7 @@ from toolspeak.ui.format import count, one_line
 from toolspeak.ui.terminal_approver import confirm
 
 _COLUMNS = ("session, run", "last used, status", "folder, model", "title")
+_PAGE = 200
 _COLUMN_WIDTH = 22
 """The most characters of a folder or a model's name in the list; `--json` does not shorten them."""
 
@@ -93,10 +94,11 @@ async def _list(journal: Journal, limit: int, as_json: bool) -> None:
             cells.append(("(none)", used_at, folder, ""))
         for run in runs:
             status = f"{status_of(run).replace('_', ' ')}, {count(run.records, 'record')}"
-            title_cell = "" if session is not None and run.title == title else one_line(run.title)
-            cells.append(("  " + short_id(run.run_id), status, shortened(one_line(run.model)), title_cell))
+            cells.append(("  " + short_id(run.run_id), status, shortened(one_line(run.model)), one_line(run.title)))
     if as_json:
         write_json(rows)
+    elif not cells:
+        click.echo("toolspeak: there are no sessions yet: `toolspeak` begins a conversation", err=True)
     elif not sys.stdout.isatty():  # whole, for other programs
         for row in (_COLUMNS, *cells):
             write_text("\t".join(row) + "\n")
@@ -118,12 +120,17 @@ def _end_of(text: str) -> str:
 
 async def _latest(journal: Journal, limit: int) -> Sequence[tuple[SessionInfo | None, Sequence[RunInfo], float]]:
     """The sessions with their runs, and the runs outside of sessions, each with the time of its last use; the most
-    recent first."""
+    recent first. Runs that the tools of other runs started, such as programs, are a part of those."""
     entries: list[tuple[SessionInfo | None, Sequence[RunInfo], float]] = []
     for session in await journal.sessions(limit=limit):
         runs = await journal.runs(session_id=session.session_id)
         entries.append((session, runs, (await use_of(journal, session)).time))
-    entries += [(None, [run], run.updated) for run in await journal.runs(alone=True, limit=limit)]
+    alone: list[RunInfo] = []
+    after: tuple[float, str] | None = None
+    while len(alone) < limit and (page := await journal.runs(alone=True, after=after, limit=_PAGE)):
+        alone += [run for run in page if run.parent_run_id is None]
+        after = page[-1].created, page[-1].run_id
+    entries += [(None, [run], run.updated) for run in alone]
     entries.sort(key=lambda entry: entry[2], reverse=True)
     return entries[:limit]
 
