@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 
 import pytest
 from chat_screen import calls, chat, reply
@@ -377,5 +378,63 @@ def test_a_program_is_shown_as_code_before_its_first_call_asks(monkeypatch, fold
             await person.until("Done.")
             assert (folder / "made").exists()
             assert not any("\\n" in row for row in person.terminal.everything)
+
+    asyncio.run(main())
+
+
+def test_a_call_that_the_file_of_rules_approves_says_by_which_rule(monkeypatch, folder, tmp_path):
+    rules = tmp_path / "rules.jsonl"
+    RulesFile(str(rules)).add(Rule("approve", "shell"))
+    (folder / "a.txt").write_text("text")
+
+    async def main():
+        read = "read", json.dumps({"path": "a.txt"})
+        answers = calls(shell("touch one")), calls(read, shell("touch two")), reply("Done.")
+        async with chat(monkeypatch, folder, *answers, rows=40, rules=str(rules)) as person:
+            person.type("go\r")
+            await person.until("Done.")
+            rows = [row for row in person.terminal.everything if "allowed by" in row]
+            assert rows == ["  ✓ allowed by rule 1 of rules.jsonl", "  ✓ shell allowed by rule 1 of rules.jsonl"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(40, 30), (120, 16)])
+def test_a_question_can_be_answered_when_the_window_has_changed(monkeypatch, folder, columns, rows):
+    """It stands there once, fits the window, keeps what was typed, and goes on where it was."""
+    content = "".join(f"{i} is the number of this line of the file, and it is a rather long one\n" for i in range(40))
+
+    async def main():
+        answers = calls(write("a.txt", content), write("b.txt", "b")), reply("Done.")
+        async with chat(monkeypatch, folder, *answers) as person:
+            person.type("go\r")
+            await person.until("more characters: (s)how")
+            person.type("n not th")
+            await person.until("Run it? › n not th")
+            first_rows = [row for row in person.terminal.everything if "is the number" in row]
+            person.terminal.resize(columns, rows)
+
+            def is_drawn() -> bool:
+                lines = person.terminal.lines
+                return lines[-3:-2] == ["Run it? › n not th"] and lines[-1].startswith("waits for your answer")
+
+            await person.until(is_drawn)
+            assert sum("Run it?" in row for row in person.terminal.lines) == 1
+            assert sum("calls wait for your answer" in row for row in person.terminal.lines) == 1
+            person.type("\x15")
+            number = len(first_rows)
+            while number < 40:
+                person.type("y\r")
+                await person.until(f"+{number} is the number")
+                matches = [re.match(r" *\+(\d+) is the", row) for row in person.terminal.everything]
+                numbers = [int(match[1]) for match in matches if match is not None]
+                assert numbers == list(range(numbers[0], numbers[-1] + 1))
+                number = numbers[-1] + 1
+                assert not (folder / "a.txt").exists()
+            person.type("y\r")
+            await person.until("1 of 2 calls")
+            person.type("y\r")
+            await person.until("Done.")
+            assert (folder / "a.txt").read_text() == content
 
     asyncio.run(main())

@@ -422,3 +422,52 @@ def test_a_prompt_of_an_mcp_server_is_a_command_whose_text_attaches_no_file(monk
             assert "the secret" not in person.request()
 
     asyncio.run(main())
+
+
+def test_a_model_that_the_server_does_not_have_chooses_no_dialect_and_the_way_back_is_named(monkeypatch, folder):
+    async def by_model(exchange):
+        is_there = exchange.json["model"] == "m"
+        await (reply("Here I am.") if is_there else whole("404 Not Found", b'{"error": {"message": "no such model"}}'))(
+            exchange
+        )
+
+    async def main():
+        async with chat(monkeypatch, folder, by_model, dialect="auto", columns=120) as person:
+            person.type("hello\r")
+            await person.until("Here I am.")
+            await person.until_idle()
+            status = person.terminal.lines[-1]
+            assert " · openai:m · " in status
+            person.type("/model openai:nope\r")
+            await person.until("the model is openai:nope")
+            person.type("again\r")
+            await person.until("no such model")
+            await person.until("· /model openai:m goes back to the model before")
+            await person.until_idle()
+            assert person.terminal.lines[-1].startswith("your turn · openai:nope · ")
+            assert not any(each in person.terminal.lines[-1] for each in ("cogency", "native"))
+            person.type("/model openai:m\r")
+            await person.until("the model is openai:m")
+            person.type("once more\r")
+            await person.until(lambda: sum("Here I am." in row for row in person.terminal.everything) == 2)
+            await person.until_idle()
+            assert person.terminal.lines[-1].split(" · ")[:3] == status.split(" · ")[:3]
+
+    asyncio.run(main())
+
+
+def test_the_tools_of_programs_are_listed_too(monkeypatch, folder):
+    async def main():
+        async with chat(monkeypatch, folder, reply("Yes."), code_mode="yes", rows=60) as person:
+            person.type("/tools\r")
+            await person.until("a program of run_code can call these, besides:")
+            await person.until("shell  Run a command line")
+            rows = person.terminal.everything
+            start = next(number for number, row in enumerate(rows) if "a program of run_code" in row)
+            assert any(row.startswith("run_code  Run a Python program") for row in rows[:start])
+            assert any("instead of many turns." in row for row in rows[:start])
+            names = {row.split("  ")[0] for row in rows[start + 1 :] if row[:1].isalpha()}
+            assert {"read", "write", "edit", "shell", "find"} <= names
+            assert "todo" not in names
+
+    asyncio.run(main())

@@ -172,6 +172,29 @@ def test_a_conversation_goes_on_in_a_folder_that_was_made_anew(monkeypatch, fold
     asyncio.run(main())
 
 
+def test_how_calls_ended_is_shown_again_when_the_conversation_goes_on(monkeypatch, folder):
+    async def main():
+        edit = "edit", json.dumps({"path": "a.txt", "old": "nowhere", "new": "x"})
+        long_name = "a long name of a folder " * 5
+        turn = calls(edit, ("shell", '{"command": "exit 3"}'), ("find", json.dumps({"pattern": long_name})))
+        (folder / "a.txt").write_text("text")
+        async with chat(monkeypatch, folder, turn, reply("Done."), approve="all", sandbox="off") as person:
+            person.type("go\r")
+            await person.until("Done.")
+            await person.until_idle()
+        async with chat(monkeypatch, folder, reply("x"), continue_last=True) as person:
+            await person.until("Done.")
+            rows = person.terminal.everything
+            assert any(row.startswith("✗ edit") and "nowhere" in row for row in rows)
+            assert any("occurs 0 times" in row for row in rows)
+            assert any(row.startswith("✗ shell") and "exit 3" in row for row in rows)
+            start = next(number for number, row in enumerate(rows) if row.startswith("✓ find"))
+            words = " ".join(rows[start].split()[3:] + rows[start + 1].split()).strip('" ')
+            assert words == long_name.strip()  # no word is broken
+
+    asyncio.run(main())
+
+
 def test_a_list_of_things_to_do_is_a_list_again_when_the_conversation_goes_on(monkeypatch, folder):
     async def main():
         items = [{"text": "Read", "state": "completed"}, {"text": "Write", "state": "pending"}]
@@ -183,7 +206,7 @@ def test_a_list_of_things_to_do_is_a_list_again_when_the_conversation_goes_on(mo
         async with chat(monkeypatch, folder, reply("x"), continue_last=True) as person:
             await person.until("Done.")
             screen_text = "\n".join(person.terminal.everything)
-            assert "▸ todo" in screen_text
+            assert "✓ todo" in screen_text
             assert "☑ Read" in screen_text
             assert "☐ Write" in screen_text
             assert "items" not in screen_text

@@ -45,7 +45,7 @@ from toolspeak.data.values import changed
 from toolspeak.errors import ProviderError, RunBusy, RunError
 from toolspeak.execute.concurrency.limits import in_thread
 from toolspeak.journal import Journal, SessionInfo
-from toolspeak.journal.leases import is_held
+from toolspeak.journal.leases import holder_of, is_held
 from toolspeak.mcp.servers_file import Server
 from toolspeak.project.configuration.configured_setup import with_model_of
 from toolspeak.project.recorded_setup import last_run_of, setup_of_run
@@ -301,9 +301,7 @@ class EditorSession:
         last = None if info is None or info.last_run is None else await self.journal.run(info.last_run)
         if last is not None and last.status in _RESUMABLE:
             if is_held(last):
-                raise RunBusy(
-                    f"another process works on this session (run {last.run_id[:8]}): wait for it, or end it there"
-                )
+                raise RunBusy(f"{holder_of(last)} works on this session (run {last.run_id[:8]}): wait, or end it there")
             view = RunUpdates(self.folder, last.run_id)
             for record in await self.journal.read(last.run_id):
                 view.updates(record)  # the editor has seen them

@@ -17,6 +17,7 @@ from toolspeak.project.configuration.configured_servers import RunServers
 from toolspeak.project.run_setup import Setup
 from toolspeak.providers import get_provider
 from toolspeak.providers.server_probe import probe
+from toolspeak.tools import Toolset
 
 NO_MODEL = """\
 No model is chosen. Name one: /model ollama:qwen3:8b (a server at OLLAMA_HOST, by default http://127.0.0.1:11434), or \
@@ -43,6 +44,11 @@ class AgentKeeper:
         driver = None if self._in_use is None else self._in_use[1].agent.driver
         driver = driver.choice if isinstance(driver, ProbingDriver) else driver
         return "" if driver is None else driver.dialect.name if isinstance(driver, TextDriver) else "native calls"
+
+    @property
+    def program_tools(self) -> Toolset:
+        """The tools that programs of code mode may call; none without code mode."""
+        return Toolset() if self._in_use is None else self._in_use[1].program_tools
 
     async def agent(self, setup: Setup) -> Agent:
         """The agent of these settings. Closes the one of other settings. Raises ConfigurationError without a model."""

@@ -23,7 +23,7 @@ from toolspeak.execute.approval.evaluator import unapproved_repair
 from toolspeak.execute.approval.offered_rules import rules_offered
 from toolspeak.ui.argument_editor import arguments_from_json, arguments_to_json, edit, editor
 from toolspeak.ui.format import argument_lines, is_diff, one_line, printable, shorten
-from toolspeak.ui.question import Line, Question
+from toolspeak.ui.question import REASON_STYLE, Line, Question
 from toolspeak.ui.terminal_approver import understand
 
 _KEYS = "(y)es · (n)o and why · (e)dit · (r)emember this approval · (a)pprove all · (q)uit the turn"
@@ -212,8 +212,10 @@ class CallApprover:
             head = call_line("…", "question", f"the rest of {current.request.tool.name}", current.request.call)
             self._front.print([truncate(head, columns)])
         current.has_begun, self._on_screen = True, current
-        lines = list(current.question.next_lines(columns, rows))
-        self._front.print([_painted(line, file[1] if file else "") for line in lines])
+        for line in current.question.next_lines(columns, rows):
+            painted_line = _painted(line, file[1] if file else "")
+            # The terminal wraps the others: every space of what would run counts.
+            self._front.print(wrap(painted_line, columns) if line[1] == REASON_STYLE else [painted_line])
 
     def rows(self, columns: int) -> list[StyledLine]:
         """The list of the batch's calls, each with its state, and what can be answered."""

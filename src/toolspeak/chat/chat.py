@@ -19,6 +19,7 @@ from toolspeak.chat.call_approver import CallApprover
 from toolspeak.chat.call_lanes import spinner
 from toolspeak.chat.front import Front
 from toolspeak.chat.next_message import NextMessage
+from toolspeak.chat.other_terminals import busy_note, messages_of_others, until_free
 from toolspeak.chat.run_driver import RunDriver
 from toolspeak.chat.settings_row import settings_row
 from toolspeak.chat.styled_text import StyledLine
@@ -27,8 +28,9 @@ from toolspeak.chat.undo_note import with_undo_note
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import ImagePart, Message
 from toolspeak.data.run_values import UNFINISHED
-from toolspeak.errors import ConfigurationError, ProviderError, RunError, ToolspeakError
+from toolspeak.errors import ConfigurationError, ProviderError, RunBusy, RunError, ToolspeakError
 from toolspeak.journal import Journal, SessionInfo
+from toolspeak.journal.leases import is_held
 from toolspeak.project.run_setup import Setup
 from toolspeak.ui.format import compaction_text
 
@@ -73,6 +75,7 @@ class Chat:
         self.servers_of = self.keeper.servers_of
         self.transcript.thoughts = thoughts
         self._continues = session
+        self._model_before = ""  # until the model that was chosen after it has answered
         self.clock = clock
         self._jobs: asyncio.Queue[Job] = asyncio.Queue()
         self.next_message = NextMessage()
@@ -165,13 +168,23 @@ class Chat:
             message = await with_undo_note(self.journal, self.session_id, message)
             message = self.next_message.complete(message)
             run = await self._run_of(message)
+            await self._show_others()
             self.next_message.clear()
             self.transcript.person(text, attachment_lines(message))
             await self._drive_message(run, text, message)
+        except RunBusy as error:
+            self._give_back(text, f"{error}. /new begins another conversation")
         except (ToolspeakError, OSError) as error:
             self._give_back(text, str(error))
         finally:
             self._end_turn()
+
+    async def _show_others(self) -> None:
+        """Shows what other terminals have said in this conversation since."""
+        messages = await messages_of_others(self.journal, self.session_id, self.state)
+        if messages:
+            self.transcript.note("· another terminal has gone on with this conversation:")
+            self.transcript.messages(messages)
 
     async def _run_of(self, message: Message) -> Run:
         session = Session(await self.agent(), self.session_id)
@@ -182,6 +195,7 @@ class Chat:
         try:
             if not await self.driver.drive(run):
                 self._give_back(text, "The turn was interrupted before it began.")
+            self._model_before = ""
             await self.keeper.ask_for_window()
         except ProviderError as error:
             has_begun = self.state is not None and self.state.totals.tokens > 0  # the model has answered before
@@ -206,6 +220,8 @@ class Chat:
                 )
             else:
                 self.transcript.note(f"✗ {error}", "error")
+                if self._model_before:
+                    self.transcript.note(f"· /model {self._model_before} goes back to the model before")
 
     async def _make_room(self, run: Run, *, has_begun: bool) -> str:
         """Summarises the conversation after a run that was too long for the model. Returns why there is no room, for
@@ -269,16 +285,26 @@ class Chat:
         self.session_id = session.session_id
         self.driver.begin_anew()
         messages = await session_messages(self.journal, session.session_id)
+        last = None if session.last_run is None else await self.journal.run(session.last_run)
+        is_open = last is not None and last.status in UNFINISHED
+        if last is not None and is_open and (await load_state(self.journal, last.run_id)).pending.calls:
+            messages = messages[:-1]  # the results of its calls are to come
         earlier = max(0, len(messages) - _SHOWN_MESSAGES)
         while earlier and messages[earlier].role != "user":
             earlier -= 1
         hidden = f", after {earlier:,} earlier messages" if earlier else ""
         self.transcript.note(f"· conversation {session.session_id[:8]} goes on{hidden}: {session.title}")
-        for message in messages[earlier:]:
-            self.transcript.message(message)
-        last = None if session.last_run is None else await self.journal.run(session.last_run)
+        self.transcript.messages(messages[earlier:])
         if last is None:
             return
+        if is_held(last):
+            self.transcript.note(busy_note(last), "warning")
+            await self.wait("the other process", until_free(self.journal, last.run_id))
+            session = await self.journal.session(session.session_id) or session
+            last = await self.journal.run(session.last_run or last.run_id) or last
+            if is_held(last):
+                return  # the person does not wait
+            self.transcript.messages((await session_messages(self.journal, session.session_id))[len(messages) :])
         self.driver.begin_anew(state := await load_state(self.journal, last.run_id))
         if last.status in UNFINISHED:
             self.transcript.note("· the last turn has not ended: it goes on (Esc interrupts)")
@@ -314,6 +340,8 @@ class Chat:
         except ToolspeakError:
             self.setup = before
             raise
+        if self.setup.model != before.model:
+            self._model_before = before.model
 
     async def agent(self) -> Agent:
         """The agent of the settings, opened at its first use."""

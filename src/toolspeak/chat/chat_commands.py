@@ -17,7 +17,7 @@ from toolspeak.chat.command_list import COMMANDS, SYNONYMS, help_lines
 from toolspeak.chat.markdown_export import markdown_of
 from toolspeak.chat.own_command import run_own_command
 from toolspeak.chat.prompt_commands import MARK, list_prompts, use_prompt
-from toolspeak.chat.styled_text import wrap
+from toolspeak.chat.styled_text import indent, wrap
 from toolspeak.dialects.registry import FAMILIES
 from toolspeak.errors import ConfigurationError, suggest
 from toolspeak.journal import SessionInfo
@@ -26,7 +26,8 @@ from toolspeak.project.configuration.config import Config, resolved_model
 from toolspeak.project.recorded_setup import setup_of
 from toolspeak.project.run_lookup import WAITING, sessions_of
 from toolspeak.project.run_setup import with_absolute_path
-from toolspeak.ui.format import count, money, one_line
+from toolspeak.tools import Tool
+from toolspeak.ui.format import count, money, one_line, shorten
 
 _APPROVE = ("ask", "all", "all+repaired", "none")
 _MOST_MODELS = 30
@@ -158,11 +159,16 @@ class ChatCommands:
 
     async def _tools(self, _argument: str) -> None:
         agent = await self._chat.agent()
-        columns = self._front.columns
-        for each in agent.all_tools:
-            summary = one_line(each.spec.description.strip().split("\n")[0])
-            name = [("class:call", one_line(each.spec.name)), ("class:note", f"  {summary}")]
-            self._front.print(wrap(name, columns))
+        self._list_tools(agent.all_tools)
+        if functions := [each for each in self._chat.keeper.program_tools if each.name not in agent.all_tools]:
+            self._note("· a program of run_code can call these, besides:")
+            self._list_tools(functions)
+
+    def _list_tools(self, tools: Iterable[Tool]) -> None:
+        for each in tools:
+            summary = " ".join(each.spec.description.strip().split("\n\n")[0].split())
+            name = [("class:call", one_line(each.spec.name)), ("class:note", f"  {one_line(shorten(summary, 300))}")]
+            self._front.print(indent(wrap(name, self._front.columns - 2), [], [("", "  ")]))
 
     async def _cost(self, _argument: str) -> None:
         chat = self._chat

@@ -65,12 +65,20 @@ def result_rows(
     return [*heading, *rows]
 
 
-def earlier_call_rows(call: ToolCall | MalformedCall, columns: int) -> list[StyledLine]:
-    """The rows of a call of an earlier part of the conversation."""
+def earlier_call_rows(call: ToolCall | MalformedCall, result: ToolResult | None, columns: int) -> list[StyledLine]:
+    """The rows of a call of an earlier part of the conversation, with how it ended: `result`, None without one."""
     items = todo_lines(call.arguments) if isinstance(call, ToolCall) and call.name == TODO else []
+    failed = result is not None and result.status == "failure"
+    problem = "" if result is None else f"({result.code})" if failed else command_failure(result)
+    sign, style = ("▸", "call") if result is None else ("✗", "failed") if problem else ("✓", "done")
+    line = call_line(sign, style, call.name or "?", None if items else call)
+    if problem:
+        line.append(("class:note", f"  {problem}"))
+    reason = result_lines(result)[:1] if failed and result is not None else []
     return [
-        call_line("▸", "call", call.name or "?", None if items else call),
-        *(truncate([*_INDENT, (theme_class(style), text)], columns) for text, style in items),
+        *indent(wrap(line, columns - 2), [], [("", "  ")]),
+        *(truncate([*_INDENT, (theme_class(each), text)], columns) for text, each in items),
+        *(truncate([*_INDENT, ("class:error", text)], columns) for text in reason),
     ]
 
 

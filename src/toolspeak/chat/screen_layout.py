@@ -60,7 +60,13 @@ def screen_layout(
             [("class:prompt.answer", answer_prompt() or "")] if line == wrap == 0 else [("", "  ")]
         ),
     )
-    search = SearchToolbar(backward_search_prompt="earlier message: ")
+
+    def search_prompt() -> str:
+        text = search.search_buffer.text
+        has_match = any(text in each for each in message.history.get_strings())
+        return "earlier message: " if has_match or not text else "no earlier message has this: "
+
+    search = SearchToolbar(backward_search_prompt=search_prompt)
     hint = AfterInput(hint_text, style="class:hint")
     written_text = Window(
         BufferControl(

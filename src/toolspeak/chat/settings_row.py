@@ -5,7 +5,7 @@ from __future__ import annotations
 from toolspeak.agent import RunState
 from toolspeak.chat.styled_text import StyledLine
 from toolspeak.project.run_setup import Setup
-from toolspeak.ui.format import money, printable
+from toolspeak.ui.format import count, money, printable
 
 
 def tokens_of_conversation(state: RunState | None, tokens_before: int) -> int:
@@ -29,8 +29,8 @@ def settings_row(setup: Setup, dialect: str, tokens: int, window: int | None, co
     if dialect:
         row.append(("", f" · {dialect}"))
     if tokens:
-        share = f" of {window:,} ({100 * tokens // window} %)" if window else ""
-        row.append(("", f" · {tokens:,}{share} tokens"))
+        share = f"{tokens:,} of {window:,} ({100 * tokens // window} %) tokens" if window else count(tokens, "token")
+        row.append(("", f" · {share}"))
     if cost:
         row.append(("", f" · {money(cost)}"))
     if setup.approve != "ask":

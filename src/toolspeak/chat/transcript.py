@@ -7,6 +7,7 @@ file goes through `printable`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 
 from toolspeak.agent.recorder import Watched
 from toolspeak.chat.call_lanes import CallLane, lane_rows, spinner
@@ -50,13 +51,7 @@ from toolspeak.data.events import (
     ToolStarted,
 )
 from toolspeak.data.messages import NORMAL_END, MalformedCall, Message, ToolCall, ToolResult
-from toolspeak.ui.format import (
-    compaction_text,
-    fold,
-    one_line,
-    printable,
-    value_text,
-)
+from toolspeak.ui.format import compaction_text, fold, one_line, printable, value_text
 
 _MOST_THOUGHTS = 200_000
 """Characters of a turn's reasoning that are held for Ctrl-T."""
@@ -129,16 +124,19 @@ class Transcript:
         self._write([[("class:note", f"  + {one_line(each)}")] for each in attachments])
         self._write([[]])
 
-    def message(self, message: Message) -> None:
-        """Adds a whole message of an earlier part of the conversation."""
-        if message.role == "user":
-            self.person(message.text)
-        elif message.role == "assistant":
-            if message.text.strip():
-                markdown = MarkdownStream(self._columns())
-                self._write([*markdown.feed(printable(message.text)), *markdown.end()])
-            for call in message.calls:
-                self._write(earlier_call_rows(call, self._columns()))
+    def messages(self, messages: Sequence[Message]) -> None:
+        """Adds whole messages of an earlier part of the conversation, or of another terminal."""
+        for at, message in enumerate(messages):
+            if message.role == "user":
+                self.person(message.text)
+            elif message.role == "assistant":
+                if message.text.strip():
+                    markdown = MarkdownStream(self._columns())
+                    self._write([*markdown.feed(printable(message.text)), *markdown.end()])
+                answers = takewhile(lambda each: each.role == "tool", messages[at + 1 :])
+                results = {result.call_id: result for each in answers for result in each.results}
+                for call in message.calls:
+                    self._write(earlier_call_rows(call, results.get(call.id), self._columns()))
 
     def show(self, item: Watched) -> None:
         """Takes one item of the run."""
@@ -335,7 +333,9 @@ class Transcript:
                 self.wait_for("the calls")  # from now on: the time before was the person's
                 if by != "user":
                     suffix = f": {reason}" if reason else ""
-                    answer = f"  {'✓ allowed' if approved else '✗ refused'} by {by or 'someone'}{suffix}"
+                    which = f"{self.lanes[call_id].name} " if call_id in self.lanes and len(self.lanes) > 1 else ""
+                    sign, word = ("✓", "allowed") if approved else ("✗", "refused")
+                    answer = f"  {sign} {which}{word} by {by or 'someone'}{suffix}"
                     self.note(one_line(answer), "done" if approved else "error")
             case ToolStarted(call_id):
                 lane = self.lanes.get(call_id)
@@ -358,7 +358,7 @@ class Transcript:
                 self.note(f"! the interceptor {interceptor} failed ({hook} a {level}): {error}", "error")
             case AnswerRejected(reason):
                 self.note(f"! the answer does not match the requested type: {reason}", "warning")
-            case StopRequested(reason, message):
+            case StopRequested(reason, message, by=by) if by != "user":  # the result says what the person did
                 self.note(f"! the turn stops ({reason.replace('_', ' ')}): {message}", "warning")
             case HandedOff(_, agent, model):
                 self.note(f"→ {agent} continues ({model})")
@@ -401,7 +401,7 @@ class Transcript:
                 [("class:spinner", f"{spinner(self._clock())} "), ("class:note", f"thinking … {seconds:.0f} s")]
             )
         rows += lane_rows(self.lanes, columns, max(2, most - len(rows)), self._clock)
-        if not rows and self.waiting_for in ("the model", "the summary", "your command"):
+        if not rows and self.waiting_for in ("the model", "the summary", "your command", "the other process"):
             rows.append(
                 [
                     ("class:spinner", f"{spinner(self._clock())} "),

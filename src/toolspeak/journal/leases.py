@@ -113,21 +113,29 @@ def is_held(info: RunInfo) -> bool:
     return info.owner is not None and (info.held_until or 0) > time.time() and not is_dead(info.owner)
 
 
+def holder_of(info: RunInfo) -> str:
+    """Which process drives a run, for people: `process 1234 of this machine`."""
+    return _process_of(info.owner or "")
+
+
+def _process_of(owner: str) -> str:
+    parts = owner.split(" ")
+    if len(parts) not in (4, 5):
+        return "another process"
+    return f"process {parts[1]} {'of this machine' if is_alive(owner) else 'on ' + parts[0].partition(':')[0]}"
+
+
 def busy(run_id: str, owner: str, seconds: float) -> RunBusy:
     """The error for a run that this owner holds, for so many seconds if it does not renew its lease."""
     free = f"If that process is dead, the run is free in {max(0.0, seconds):.0f} seconds"
-    parts = owner.split(" ")
     if owner.startswith(f"{_myself(os.getpid())} "):
         return RunBusy(
             f"run {run_id} is held by this process, which drives it in another task or thread: wait until the run "
             "pauses or ends there"
         )
-    if len(parts) not in (4, 5):
-        return RunBusy(f"run {run_id} is held by another process: wait for it, or end it. {free}")
     if is_alive(owner):
-        return RunBusy(f"run {run_id} is held by process {parts[1]} of this machine: wait for it, or end it")
-    machine = parts[0].partition(":")[0]
-    return RunBusy(f"run {run_id} is held by process {parts[1]} on {machine}: wait for it, or end it. {free}")
+        return RunBusy(f"run {run_id} is held by {_process_of(owner)}: wait for it, or end it")
+    return RunBusy(f"run {run_id} is held by {_process_of(owner)}: wait for it, or end it. {free}")
 
 
 class Connection(Protocol):

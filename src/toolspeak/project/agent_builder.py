@@ -71,6 +71,8 @@ class OpenedAgent:
     """The MCP servers that the agent is connected to."""
     is_confined: bool = False
     """Whether a sandbox holds commands."""
+    program_tools: Toolset = Toolset()
+    """The tools that programs of code mode may call; none without code mode."""
 
 
 @asynccontextmanager
@@ -235,7 +237,8 @@ async def open_agent(
         capabilities = getattr(getattr(agent.driver, "provider", None), "capabilities", None)
         window = setup.window or getattr(capabilities, "context", None)
         line = "" if is_replay else sandbox_line
-        yield OpenedAgent(agent, tuple(warnings), line, window, servers, commands.is_enforced)
+        functions = toolset if setup.code_mode == "yes" else Toolset()
+        yield OpenedAgent(agent, tuple(warnings), line, window, servers, commands.is_enforced, functions)
 
 
 async def window_of_agent(opened_agent: OpenedAgent) -> int:

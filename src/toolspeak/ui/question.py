@@ -31,6 +31,9 @@ _PROMPT_ROWS = 4
 Line = tuple[str, str]
 """A line's text and style."""
 
+REASON_STYLE = "bold yellow"
+"""The style of the line that names the tool and why its call needs an answer."""
+
 
 class Question:
     """The lines of a request, or of any other text, shown a screen at a time."""
@@ -68,7 +71,7 @@ def screen_rows(console: Console) -> int:
 
 
 def _lines(request: ApprovalRequest) -> Iterator[Line]:
-    yield f"? {_one_line(request.tool.name)}  {_one_line(request.reason)}", "bold yellow"
+    yield f"? {_one_line(request.tool.name)}  {_one_line(request.reason)}", REASON_STYLE
     for line in _arguments(request):
         yield f"    {line}", ""
     if request.repaired_from is not None:

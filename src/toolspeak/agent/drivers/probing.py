@@ -18,7 +18,8 @@ class ProbingDriver:
     """Implements `Driver` with one of two others: `native` where the server writes tools into its prompt, else `text`.
 
     The first turn with tools probes: two requests for one token, or two counts of tokens. A server that refuses tools,
-    or does not say how long its prompts are, gets text.
+    or does not say how long its prompts are, gets text. So does the turn of a probe that failed, and the next one
+    probes again.
     """
 
     def __init__(self, provider: Provider, native: Driver, text: Driver) -> None:
@@ -27,7 +28,7 @@ class ProbingDriver:
         self._native = native
         self._text = text
         self.choice: Driver | None = None
-        """The driver that the probe chose; None before the first turn with tools."""
+        """The driver that the probe chose; None before the first turn with tools, and while the server only fails."""
         self._probing = asyncio.Lock()
 
     @property
@@ -51,7 +52,8 @@ class ProbingDriver:
             async with self._probing:
                 if self.choice is None:
                     writes = await writes_tools(self.provider, ToolChoice())
-                    self.choice = self._native if writes else self._text
+                    if writes is not None:
+                        self.choice = self._native if writes else self._text
         return self.choice or self._text
 
     async def aclose(self) -> None:

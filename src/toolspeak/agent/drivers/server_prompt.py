@@ -77,7 +77,7 @@ class ServerPromptConversation(TextConversation):
     async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
         driver = self._driver
         if driver.writes is None and request.tools:
-            driver.writes = await writes_tools(driver.provider)
+            driver.writes = bool(await writes_tools(driver.provider))
         has_received = False
         try:
             async with aclosing(cast("AsyncGenerator[Delta]", super().turn(request))) as stream:
@@ -149,19 +149,22 @@ class ServerPromptConversation(TextConversation):
         return replace(message, parts=tuple(parts))
 
 
-async def writes_tools(provider: Provider, choice: ToolChoice = ToolChoice("none")) -> bool:
+async def writes_tools(provider: Provider, choice: ToolChoice = ToolChoice("none")) -> bool | None:
     """Whether the server writes tools into the prompt with this tool choice: then a request with a tool has more tokens
     than the same request without it. The server's endpoint for token counts answers that, or two requests for one
-    token. False if the server reports no usage, or refuses a request with the tool. Raises ProviderError for a failure
-    that is not about the tool, such as a rate limit or a lost connection."""
+    token. False if the server reports no usage, or refuses such a request. None if the request without the tool fails
+    because the server does not have the model, or has a fault: that says nothing about tools. Raises ProviderError for
+    a failure that is not about the request, such as a rate limit or a lost connection."""
     messages = [Message.user("Hi")]
+    is_about_tools = False
     try:
         without = await _tokens(provider, ModelRequest(messages))
+        is_about_tools = True
         with_tool = await _tokens(provider, ModelRequest(messages, [_PROBE], choice))
     except ProviderError as error:
         if not _is_refusal(error):
             raise
-        return False
+        return None if not is_about_tools and error.status in (404, 500) else False
     return without is not None and with_tool is not None and with_tool - without >= _PROBE_TOKENS
 
 

@@ -15,7 +15,7 @@ from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, RunBusy, RunError
 from toolspeak.execute.calls.prepare import new_id
 from toolspeak.journal import Journal, SessionInfo
-from toolspeak.journal.leases import is_held
+from toolspeak.journal.leases import holder_of, is_held
 
 WhenOpen = Literal["refuse", "close"]
 """What happens to a new task of a session whose last run waits for approval or is suspended: the task is refused, or
@@ -77,7 +77,11 @@ async def place_of(
         return Place(session_id, info.version, before=info.history)
     last = await journal.run(info.last_run)
     if last is not None and last.status == "running" and is_held(last):
-        raise RunBusy(f"the last run of session {session_id} is still going on; wait for it, or end its process")
+        began = time.strftime("%H:%M", time.localtime(last.created))
+        raise RunBusy(
+            f"the last run of session {session_id} is still going on in {holder_of(last)}, since {began}: wait for it, "
+            "or end that process"
+        )
     state = await load_state(journal, info.last_run)
     if state.status in UNFINISHED:
         if when_open == "refuse" and state.status in PAUSED:
