@@ -216,8 +216,7 @@ test-templates: $(ENGINE_VENV)/.ready
 		&& CHAT_TEMPLATES="$$templates" $(ENGINE_VENV)/bin/python -m pytest tests/templates/template_*.py
 
 # The parts of the long sweeps and the cases that `make test` leaves out, and the full number of hypothesis' examples
-# (tests/sweeps.py). CI runs these cases and examples in `make test` already (SWEEPS=whole), and takes
-# SLOW="slow and not long" here.
+# (tests/sweeps.py). CI runs all cases in its `make test SWEEPS=cases`, and takes SLOW="slow and not long" here.
 SLOW ?= slow or more_cases or hypothesis
 
 test-slow: $(VENV)/.dev

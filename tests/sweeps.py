@@ -46,9 +46,10 @@ def mark_more_cases(items: Sequence[pytest.Item]) -> None:
 
 
 def parts(number: int) -> Callable[[Any], Any]:
-    """Parametrises `part`, for `cases[part::number]`: part 0 runs in `make test`, the others in `make test-slow`."""
-    others = [pytest.param(part, marks=pytest.mark.slow) for part in range(1, number)]
-    return pytest.mark.parametrize("part", [0, *others])
+    """Parametrises `part`, for `cases[part::number]`: part 0 runs in `make test`, the others in `make test-slow`, and
+    in CI every second one of these."""
+    marks = pytest.mark.slow, (pytest.mark.slow, pytest.mark.long)
+    return pytest.mark.parametrize("part", [0, *(pytest.param(i, marks=marks[(i + 1) % 2]) for i in range(1, number))])
 
 
 @contextmanager

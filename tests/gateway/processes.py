@@ -79,6 +79,11 @@ async def running_process(*arguments: str) -> AsyncGenerator[Process]:
             await follower
 
 
+async def is_to_be_asked_again(response: httpx2.Response) -> bool:
+    """Whether the store of limits did not respond in time, as on a machine that stands still: nothing was counted."""
+    return response.status_code == 503 and b"limits_unavailable" in await response.aread()
+
+
 class Streams:
     """Answers that are under way at the same time: `texts` is what came of each so far."""
 
@@ -90,12 +95,15 @@ class Streams:
         self._tasks = [asyncio.create_task(self._one(i, body)) for i, body in enumerate(bodies)]
 
     async def _one(self, number: int, body: dict[str, Any]) -> None:
-        async with self._client.stream("POST", CHAT, json=body) as response:
-            self.statuses[number] = response.status_code
-            async for piece in response.aiter_text():
-                async with self._more:
-                    self.texts[number] += piece
-                    self._more.notify_all()
+        while not self.statuses[number]:
+            async with self._client.stream("POST", CHAT, json=body) as response:
+                if await is_to_be_asked_again(response):
+                    continue
+                self.statuses[number] = response.status_code
+                async for piece in response.aiter_text():
+                    async with self._more:
+                        self.texts[number] += piece
+                        self._more.notify_all()
 
     async def until(self, done: Callable[[list[str]], bool]) -> None:
         async with asyncio.timeout(PATIENCE), self._more:

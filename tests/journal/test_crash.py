@@ -120,8 +120,14 @@ def test_runs_that_are_killed_together_are_resumed(crasher):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("number", range(RECORDS))
+@pytest.mark.parametrize(
+    ("number", "when"),
+    [
+        pytest.param(number, when, marks=[] if (number + i) % 2 else [pytest.mark.long])
+        for number in range(RECORDS)
+        for i, when in enumerate(("before", "after"))
+    ],
+)
 def test_at_every_record(crasher, number, when):
     if (number, when) == (RECORDS - 1, "after"):
         pytest.skip("the run has ended")
@@ -129,13 +135,13 @@ def test_at_every_record(crasher, number, when):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 12))
+@pytest.mark.parametrize("seed", [2, 3, *(pytest.param(each, marks=pytest.mark.long) for each in range(4, 12))])
 def test_at_random_moments(crasher, seed):
     killed_at_random(crasher, seed, kills=20)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 8))
+@pytest.mark.parametrize("seed", [2, *(pytest.param(each, marks=pytest.mark.long) for each in range(3, 8))])
 def test_many_runs_of_one_process_at_random_moments(crasher, seed):
     """Their records are committed together, so that it is killed in the middle of such commits, too."""
     killed_at_random(crasher, seed, kills=15, runs=8)
