@@ -255,6 +255,12 @@ def test_a_question_is_asked_again_after_the_program_ended(monkeypatch, folder):
             person.type("go\r")
             await person.until("Run it?")
         assert not (folder / "ran").exists()
+        narrow = {"columns": 30, "rows": 40, "sandbox": "off"}
+        async with chat(monkeypatch, folder, reply("Unused."), continue_last=True, **narrow) as person:
+            await person.until("Run it?")
+            rows = person.terminal.everything
+            start = rows.index("? shell  writes * and leaves")  # no word is broken
+            assert rows[start + 1] == "this machine"
         async with chat(monkeypatch, folder, reply("Done."), continue_last=True) as person:
             await person.until("the last turn has not ended")
             await person.until("Run it?")
@@ -305,6 +311,9 @@ def test_quit_ends_the_turn_and_runs_nothing(monkeypatch, folder):
             person.type("q\r")
             await person.until_idle()
             assert list(folder.iterdir()) == []
+            assert not any(
+                "the turn stops" in row for row in person.terminal.everything
+            )  # the results say who ended it
 
     asyncio.run(main())
 

@@ -196,7 +196,8 @@ class Renderer:
                 self._requests[request.call_id] = request
             case ApprovalDecided(call_id, approved, reason, by) if by != "user":
                 suffix = f": {one_line(reason)}" if reason else ""
-                which = f"{one_line(self._name(call_id))} " if len(self._calls) > 1 else ""
+                is_clear = call_id in self._requests or len(self._calls) <= 1  # its question stands above
+                which = "" if is_clear else f"{one_line(self._name(call_id))} "
                 sign, word = ("✓", "allowed") if approved else ("✗", "refused")
                 answer = f"{sign} {which}{word} by {one_line(by) or 'someone'}{suffix}"
                 self._line(f"  {answer}", "green" if approved else "red")
