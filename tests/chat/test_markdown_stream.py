@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pygments.lexers import get_all_lexers
 
 from growth import LINEAR, growth
-from sweeps import fewer
+from sweeps import case, fewer, parts
 from toolspeak.chat.markdown_stream import LONGEST_BLOCK, MarkdownStream
 from toolspeak.chat.styled_text import StyledLine, cells, text_of
 
@@ -72,6 +73,92 @@ def test_what_is_final_is_never_taken_back(blocks: list[str], width: int):
     for start in range(0, len(text), 7):
         lines += stream.feed(text[start : start + 7])
         assert [*lines, *stream.tail(10_000)] == read(text[: start + 7], width)
+
+
+SIGNS = [
+    *(
+        "*",
+        "_",
+        "`",
+        "|",
+        "\n",
+        "\n\n",
+        "- ",
+        "1. ",
+        "> ",
+        "# ",
+        "    ",
+        "```",
+        "~~~",
+        "[",
+        "]",
+        "(",
+        ")",
+        "<",
+        ">",
+        "!",
+    ),
+    *(
+        "&",
+        "\\",
+        "---",
+        "===",
+        "|---|---|\n",
+        "|-|\n",
+        "  \n",
+        ":",
+        " ",
+        "[x] ",
+        "\t",
+        "<!--",
+        "-->",
+        "```py\n",
+        "~~",
+        "**",
+    ),
+]
+"""What has a meaning in Markdown, at its place or not."""
+
+
+@settings(max_examples=fewer(800), deadline=None)
+@given(st.lists(st.sampled_from(["word", *SIGNS]), max_size=14))
+def test_every_word_that_the_model_wrote_is_shown(pieces: list[str]):
+    text = "".join(f"w{number}q" if piece == "word" else piece for number, piece in enumerate(pieces))
+    shown = "".join(plain(text, 80))
+    assert [number for number, piece in enumerate(pieces) if piece == "word" and f"w{number}q" not in shown] == []
+
+
+SESSION = [
+    "$ python -m ledger.cli add りんご",
+    "  output <b>\\x</b> 'a",
+    "",
+    "C:\\> dir",
+    "# prompt %>>> x",
+    "=> SELECT 1; --",
+    "\x0b e",
+]
+"""Code of many kinds, with white space that some lexers strip, and prompts."""
+
+LANGUAGES = sorted(aliases[0] for _, aliases, _, _ in get_all_lexers() if aliases)
+
+
+@parts(4)
+def test_code_of_every_language_is_shown_as_it_was_written(part: int):
+    for language in LANGUAGES[part::4]:
+        with case(language):
+            assert plain("\n".join([f"```{language}", *SESSION, "```"])) == [
+                f"  {line}" if line else "" for line in SESSION
+            ]
+
+
+def test_what_a_fence_says_besides_a_language_is_shown():
+    assert plain("```python title=a.py\nx\n```\n\n```src/a.py\ny\n```") == [
+        *("  python title=a.py", "  x", "", "  src/a.py", "  y"),
+    ]
+
+
+def test_a_pipe_within_the_last_cell_of_a_table_is_shown():
+    assert plain("| a | b |\n|---|---|\n| 1 | x|y |\n")[2:] == ["1 │ x | y"]
 
 
 @pytest.mark.parametrize("width", [40, 80])

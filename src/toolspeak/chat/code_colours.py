@@ -10,7 +10,7 @@ from pygments.lexers import get_lexer_for_filename as _for_filename  # pyright: 
 from pygments.token import Token
 from pygments.util import ClassNotFound
 
-from toolspeak.chat.styled_text import StyledLine
+from toolspeak.chat.styled_text import StyledLine, text_of
 
 CONTEXT_LINES = 60
 """How many lines before a line decide about its colours: a text of several lines that is longer has wrong ones."""
@@ -65,18 +65,21 @@ def colour_line(line: str, context: list[str], lexer: Lexer | None) -> StyledLin
 
 
 def colour_lines(lines: list[str], lexer: Lexer | None) -> list[StyledLine]:
-    """All lines of a piece of code with their colours."""
+    """All lines of a piece of code with their colours. A line that the lexer changes has none: it is shown as it was
+    written."""
+    plain_rows: list[StyledLine] = [[("class:code", line)] if line else [] for line in lines]
     if lexer is None or any(len(line) > _LONGEST for line in lines):
-        return [[("class:code", line)] if line else [] for line in lines]
+        return plain_rows
     rows: list[StyledLine] = [[]]
-    for kind, value in lexer.get_tokens("\n".join(lines)):
+    for kind, value in lexer.get_tokens("\n".join(lines) + "\n"):  # lexers of sessions drop a line without an end
         style = _class_of(kind)
         for number, part in enumerate(value.split("\n")):
             if number:
                 rows.append([])
             if part:
                 rows[-1].append((style, part))
-    return [*rows, *([[]] * (len(lines) - len(rows)))][: len(lines)]
+    rows += [[] for _ in range(len(lines) - len(rows))]
+    return [row if text_of(row) == line else plain for row, line, plain in zip(rows, lines, plain_rows, strict=False)]
 
 
 @lru_cache(512)

@@ -150,6 +150,8 @@ class MarkdownStream:
             if self._gap and self._has_lines:
                 yield []
             self._gap, self._has_lines = False, True
+            if self._fence.title:
+                yield from indent(wrap([("class:note", self._fence.title)], self.width - 2), [("", "  ")], [("", "  ")])
         elif (heading_match := _HEADING.match(line)) is not None:
             yield from self._flush()
             yield from self._emit(self._heading(heading_match[2] or "", len(heading_match[1])))
@@ -293,6 +295,8 @@ class _Fence:
         self._indentation = indentation
         language = (info.split() or [""])[0].strip("{}.").lower()
         self._lexer: Lexer | None = lexer_of_language(language) if language else None
+        self.title = "" if self._lexer is not None and language == info.strip().lower() else info.strip()
+        """What the fence says besides the name of a language, such as a file's name."""
         self._context: list[str] = []
 
     def copy(self) -> _Fence:

@@ -31,7 +31,12 @@ def table_lines(rows: Sequence[str], width: int, inline: Callable[[str], list[Fr
     heading = [inline(text) for text in row_cells(rows[0])]
     alignments = [_alignment(text) for text in row_cells(rows[1])]
     count = len(heading)
-    body = [[inline(text) for text in row_cells(row)][:count] for row in rows[2:]]
+    body: list[list[StyledLine]] = []
+    for line in rows[2:]:
+        texts = row_cells(line)
+        if len(texts) > count:  # the last cell has a pipe, which its writer took for text
+            texts = [*texts[: count - 1], " | ".join(texts[count - 1 :])]
+        body.append([inline(text) for text in texts])
     for row in body:
         row += [[] for _ in range(count - len(row))]
     widths = _widths([heading, *body], count, width - len(_SEPARATOR) * (count - 1))

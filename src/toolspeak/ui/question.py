@@ -17,8 +17,9 @@ from toolspeak.ui.format import LINE, diff_style, is_diff, value_text
 _BESIDE_DIFF = 60
 """How many characters of an argument are shown next to a diff that shows the rest."""
 
-_LONG_SPACE = re.compile(r"(?<=\S) {9,}| {41,}")
-"""White space that can push the text after it off the screen. An indentation may be longer than a gap."""
+_LONG_SPACE = re.compile(r"(?<=\S)(?<!^    [+-]) {9,}| {41,}")
+"""White space that can push the text after it off the screen. An indentation may be longer than a gap, also behind the
+sign of a diff's line."""
 
 _MOST_BLANK_LINES = 3
 
