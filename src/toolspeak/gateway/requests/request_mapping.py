@@ -44,7 +44,8 @@ def turn_of(
     request = wire_request.request
     messages = [message for message in request.messages if isinstance(message, Message)]
     options = translated(request.options, client_format, route.wire)
-    if not request.tools and not any(message.calls or message.results for message in messages):
+    has_calls = any(message.calls or message.results for message in messages)
+    if not request.tools and not has_calls:
         # A conversation without tools passes unchanged, with its images and output format.
         turn = TurnRequest(messages, (), output=request.output, options=options)
         return route.plain, turn, ReleaseRules(hold_text=not wire_request.stream, hold_calls=not wire_request.stream)
@@ -55,7 +56,7 @@ def turn_of(
     if not route.is_text:
         output, choice = request.output, request.choice
     else:
-        rest = paired(rest)
+        rest = paired(rest) if has_calls else rest
         options, output = _without_native(options, request.output)
     turn = TurnRequest(
         [*rest], request.tools, instructions, choice, output=output, parallel=request.parallel, options=options
@@ -77,8 +78,11 @@ def read_request(wire: WireFormat, fields: Fields, bounds: Bounds) -> tuple[Wire
     """A client's request from its fields, and notes on repairs of its conversation. Raises Failure, FormatError."""
     wire_request = wire.decode_request(fields)
     check_counts(wire_request, bounds)
-    conversation = [message for message in wire_request.request.messages if isinstance(message, Message)]
-    messages, notes = healed(conversation)
+    messages: Sequence[Message] = [each for each in wire_request.request.messages if isinstance(each, Message)]
+    notes: Sequence[Note] = ()
+    # Calls and thoughts are in turns of the model: before the first one only a stray result needs a repair.
+    if any(each.role == "assistant" or each.results for each in messages):
+        messages, notes = healed(messages)
     return changed(wire_request, request=changed(wire_request.request, messages=messages)), notes
 
 
