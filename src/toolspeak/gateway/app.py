@@ -34,6 +34,7 @@ from toolspeak.gateway.readiness import OPEN, Readiness
 from toolspeak.gateway.requests.request_mapping import (
     KnownTools,
     checked_fields,
+    defers_tools,
     is_relayed,
     passing_headers,
     read_fields,
@@ -45,7 +46,6 @@ from toolspeak.gateway.responses.relayed_answer import relay
 from toolspeak.gateway.responses.translated_answer import answer, warning_header
 from toolspeak.gateway.server_tools.hosted_tools import OPTIONAL_TOOLS, HostedTools, able_routes
 from toolspeak.gateway.server_tools.tool_loop import with_tools
-from toolspeak.gateway.server_tools.tool_search import defers, most_tools_of
 from toolspeak.gateway.server_tools.tool_servers import ServerTools
 from toolspeak.gateway.settings.gateway_settings import LOOPBACK, Settings
 from toolspeak.gateway.stored.response_memory import PATH, ResponseMemory
@@ -326,7 +326,7 @@ class Gateway:
             current, keeping, memory = request.current, request.keeping, self.memory
             notes: Sequence[Note] = ()
             keeps = keeping is not None and (keeping.store or keeping.previous)
-            is_own = current.tools is not None or keeps or defers(routes, fields)
+            is_own = current.tools is not None or keeps or defers_tools(fields, routes.most_tools)
             relayed = not is_own and all(is_relayed(fields, request.wire, route) for route in routes.routes)
             if relayed:
                 wire_request = checked_fields(fields, request.wire, current.settings.bounds)
@@ -371,7 +371,7 @@ class Gateway:
             current = request.current
             wire_request, repairs = await self._read(request, fields)
             running = current.begin_tools(request.id)
-            wire_request, _ = await with_tools(running, wire_request, most_tools=most_tools_of(routes))
+            wire_request, _ = await with_tools(running, wire_request, most_tools=routes.most_tools)
             count = await counted(wire_request, routes, request.wire.name)
             name, dialect = count.route.provider.name, count.route.dialect
             request.facts.update(upstream=name, dialect=dialect, input_tokens=count.tokens)

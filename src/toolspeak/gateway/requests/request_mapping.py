@@ -216,6 +216,12 @@ def _uses_tools(message: JSON) -> bool:
     )
 
 
+def defers_tools(fields: Fields, most_tools: int | None) -> bool:
+    """Whether a request has more tools than `most_tools`, of which its model reads the definitions."""
+    tools = fields.get("tools")
+    return most_tools is not None and isinstance(tools, list) and len(cast("list[JSON]", tools)) > most_tools
+
+
 def checked_fields(fields: Fields, wire: WireFormat, bounds: Bounds) -> WireRequest:
     """The fields of a relayed request that the gateway reads. The upstream checks the others. Raises Failure,
     FormatError."""

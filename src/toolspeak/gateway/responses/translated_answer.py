@@ -19,7 +19,6 @@ from toolspeak.gateway.http.error_responses import Failure, with_code
 from toolspeak.gateway.requests.request_mapping import turn_of
 from toolspeak.gateway.responses.native_relay import NativeRelay, native_relay
 from toolspeak.gateway.server_tools.tool_loop import with_tools
-from toolspeak.gateway.server_tools.tool_search import most_tools_of
 from toolspeak.gateway.turns.turn_attempts import Put, TurnReport, prompt_size, run_turn
 from toolspeak.gateway.turns.turn_gate import Note
 from toolspeak.gateway.upstreams.routing import Route
@@ -68,7 +67,7 @@ def _run_turns(
     """
     wire_request = answering.wire_request
     size = partial(prompt_size, wire_request)
-    most_tools = most_tools_of(answering.routes)
+    most_tools = answering.routes.most_tools
     if answering.tools is None and (most_tools is None or len(wire_request.request.tools) <= most_tools):
         return _turn(answering, wire_request, put, answering.report, size, on_attempt=on_attempt, has_left=has_left)
 

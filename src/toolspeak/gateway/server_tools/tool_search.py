@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
 
-from toolspeak.data.messages import JSON, Message, ToolCall, ToolChoice, ToolResult, failure
+from toolspeak.data.messages import Message, ToolCall, ToolChoice, ToolResult, failure
 from toolspeak.data.tools import FOUND_TOOLS, ToolSpec, found_in, with_more
 from toolspeak.execute.calls.prepare import NOW_LISTED, read_arguments
 from toolspeak.execute.calls.result_limits import result_of_value
 from toolspeak.execute.calls.secrets import Secrets
-from toolspeak.gateway.upstreams.routing import Routes
 from toolspeak.tools import Tool
 from toolspeak.tools.tool_catalogue import FIND_TOOLS, ToolCatalogue
 
@@ -19,17 +17,6 @@ MOST_ROUNDS = 12
 """How many turns of one answer may search. After that the model must answer."""
 
 _NO_SECRETS = Secrets()
-
-
-def most_tools_of(routes: Routes) -> int | None:
-    """The most tools of a request of which the model reads the definitions; None for all."""
-    return routes.routes[0].upstream.defer_tools
-
-
-def defers(routes: Routes, fields: Mapping[str, JSON]) -> bool:
-    """Whether a request has more tools than its model reads."""
-    most, tools = most_tools_of(routes), fields.get("tools")
-    return most is not None and isinstance(tools, list) and len(cast("list[JSON]", tools)) > most
 
 
 @dataclass(slots=True)

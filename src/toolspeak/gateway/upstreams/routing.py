@@ -63,6 +63,11 @@ class Routes:
     pool: Pool
     routes: Sequence[Route]
 
+    @property
+    def most_tools(self) -> int | None:
+        """The most tools of a request of which the model reads the definitions; None for all."""
+        return self.routes[0].upstream.defer_tools
+
     def serve(
         self,
         ask: Callable[[Route, Callable[[], None]], Awaitable[None]],
