@@ -349,7 +349,7 @@ class Gateway:
                 elif keeping.background:
                     await begin_background(memory, request, wire_request, self._ask, self._finish)
                     return
-            answering.tools = current.begin_tools(request.id)
+            answering.tools = request.begin_tools()
             headers = passing_headers(request.scope["headers"])
             answering.native_request = None if is_own else (fields, headers)
             if relayed:
@@ -368,9 +368,8 @@ class Gateway:
 
     async def _count_tokens(self, request: Request) -> None:
         async with self._fields_and_routes(request) as (fields, routes):
-            current = request.current
             wire_request, repairs = await self._read(request, fields)
-            running = current.begin_tools(request.id)
+            running = request.begin_tools()
             wire_request, _ = await with_tools(running, wire_request, most_tools=routes.most_tools)
             count = await counted(wire_request, routes, request.wire.name)
             name, dialect = count.route.provider.name, count.route.dialect

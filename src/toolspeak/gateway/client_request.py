@@ -97,6 +97,11 @@ class Request:
         """Whether the client may use and list a model."""
         return self.key is None or self.key.allows(model)
 
+    def begin_tools(self) -> tuple[ServerTools, Running] | None:
+        """The server-side tools for this request; None without any."""
+        tools = self.current.tools
+        return None if tools is None else (tools, tools.begin(self.id, log_content=self.current.settings.log_content))
+
     @property
     def headers(self) -> Headers:
         limits = self.account.headers if self.account is not None else []

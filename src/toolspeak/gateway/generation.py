@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from toolspeak import mcp
 from toolspeak.gateway.observability import Metrics
-from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
+from toolspeak.gateway.server_tools.tool_servers import ServerTools
 from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.stored.response_store import open_store
 from toolspeak.gateway.upstreams.routing import Router
@@ -28,11 +28,6 @@ class Generation:
     settings: Settings
     router: Router
     tools: ServerTools | None
-
-    def begin_tools(self, request_id: str) -> tuple[ServerTools, Running] | None:
-        """The server-side tools for one request, None without any."""
-        tools = self.tools
-        return None if tools is None else (tools, tools.begin(request_id, log_content=self.settings.log_content))
 
 
 def first_generation(settings: Settings, environ: Mapping[str, str], metrics: Metrics) -> Generation:
