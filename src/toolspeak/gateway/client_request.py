@@ -32,7 +32,7 @@ from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
 from toolspeak.gateway.settings.api_keys import Key
 from toolspeak.gateway.settings.gateway_settings import ANY_ORIGIN
 from toolspeak.gateway.stored.response_memory import Keeping, ResponseMemory
-from toolspeak.gateway.turns.turn_attempts import BYTES_PER_TOKEN, TurnReport, estimated
+from toolspeak.gateway.turns.turn_report import BYTES_PER_TOKEN, TurnReport, estimated
 from toolspeak.gateway.upstreams.routing import Route, Routes
 from toolspeak.gateway.usage.accounts import Account
 from toolspeak.providers.http_client import json_bytes

@@ -25,8 +25,8 @@ from prometheus_client.multiprocess import (
 
 from toolspeak.data.messages import JSON
 from toolspeak.gateway.settings.api_keys import Key
-from toolspeak.gateway.turns.turn_attempts import TurnReport
 from toolspeak.gateway.turns.turn_gate import NoteCode
+from toolspeak.gateway.turns.turn_report import TurnReport
 from toolspeak.providers.http_client import json_bytes
 from toolspeak.providers.trace_context import TRACE, trace_id
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError, ToolspeakError
 from toolspeak.gateway.requests.request_mapping import turn_of
-from toolspeak.gateway.turns.turn_attempts import request_size, tokens_of
 from toolspeak.gateway.turns.turn_gate import Note
+from toolspeak.gateway.turns.turn_report import request_size, tokens_of
 from toolspeak.gateway.upstreams.load_balancing import most_telling
 from toolspeak.gateway.upstreams.routing import Route, Routes
 from toolspeak.gateway.upstreams.upstream_health import allows_failover

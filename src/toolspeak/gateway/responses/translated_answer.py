@@ -1,26 +1,31 @@
-"""One answer of a model, streamed or whole, in the client's format."""
+"""One answer of a model, streamed or whole, in the client's format. Asks the model again if a call is malformed or
+missing."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
+from toolspeak.agent.drivers.base import NO_RUN, Driver, TurnRequest
 from toolspeak.data.deltas import Delta, TextDelta, TurnEnded
-from toolspeak.data.messages import JSON
+from toolspeak.data.messages import JSON, MalformedCall, Message, TextPart, ToolResult, Usage, failure
 from toolspeak.data.values import changed
+from toolspeak.dialects import ParsedTurn, TurnCollector
+from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.client_request import Answering, stream_answer
 from toolspeak.gateway.http.asgi import EventStream, Headers, event, noted, send_whole, text_event, watched, with_notes
 from toolspeak.gateway.http.error_responses import Failure, with_code
 from toolspeak.gateway.requests.request_mapping import turn_of
 from toolspeak.gateway.responses.native_relay import NativeRelay, native_relay
 from toolspeak.gateway.server_tools.tool_loop import with_tools
-from toolspeak.gateway.turns.turn_attempts import Put, TurnReport, prompt_size, run_turn
-from toolspeak.gateway.turns.turn_gate import Note
+from toolspeak.gateway.turns.turn_gate import Note, ReleaseRules, TurnGate
+from toolspeak.gateway.turns.turn_report import Put, TurnReport, estimated, prompt_size
 from toolspeak.gateway.upstreams.routing import Route
 from toolspeak.providers.http_client import json_bytes
 from toolspeak.providers.relayed import RELAYING
@@ -117,12 +122,124 @@ async def _turn(
         if hold_calls:
             rules = changed(rules, hold_calls=True)
         leaves = put if is_only else leave if wire_request.stream else hold
-        return run_turn(driver, request, rules, leaves, report, size, wire_request.usage_wanted, on_answer)
+        return _ask_driver(driver, request, rules, leaves, report, size, wire_request.usage_wanted, on_answer)
 
     last = answering.route if answering.report.attempts else None
     await answering.routes.serve(ask, answering.prefix, lambda: is_put or has_left(), answering.failed, last)
     if deltas_held:
         await put(deltas_held)
+
+
+async def _ask_driver(
+    driver: Driver,
+    request: TurnRequest,
+    rules: ReleaseRules,
+    put: Put,
+    report: TurnReport,
+    size: Callable[[], int],
+    usage_wanted: bool,
+    on_answer: Callable[[], None] | None = None,
+) -> None:
+    """Runs the turn with one driver through the gate, and asks again if a call is malformed or missing. Sends what
+    leaves; `TurnEnded` comes last, with the usage of all attempts.
+
+    `size` (bytes of the prompt) is for an estimate of tokens that the server does not count; the client gets the
+    estimate if `usage_wanted`. Fills `report`. Calls `on_answer` at the model's first delta. Raises ProviderError,
+    ConfigurationError.
+    """
+    total, guessed, conversation = Usage(), False, driver.open(NO_RUN)
+    while True:
+        gate = TurnGate(rules)
+        report.attempts += 1
+        # Only a turn that may be asked again is collected.
+        collector = TurnCollector(_naming(report.attempts)) if rules.repairs or rules.required_call_retries else None
+        stream = cast("AsyncGenerator[Delta]", conversation.turn(request))
+        last: Sequence[Delta] = ()
+        has_started = True
+        try:
+            async with aclosing(stream):
+                async for delta in stream:
+                    if on_answer is not None:
+                        on_answer()
+                        on_answer = None
+                    if collector is not None:
+                        collector.add(delta)
+                    leaving = gate.feed(delta)
+                    if delta.__class__ is TurnEnded:
+                        last = leaving
+                    elif leaving:
+                        await put(leaving)
+        except ToolspeakError:
+            has_started = gate.size > 0
+            raise
+        finally:
+            usage = gate.outcome.end.usage if gate.outcome else Usage()
+            is_counted = usage.total is not None
+            if not is_counted and has_started:
+                usage = estimated(usage, size(), gate.size)
+            report.usage = report.usage.plus(usage)
+            report.notes += gate.notes
+            report.calls += gate.calls
+            report.malformed += gate.malformed
+            report.forged += gate.forged
+        outcome = gate.outcome
+        assert outcome is not None, "a driver ends its turn"
+        if is_counted or not usage_wanted:
+            usage = outcome.end.usage
+        else:
+            guessed = True
+        total = total.plus(usage)
+        if outcome.again is None or collector is None:
+            break
+        turn = collector.turn()
+        request = changed(request, messages=[*request.messages, *_correction(turn, outcome.again, rules)])
+        rules = changed(
+            rules,
+            repairs=rules.repairs - (outcome.again == "malformed"),
+            required_call_retries=rules.required_call_retries - (outcome.again == "no_call"),
+        )
+        report.notes.append(_again(outcome.again, turn))
+    if guessed:
+        report.notes.append(Note("usage_estimated", "the server did not count all tokens: the usage is an estimate"))
+    report.end = changed(outcome.end, usage=total)
+    await put([*last[:-1], report.end])
+
+
+def _naming(attempt: int) -> Callable[[int], str]:
+    return lambda index: f"attempt{attempt}_{index}"
+
+
+def _again(why: str, turn: ParsedTurn) -> Note:
+    if why == "malformed":
+        reason = next((call.reason for call in turn.calls if isinstance(call, MalformedCall)), "")
+        return Note(
+            "repaired_call", f"a call could not be read, so the gateway asked the model to write it again: {reason}"
+        )
+    return Note("asked_again", "the model did not call the required tool, so the gateway asked it again")
+
+
+def _correction(turn: ParsedTurn, why: str, rules: ReleaseRules) -> list[Message]:
+    """The messages that ask the model to repeat its turn: the turn, and what is wrong with it."""
+    turn_messages = [turn.message] if turn.message.parts else []
+    if turn.calls:
+        results: list[ToolResult] = []
+        for call in turn.calls:
+            if isinstance(call, MalformedCall):
+                results.append(failure(call, "malformed", call.reason))
+            else:
+                message = (
+                    f"{call.name} did not run: another call of the same turn was malformed. Write all calls again."
+                )
+                if why == "no_call":
+                    message = f"{call.name} did not run: {_demand(rules)}"
+                results.append(failure(call, "skipped", message))
+        return [*turn_messages, Message("tool", tuple(results))]
+    return [*turn_messages, Message("user", (TextPart(f"That was no tool call. {_demand(rules)}"),))]
+
+
+def _demand(rules: ReleaseRules) -> str:
+    name = rules.choice.name
+    return f"Call the tool {name!r} now." if name else "Call one of the tools now."
 
 
 async def _stream(answering: Answering, response_id: str) -> None:

@@ -25,8 +25,8 @@ from toolspeak.gateway.server_tools.continuation_token import carrying, restored
 from toolspeak.gateway.server_tools.hosted_tools import HostedTool, HostedTools
 from toolspeak.gateway.server_tools.tool_search import MOST_ROUNDS, ClientSearch
 from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
-from toolspeak.gateway.turns.turn_attempts import Put, TurnReport, message_size
 from toolspeak.gateway.turns.turn_gate import Note
+from toolspeak.gateway.turns.turn_report import Put, TurnReport, message_size
 from toolspeak.wire.base import WireRequest
 
 _BETWEEN = "\n\n"

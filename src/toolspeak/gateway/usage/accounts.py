@@ -17,7 +17,7 @@ from toolspeak.gateway.http.error_responses import Failure
 from toolspeak.gateway.observability import Metrics, log
 from toolspeak.gateway.settings.api_keys import Key
 from toolspeak.gateway.settings.usage_settings import UsageSettings
-from toolspeak.gateway.turns.turn_attempts import TurnReport, tokens_of
+from toolspeak.gateway.turns.turn_report import TurnReport, tokens_of
 from toolspeak.gateway.usage.usage_ledger import Ledger
 from toolspeak.gateway.usage.usage_values import Counts, StartRequest, UsageDecision, UsageLimit, day_left
 from toolspeak.wire.anthropic import ANTHROPIC
