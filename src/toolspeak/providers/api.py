@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from copy import copy
+from itertools import count
 from typing import Self, TypeAlias, Unpack, cast, get_args
 
 import httpx2
@@ -16,9 +17,9 @@ from toolspeak.errors import ProviderError
 from toolspeak.providers.base import BODY_LISTENER, BodyFormat
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.http_client import ConnectionOptions, HttpApi, body_bytes, json_bytes
-from toolspeak.providers.provider_failures import Attempts, decode_json
+from toolspeak.providers.provider_failures import wait_or_raise
 from toolspeak.providers.relayed import RELAYING, Relayed, Relaying, as_object, is_preamble
-from toolspeak.providers.reply import Reply, drain
+from toolspeak.providers.reply import Reply, decode_json, drain
 from toolspeak.wire.base import Decoder, ModelRequest, WireFormat
 from toolspeak.wire.call_assembler import unread_turn
 from toolspeak.wire.request_encoding import token_limit
@@ -125,11 +126,10 @@ class ApiProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
         """See `Provider.stream`. Reads an answer that is not streamed, too. Sends the request again if it fails before
-        its first delta (`Attempts`)."""
+        its first delta (`wait_or_raise`)."""
         relaying, original = RELAYING.get(), request
         request = changed(request, options={**self._options, **request.options})
-        attempts = self._attempts()
-        while True:
+        for failures in count(1):
             any_delta = any_call = False
             body = None if relaying is None else relaying.body(original)
             turn = self._turn(request) if relaying is None or body is None else self._relayed_turn(body, relaying)
@@ -153,7 +153,7 @@ class ApiProvider:
                     failure.__cause__ = error
             finally:
                 await turn.aclose()
-            await attempts.wait_or_raise(failure)
+            await self._wait_or_raise(failure, failures)
 
     async def relay(
         self, body: Mapping[str, JSON], headers: Mapping[str, str] | None = None
@@ -166,8 +166,7 @@ class ApiProvider:
         """
         body = self._relay_body(body)
         content = json_bytes(body)
-        attempts = self._attempts()
-        while True:
+        for failures in count(1):
             any_part = False
             groups = self._relay_once(content, body, headers)
             try:
@@ -181,7 +180,7 @@ class ApiProvider:
                 failure = error
             finally:
                 await groups.aclose()
-            await attempts.wait_or_raise(failure)
+            await self._wait_or_raise(failure, failures)
 
     @asynccontextmanager
     async def send(
@@ -190,8 +189,7 @@ class ApiProvider:
         """Sends a request to another endpoint of the server. `content` makes the body from the model's name; `path` is
         as in `HttpApi.post`. Sends it again if it fails before an answer. Raises ProviderError."""
         body = content(self._model)
-        attempts = self._attempts()
-        while True:
+        for failures in count(1):
             has_reply = False
             try:
                 async with self._api.post(path, body, headers=headers) as reply:
@@ -202,7 +200,7 @@ class ApiProvider:
                 if has_reply:
                     raise
                 failure = error
-            await attempts.wait_or_raise(failure)
+            await self._wait_or_raise(failure, failures)
 
     async def probe(self, *, thorough: bool = False) -> JSON:
         """The API's list of models, as JSON; None if the answer is not a list in JSON. Raises ProviderError if the
@@ -269,8 +267,9 @@ class ApiProvider:
         """Closes the connections. The provider cannot be used afterwards."""
         await self._api.aclose()
 
-    def _attempts(self) -> Attempts:
-        return Attempts(self._api.retries, self._api.clock, self._api.longest_wait)
+    async def _wait_or_raise(self, error: ProviderError, failures: int) -> None:
+        api = self._api
+        await wait_or_raise(error, failures, retries=api.retries, clock=api.clock, longest=api.longest_wait)
 
     def _at_last_event(self, decoder: Decoder) -> bool:
         """Whether the API has sent its last event. The response may still be open."""

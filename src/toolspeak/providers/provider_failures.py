@@ -16,7 +16,6 @@ from typing import Protocol, cast
 from urllib.request import getproxies, proxy_bypass
 
 import httpx2
-import msgspec
 
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError
@@ -25,8 +24,6 @@ from toolspeak.wire.error_table import read_error
 from toolspeak.wire.json_validation import shortened
 
 QUOTED_CHARACTERS = 300
-
-_decode = msgspec.json.Decoder().decode
 
 _SECONDS = re.compile(r"\d{1,30}(?:\.\d{1,30})?")
 
@@ -142,22 +139,6 @@ def dropped_error(here: str, received_characters: int) -> ProviderError:
     )
 
 
-def decode_json(data: str | bytes, what: str) -> JSON:
-    """JSON from a server. Raises ProviderError with a quote from `data` if it is not JSON."""
-    try:
-        return _decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass  # msgspec is ten times as fast as json, and refuses lone surrogates, NaN and deep nesting
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        text = data if isinstance(data, str) else data.decode("utf-8", "replace")
-        raise ProviderError(
-            f"the server sent {what} that is not JSON: {shortened(text, QUOTED_CHARACTERS)!r}. Check the base URL.",
-            code="ill_formed",
-        ) from error
-
-
 def _error_of(text: str) -> JSON:
     try:
         value = json.loads(text)
@@ -241,35 +222,24 @@ def delay_before(attempt: int, error: ProviderError, chance: float, longest: flo
     return (error.retry_after or 0) + jitter
 
 
-class Attempts:
-    """The attempts to send one request, at most `retries` more than the first.
+async def wait_or_raise(error: ProviderError, failures: int, *, retries: int, clock: Clock, longest: float) -> None:
+    """Waits until a request may be sent again that has failed `failures` times, at last with `error`.
 
-    Use it only before the first delta: a retry cannot take back text that a user has read. If the server requests a
-    wait of more than `longest` seconds, the request fails at once.
+    Use it only before the first delta: a retry cannot take back text that a user has read. Raises `error` if the
+    request must not be repeated, if it has failed more than `retries` times, or if the server requests a wait of more
+    than `longest` seconds.
     """
-
-    def __init__(self, retries: int, clock: Clock = SYSTEM_CLOCK, longest: float = LONGEST_SECONDS) -> None:
-        self._retries = retries
-        self._clock = clock
-        self._longest = longest
-        self._failed = 0
-
-    async def wait_or_raise(self, error: ProviderError) -> None:
-        """Waits until the next attempt. Raises `error` if the request must not be repeated or no attempt is left."""
-        self._failed += 1
-        delay = delay_before(self._failed, error, self._clock.random(), self._longest)
-        if delay is None or self._failed > self._retries:
-            if reason := _why_no_retry(error, self._failed, self._longest):
-                raise error.with_message(f"{error} {reason}") from error
-            raise error
-        fields = {"seconds": round(delay, 3), "retry": self._failed, "retries": self._retries, "problem": str(error)}
-        message = "retrying in %.1f s (%s of %s): %s"
-        _LOG.info(
-            message, delay, self._failed, self._retries, error, extra={"event": "upstream_retry", "fields": fields}
-        )
-        if (retried := RETRIED.get()) is not None:
-            retried(error)
-        await self._clock.sleep(delay)
+    delay = delay_before(failures, error, clock.random(), longest)
+    if delay is None or failures > retries:
+        if reason := _why_no_retry(error, failures, longest):
+            raise error.with_message(f"{error} {reason}") from error
+        raise error
+    fields = {"seconds": round(delay, 3), "retry": failures, "retries": retries, "problem": str(error)}
+    message = "retrying in %.1f s (%s of %s): %s"
+    _LOG.info(message, delay, failures, retries, error, extra={"event": "upstream_retry", "fields": fields})
+    if (retried := RETRIED.get()) is not None:
+        retried(error)
+    await clock.sleep(delay)
 
 
 def _why_no_retry(error: ProviderError, attempts: int, longest: float) -> str:
