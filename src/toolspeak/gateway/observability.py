@@ -383,7 +383,7 @@ def begin_trace(
     trace = None if tracer is None else tracer.begin_request(endpoint, request_id, passed)
     passed = passed if trace is None else trace.headers
     TRACE.set(passed)
-    TRACE_ID.set(trace_id(passed.get("traceparent", "")))
+    TRACE_ID.set(trace_id(passed["traceparent"]) if "traceparent" in passed else "")
     return trace
 
 
