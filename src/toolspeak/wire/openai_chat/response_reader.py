@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 from toolspeak.data.deltas import Delta, PartEnded, ReasoningDelta, TextDelta, TurnEnded
@@ -95,10 +96,14 @@ class ChunkDecoder:
         self._signing = False
         self._field: str | None = None
         self._details: list[dict[str, JSON]] = []
-        self._calls = CallAssembler()
         self._heads: dict[Hashable, _CallHead] = {}
         self._keys: dict[str, Hashable] = {}
         self._last: Hashable = None
+
+    @cached_property
+    def _calls(self) -> CallAssembler:
+        """Assembles the turn's calls. Made for the first one: the turns of text dialects have none."""
+        return CallAssembler()
 
     def feed(self, data: JSON) -> list[Delta]:
         """See `Decoder`."""
@@ -127,7 +132,9 @@ class ChunkDecoder:
         for key, head in self._heads.items():
             if not head.name and head.pending:
                 deltas += [*self._calls.start(key, "", head.id), *self._calls.add(key, head.pending)]
-        return [*deltas, *self._calls.close(finish), TurnEnded(finish, self._usage, self._model)]
+        if self._heads:
+            deltas += self._calls.close(finish)
+        return [*deltas, TurnEnded(finish, self._usage, self._model)]
 
     def _fragment(self, call: Any) -> list[Delta] | None:
         """The deltas of a fragment that only adds arguments to an open call; None for any other."""
@@ -192,7 +199,7 @@ class ChunkDecoder:
                 )
             self.finished = True
             self._finish = FINISH_REASONS.get(reason, "error")
-            if self._finish in NORMAL_END and (completed := self._calls.complete_parsed()):
+            if self._finish in NORMAL_END and self._heads and (completed := self._calls.complete_parsed()):
                 deltas += [*self._end_reasoning(), *completed]
         self._count(choice.get("usage"))  # Moonshot
         return deltas
