@@ -11,7 +11,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.grammar.special_tokens import SpecialTokens
 from toolspeak.dialects.grammar.target import Grammar, Target
-from toolspeak.dialects.prompt import Prompt
+from toolspeak.dialects.prompt import EarlierThoughts, Prompt
 from toolspeak.dialects.turn_rules import BatchRule, Section
 
 Listing = Literal["trained", "prose", "signatures", "json_schema"]
@@ -30,20 +30,6 @@ PromptListing = Literal["server", "trained", "prose", "signatures", "json_schema
 of `Listing`."""
 
 NativeSchedule = Literal["parallel", "sequential"]
-
-
-@quick()
-class EarlierThoughts:
-    """How the model's chat template shows the model its thoughts of earlier turns, before each turn's text."""
-
-    before: str
-    """The text before the thoughts."""
-    after: str
-    """The text after the thoughts."""
-    keep: Literal["run", "always"] = "run"
-    """Which turns show their thoughts: those after the last user message (`run`), or all (`always`)."""
-    calls_only: bool = False
-    """Only turns with calls show their thoughts."""
 
 
 @quick()

@@ -16,15 +16,8 @@ from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.parser.attempts import sample_call
 from toolspeak.dialects.parser.block_state import BlockFormat
 from toolspeak.dialects.parser.blocks import BlockParser
-from toolspeak.dialects.prompt import Prompt, choice_text, join_paragraphs
-from toolspeak.dialects.prompts.rendering import (
-    AssistantTurns,
-    append_message,
-    calls_to_write,
-    join_block,
-    render_all,
-    result_text,
-)
+from toolspeak.dialects.prompt import AssistantTurns, Prompt, append_message, choice_text, join_paragraphs
+from toolspeak.dialects.prompts.rendering import calls_to_write, join_block, render_all, result_text
 from toolspeak.dialects.prompts.schema_text import example_tools, list_tools, sample_arguments
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.text.markers import Marker, MarkerTable

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import cast
 
 from toolspeak.data.messages import FAILURE_PREFIX, JSON, ToolResult
-from toolspeak.dialects.base import DialectInfo, EarlierThoughts
+from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.declarations.json_dialect import ONE_ARRAY, frames, json_dialect
+from toolspeak.dialects.prompt import EarlierThoughts
 from toolspeak.dialects.prompts.rendering import MarkerEscaper, result_value
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.text.markers import Marker

@@ -10,12 +10,13 @@ from typing import cast
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult, as_mapping
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
-from toolspeak.dialects.base import DialectInfo, EarlierThoughts
+from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.grammar.call_frames import gemma_notation
 from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.schema_rules import SchemaNodes
 from toolspeak.dialects.grammar.tool_choice import Frame
+from toolspeak.dialects.prompt import EarlierThoughts
 from toolspeak.dialects.prompts.rendering import dump_json, escape_text, marker_prefix, result_or_error
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.foreign_formats import form_body, with_forms

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from toolspeak.dialects.base import DialectInfo, EarlierThoughts
+from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect, ResultLayout
 from toolspeak.dialects.declarations.pair_dialect import LINES, PairLayout, pair_dialect
+from toolspeak.dialects.prompt import EarlierThoughts
 from toolspeak.dialects.readers.pair_tags import PairTags
 from toolspeak.dialects.text.markers import Marker
 from toolspeak.dialects.text.openings import Starts

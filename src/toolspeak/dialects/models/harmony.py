@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from toolspeak.data.messages import MalformedCall, ToolResult
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import DialectInfo, EarlierThoughts, Parser
+from toolspeak.dialects.base import DialectInfo, Parser
 from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, DeclaredHistory, Tools
 from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import Node, choice, optional
@@ -15,6 +15,7 @@ from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.parser.harmony_header import EXAMPLE
 from toolspeak.dialects.parser.harmony_parser import HarmonyParser
+from toolspeak.dialects.prompt import EarlierThoughts
 from toolspeak.dialects.prompts.rendering import dump_json, result_or_error
 from toolspeak.dialects.readers.named_calls import NamedCalls, NamedShape, plain_name
 from toolspeak.dialects.text.markers import Marker, MarkerTable

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from toolspeak.dialects.base import DialectInfo, EarlierThoughts
+from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect
 from toolspeak.dialects.declarations.json_dialect import THINK, frames, json_dialect, tagged_result
+from toolspeak.dialects.prompt import EarlierThoughts
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.text.markers import Marker
 from toolspeak.dialects.text.openings import Starts

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from toolspeak.dialects.base import DialectInfo, EarlierThoughts
+from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.declarations.declared_dialect import ResultLayout
 from toolspeak.dialects.declarations.element_dialect import ElementLayout, Spelling, element_dialect
+from toolspeak.dialects.prompt import EarlierThoughts
 from toolspeak.dialects.readers.element_tags import ElementSyntax
 
 _RULES = """\

@@ -8,11 +8,12 @@ from dataclasses import replace
 from functools import lru_cache, partial
 
 from toolspeak.data.messages import MalformedCall, ToolResult
-from toolspeak.dialects.base import DialectInfo, EarlierThoughts
+from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.grammar.ir import COUNTER, series
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.tool_choice import Frame
+from toolspeak.dialects.prompt import EarlierThoughts
 from toolspeak.dialects.prompts.rendering import dump_json, escape_text, malformed_text, result_text
 from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape, plain_name
 from toolspeak.dialects.text.candidates import MAX_NAME, NAME, first_of, one_of

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import DialectInfo, EarlierThoughts
+from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.grammar.ir import COUNTER, Node, Rules, choice, series
 from toolspeak.dialects.grammar.schema_rules import only
 from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
 from toolspeak.dialects.grammar.tool_choice import Frame
+from toolspeak.dialects.prompt import EarlierThoughts
 from toolspeak.dialects.prompts.rendering import dump_json, marker_prefix
 from toolspeak.dialects.readers.body import skip_space
 from toolspeak.dialects.readers.open_value import OpenValue, ValueEvent, ValueTags

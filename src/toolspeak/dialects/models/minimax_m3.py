@@ -11,13 +11,14 @@ from typing import cast
 from toolspeak.data.deltas import CallCompleted
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, as_mapping
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import DialectInfo, EarlierThoughts
+from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, ResultLayout, Tools
 from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import EMPTY, Literal, Node, Repeat, Rules, Text, Token, choice, optional, series
 from toolspeak.dialects.grammar.schema_rules import SchemaNodes, json_notation, merge_all_of, only, split
 from toolspeak.dialects.grammar.text_frames import STARTS_CDATA, cdata, in_order
 from toolspeak.dialects.grammar.tool_choice import Frame
+from toolspeak.dialects.prompt import EarlierThoughts
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.foreign_formats import form_body, with_forms
 from toolspeak.dialects.readers.nested_elements import ITEM, NestedCalls

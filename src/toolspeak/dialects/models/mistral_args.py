@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from toolspeak.data.messages import ToolResult
-from toolspeak.dialects.base import DialectInfo, EarlierThoughts
+from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect, ResultLayout, Tools
 from toolspeak.dialects.declarations.named_layout import NamedLayout
 from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import NINE, series
 from toolspeak.dialects.grammar.tool_choice import Frame
+from toolspeak.dialects.prompt import EarlierThoughts
 from toolspeak.dialects.prompts.rendering import result_text
 from toolspeak.dialects.readers.body import Body, ChosenBody, skip_space
 from toolspeak.dialects.readers.json_call import CallShape

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from toolspeak.data.deltas import Delta, TextDelta
 from toolspeak.data.messages import FinishReason, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import DialectInfo, EarlierThoughts
+from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, DeclaredHistory, Tools
 from toolspeak.dialects.declarations.element_dialect import ElementLayout, call_node, write_call
 from toolspeak.dialects.grammar.avoid import texts
@@ -20,6 +20,7 @@ from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.parser.block_state import BlockFormat
 from toolspeak.dialects.parser.blocks import BlockParser
+from toolspeak.dialects.prompt import EarlierThoughts
 from toolspeak.dialects.prompts.rendering import result_text
 from toolspeak.dialects.readers.element_tags import ElementSyntax
 from toolspeak.dialects.readers.elements import ElementCalls

@@ -10,13 +10,14 @@ from typing import cast
 
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult, as_mapping
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import DialectInfo, EarlierThoughts
+from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.declarations.declared_dialect import Calls, DeclaredDialect, ResultLayout, Tools
 from toolspeak.dialects.declarations.json_dialect import BARE, bare_markers
 from toolspeak.dialects.grammar.avoid import Pattern
 from toolspeak.dialects.grammar.call_frames import before_call, python_arguments, python_notation
 from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.tool_choice import Frame
+from toolspeak.dialects.prompt import EarlierThoughts
 from toolspeak.dialects.prompts.rendering import (
     MarkerEscaper,
     dump_json,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from toolspeak.dialects.base import DialectInfo, EarlierThoughts
+from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect, ResultLayout
 from toolspeak.dialects.declarations.element_dialect import ElementLayout, element_dialect
+from toolspeak.dialects.prompt import EarlierThoughts
 from toolspeak.dialects.readers.element_tags import ElementSyntax
 
 _BLOCK = ("<tool_call>", "</tool_call>")

@@ -7,12 +7,13 @@ import re
 from collections.abc import Sequence
 
 from toolspeak.data.messages import ToolResult
-from toolspeak.dialects.base import DialectInfo, EarlierThoughts
+from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect
 from toolspeak.dialects.declarations.named_layout import NamedLayout
 from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import Chars, Repeat, Token, optional, series
 from toolspeak.dialects.grammar.tool_choice import Frame
+from toolspeak.dialects.prompt import EarlierThoughts
 from toolspeak.dialects.prompts.rendering import malformed_text, result_text
 from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape, plain_name
 from toolspeak.dialects.text.markers import Marker, MarkerTable

@@ -1,4 +1,4 @@
-"""What the histories of all dialects share: messages, the calls of a turn, thoughts of earlier turns, and results.
+"""What the histories of all dialects share: messages, the calls of a turn, and results.
 
 A live marker is text that the model's parser or the server would read as a marker. Results, and JSON and text in them,
 are written without live markers: no result can open or close a block. Only the first character of a marker is escaped:
@@ -22,7 +22,6 @@ from toolspeak.data.messages import (
     JsonPart,
     MalformedCall,
     Message,
-    ReasoningPart,
     TextMessage,
     TextPart,
     ToolCall,
@@ -31,8 +30,9 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import changed
-from toolspeak.dialects.base import EarlierThoughts, History
+from toolspeak.dialects.base import History
 from toolspeak.dialects.grammar.schema_rules import merge_all_of
+from toolspeak.dialects.prompt import character_reference
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import Signature
 from toolspeak.dialects.text.typed_text import resolve, schema_types
@@ -52,20 +52,6 @@ _END_ELEMENT = re.compile(r"</([A-Za-z_][\w:.-]*)>")
 # --- messages --------------------------------------------------------------------------------------------------------
 
 
-def append_message(messages: list[TextMessage], message: TextMessage) -> None:
-    """Appends a message. Joins neighbouring user messages, and leaves out an assistant message without text.
-
-    Many chat templates insist on turns that alternate, and many servers refuse an assistant message without text (a
-    turn with only reasoning).
-    """
-    if message.role == "assistant" and not message.text:
-        return
-    if message.role == "user" and messages and messages[-1].role == "user":
-        messages[-1] = TextMessage("user", f"{messages[-1].text}\n\n{message.text}")
-    else:
-        messages.append(message)
-
-
 def render_all(history: History, messages: Sequence[Message]) -> list[TextMessage]:
     """All messages of a history after these have been added."""
     for message in messages:
@@ -81,40 +67,6 @@ def join_block(text: str, block: str) -> str:
 def malformed_text(call: MalformedCall, start: str, end: str) -> str:
     """A malformed call as the model wrote it, between its markers. Outside a section its text holds the markers."""
     return call.raw if call.raw.lstrip().startswith("<") else f"{start}{call.raw}{end}"
-
-
-class AssistantTurns:
-    """Adds the turns of the model to `messages`, with the thoughts that its chat template shows it again.
-
-    Where thoughts are shown for one run (`EarlierThoughts.keep`), the next user message removes those before it. Until
-    then messages are only appended, so that a server's prompt cache holds. In thoughts the first character of each
-    `live` marker becomes a character reference.
-    """
-
-    def __init__(self, messages: list[TextMessage], earlier: EarlierThoughts | None, live: re.Pattern[str]) -> None:
-        self._messages = messages
-        self._earlier = earlier
-        self._marker_pattern = live
-        self._thoughtful: list[tuple[int, str]] = []  # this run's turns with thoughts: position, text without thoughts
-
-    def add(self, message: Message, text: str) -> None:
-        """Adds a turn of the model; `text` is the turn without its thoughts."""
-        earlier, thought = self._earlier, ""
-        if earlier is not None and (message.calls or not earlier.calls_only):
-            thought = "\n".join(part.text for part in message.parts if isinstance(part, ReasoningPart)).strip()
-        if earlier is None or not thought or (earlier.keep == "run" and not text):
-            append_message(self._messages, TextMessage("assistant", text))
-            return
-        if earlier.keep == "run":
-            self._thoughtful.append((len(self._messages), text))
-        escaped = self._marker_pattern.sub(lambda char: character_reference(char[0]), thought)
-        append_message(self._messages, TextMessage("assistant", f"{earlier.before}{escaped}{earlier.after}{text}"))
-
-    def end_run(self) -> None:
-        """Removes the thoughts of a run, which ends with a user message."""
-        for at, text in self._thoughtful:
-            self._messages[at] = TextMessage("assistant", text)
-        self._thoughtful.clear()
 
 
 # --- the calls of a turn ---------------------------------------------------------------------------------------------
@@ -340,11 +292,6 @@ class MarkerEscaper:
         """The text of a result as one JSON string. A failure's begins with `ERROR: `."""
         value = result_or_error(result)
         return self.dump(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-
-
-def character_reference(char: str) -> str:
-    """`&lt;` for '<'; `&#91;` and similar for other characters."""
-    return "&lt;" if char == "<" else f"&#{ord(char)};"
 
 
 def _tails(marker: Marker) -> list[tuple[str, str]]:

@@ -14,16 +14,21 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import EarlierThoughts, Listing
+from toolspeak.dialects.base import Listing
 from toolspeak.dialects.grammar.build import WithGrammar
 from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.parser.attempts import sample_call
 from toolspeak.dialects.parser.block_state import BlockFormat
 from toolspeak.dialects.parser.blocks import BlockParser
-from toolspeak.dialects.prompt import Prompt, choice_text, join_paragraphs
-from toolspeak.dialects.prompts.rendering import (
+from toolspeak.dialects.prompt import (
     AssistantTurns,
+    EarlierThoughts,
+    Prompt,
     append_message,
+    choice_text,
+    join_paragraphs,
+)
+from toolspeak.dialects.prompts.rendering import (
     calls_to_write,
     dump_json,
     join_block,

@@ -21,9 +21,8 @@ from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.parser.attempts import sample_call
 from toolspeak.dialects.parser.block_state import BlockFormat
 from toolspeak.dialects.parser.blocks import BlockParser
-from toolspeak.dialects.prompt import Prompt, choice_text, join_paragraphs
+from toolspeak.dialects.prompt import Prompt, append_message, choice_text, join_paragraphs
 from toolspeak.dialects.prompts.rendering import (
-    append_message,
     calls_to_write,
     dump_json,
     join_block,
