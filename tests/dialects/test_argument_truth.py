@@ -10,7 +10,7 @@ from toolspeak.data.deltas import BatchEnded, CallCompleted, CallIgnored, CallMa
 from toolspeak.data.messages import ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import get_dialect
-from toolspeak.dialects.parser.turn_parser import read_turn
+from toolspeak.dialects.parser.parsed_turn import read_turn
 from toolspeak.testing import check_splits, chunks, every_split, join_deltas, parse_pieces
 
 TEXT, INTEGER = {"type": "string"}, {"type": "integer"}

@@ -17,7 +17,7 @@ from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallCompleted, Cal
 from toolspeak.data.messages import MalformedCall, Message, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import Dialect, get_dialect
-from toolspeak.dialects.parser.turn_parser import read_turn
+from toolspeak.dialects.parser.parsed_turn import read_turn
 from toolspeak.testing import (
     check_round_trip,
     check_splits,

@@ -8,7 +8,7 @@ import pytest
 
 from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallCompleted, CallMalformed, ForgedResults, TextDelta
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.parser.block_state import BlockFormat
+from toolspeak.dialects.parser.block_format import BlockFormat
 from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.dialects.protocols.cogency import marker_table
 from toolspeak.dialects.protocols.cogency_json import CogencyJson

@@ -9,7 +9,7 @@ from toolspeak.dialects.detection.repairing_dialect import repaired
 from toolspeak.dialects.detection.strict_dialect import StrictDialect
 from toolspeak.dialects.grammar.special_tokens import SpecialTokens
 from toolspeak.dialects.grammar.target import TARGETS, Grammar, Target
-from toolspeak.dialects.parser.turn_parser import ParsedTurn, TurnCollector, read_turn
+from toolspeak.dialects.parser.parsed_turn import ParsedTurn, TurnCollector, read_turn
 from toolspeak.dialects.prompts.result_reader import read_results
 from toolspeak.dialects.prompts.schema_text import list_tools
 from toolspeak.dialects.translation import Translation, translate

@@ -21,7 +21,7 @@ from toolspeak.data.messages import (
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.base import Dialect, Listing
-from toolspeak.dialects.parser.turn_parser import read_turn
+from toolspeak.dialects.parser.parsed_turn import read_turn
 from toolspeak.dialects.prompt import join_paragraphs
 from toolspeak.dialects.prompts.result_reader import begins_as_results, read_results
 from toolspeak.dialects.text.markers import MarkerTable

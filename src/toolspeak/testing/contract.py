@@ -25,7 +25,7 @@ from toolspeak.data.messages import JSON, Message, TextPart, ToolCall, ToolChoic
 from toolspeak.data.tools import READ_ANYTHING, ToolSpec
 from toolspeak.dialects.base import Dialect
 from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect
-from toolspeak.dialects.parser.turn_parser import read_turn
+from toolspeak.dialects.parser.parsed_turn import read_turn
 from toolspeak.dialects.text.markers import Marker
 from toolspeak.dialects.text.openings import Signature
 from toolspeak.errors import ConfigurationError

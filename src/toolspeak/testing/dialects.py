@@ -18,7 +18,7 @@ from toolspeak.data.deltas import BatchEnded, CallMalformed, Delta, ForgedResult
 from toolspeak.data.messages import FinishReason, Message, TextPart, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import Dialect, Parser
-from toolspeak.dialects.parser.turn_parser import read_turn
+from toolspeak.dialects.parser.parsed_turn import read_turn
 from toolspeak.dialects.turn_rules import Section
 from toolspeak.testing.invariants import CheckedParser, exact, require
 from toolspeak.testing.splits import chunks, every_split, join_deltas

@@ -24,7 +24,7 @@ from toolspeak.dialects.base import Dialect, DialectInfo, Parser
 from toolspeak.dialects.detection.detection_index import TURNS, IdentityKey, Reader, shared_readers
 from toolspeak.dialects.detection.wrapped_dialect import WrappedDialect
 from toolspeak.dialects.models.hermes import HERMES
-from toolspeak.dialects.parser.block_state import BlockFormat
+from toolspeak.dialects.parser.block_format import BlockFormat
 from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.dialects.parser.prefill import OpenedParser
 from toolspeak.dialects.parser.quotes import QuoteKind

@@ -18,7 +18,7 @@ from toolspeak.dialects.models.harmony import HARMONY
 from toolspeak.dialects.models.muse import MUSE
 from toolspeak.dialects.models.pythonic import BareDialect
 from toolspeak.dialects.parser import harmony_parser
-from toolspeak.dialects.parser.block_state import BlockFormat
+from toolspeak.dialects.parser.block_format import BlockFormat
 from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.registry import DETECTION, load_dialect

@@ -13,7 +13,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import Dialect, Parser
 from toolspeak.dialects.detection.auto_dialect import AutoDialect, AutoParser
 from toolspeak.dialects.detection.wrapped_dialect import WrappedDialect
-from toolspeak.dialects.parser.block_state import BlockFormat, OpenBlock
+from toolspeak.dialects.parser.block_format import BlockFormat, OpenBlock
 from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.dialects.parser.calls_in_reasoning import Draft
 from toolspeak.dialects.parser.quotes import Quote

@@ -18,7 +18,7 @@ from toolspeak.dialects.declarations.element_dialect import ElementLayout, call_
 from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.tool_choice import Frame
-from toolspeak.dialects.parser.block_state import BlockFormat
+from toolspeak.dialects.parser.block_format import BlockFormat
 from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.dialects.prompt import EarlierThoughts
 from toolspeak.dialects.prompts.rendering import result_text

@@ -10,7 +10,7 @@ import re
 from typing import Literal
 
 from toolspeak.data.deltas import CallIgnored, CallMalformed, Delta, ForgedResults, TextAside, TextDelta
-from toolspeak.dialects.parser.block_state import BlockFormat, Echo, OpenBlock
+from toolspeak.dialects.parser.block_format import BlockFormat, Echo, OpenBlock
 from toolspeak.dialects.parser.running_text import TextParser
 from toolspeak.dialects.readers.body import TRUNCATED, ResultsBody
 from toolspeak.dialects.text.end_marker import begins, stands

@@ -16,7 +16,7 @@ from toolspeak.data.deltas import (
     TextDelta,
 )
 from toolspeak.data.messages import FinishReason
-from toolspeak.dialects.parser.block_state import BlockFormat
+from toolspeak.dialects.parser.block_format import BlockFormat
 from toolspeak.dialects.text.markers import MarkerMatch
 from toolspeak.dialects.text.pending_text import join_pieces, unlimited
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from toolspeak.data.deltas import Delta, TextDelta
-from toolspeak.dialects.parser.block_state import BlockFormat, OpenBlock
+from toolspeak.dialects.parser.block_format import BlockFormat, OpenBlock
 from toolspeak.dialects.parser.quotes import MAX_REPORTS, QUOTATION, Quote, QuoteKind, lead_of, sentence_continues
 from toolspeak.dialects.parser.stray_markers import StrayParser
 from toolspeak.dialects.text.markdown import Markdown, run_end

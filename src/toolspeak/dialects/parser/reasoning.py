@@ -14,9 +14,10 @@ from toolspeak.data.deltas import (
     TextAside,
     TextDelta,
 )
-from toolspeak.dialects.parser.block_state import MOST_UNREAD, BlockFormat, BlockState
+from toolspeak.dialects.parser.block_format import BlockFormat
 from toolspeak.dialects.parser.calls_in_reasoning import Draft
 from toolspeak.dialects.parser.quotes import is_mention, sentence_continues
+from toolspeak.dialects.parser.turn_parser import MOST_UNREAD, BlockState
 from toolspeak.dialects.text.markdown import Markdown
 from toolspeak.dialects.text.markers import MarkerMatch
 from toolspeak.dialects.text.scan import MAX_CANDIDATE

@@ -18,10 +18,10 @@ from toolspeak.dialects.parser.attempts import (
     unmarked_problem,
     unreadable_block,
 )
-from toolspeak.dialects.parser.block_state import LONGEST_UNREAD, MOST_UNREAD
 from toolspeak.dialects.parser.damaged_calls import nearly_called
 from toolspeak.dialects.parser.examples import ExampleParser
 from toolspeak.dialects.parser.quotes import QuoteKind, example_not_run, is_mention, mentioned_call
+from toolspeak.dialects.parser.turn_parser import LONGEST_UNREAD, MOST_UNREAD
 from toolspeak.dialects.text.candidates import WITHIN
 from toolspeak.dialects.text.markdown import Markdown, run_end
 from toolspeak.dialects.text.markers import MarkerDecision, MarkerMatch, without_frames

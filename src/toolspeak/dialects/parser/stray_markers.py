@@ -7,7 +7,7 @@ from abc import abstractmethod
 from toolspeak.data.deltas import Delta, TextAside, TextWasReasoning
 from toolspeak.data.values import changed
 from toolspeak.dialects.parser.attempts import ends_line, is_open
-from toolspeak.dialects.parser.block_state import Echo
+from toolspeak.dialects.parser.block_format import Echo
 from toolspeak.dialects.parser.quotes import sentence_continues
 from toolspeak.dialects.parser.reasoning import ThinkingParser
 from toolspeak.dialects.text.markdown import Markdown

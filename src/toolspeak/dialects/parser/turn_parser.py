@@ -1,52 +1,35 @@
-"""The base of all parsers: the loop over the states, the pending text, the fast path of a body, and the batch. Also
-assembles a turn from a parser's deltas.
+"""The base of all parsers: the loop over the states, the pending text, the fast path of a body, and the batch; and the
+state that the parts of the block parser share.
 """
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import field
+from typing import Literal
 
-from toolspeak.data.deltas import (
-    ArgumentsDelta,
-    BatchEnded,
-    CallCompleted,
-    CallIgnored,
-    CallMalformed,
-    CallStarted,
-    Delta,
-    ForgedResults,
-    PartEnded,
-    ReasoningDelta,
-    TextAside,
-    TextDelta,
-    TextWasReasoning,
-    TurnEnded,
-    other_dialects,
-)
-from toolspeak.data.messages import (
-    NORMAL_END,
-    FinishReason,
-    MalformedCall,
-    Message,
-    Opaque,
-    Part,
-    ReasoningPart,
-    TextPart,
-    ToolCall,
-    Usage,
-)
-from toolspeak.data.tools import ToolSpec
-from toolspeak.data.values import changed, quick, value
-from toolspeak.dialects.base import Dialect
+from toolspeak.data.deltas import BatchEnded, CallIgnored, Delta, ReasoningDelta, TextAside, TextDelta
+from toolspeak.data.messages import NORMAL_END, FinishReason
+from toolspeak.data.values import changed, quick
+from toolspeak.dialects.parser.attempts import end_of
+from toolspeak.dialects.parser.block_format import BlockFormat, Echo
 from toolspeak.dialects.readers.body import Body, PassThrough
+from toolspeak.dialects.text.markdown import Markdown
+from toolspeak.dialects.text.markers import NO_REASONING
 from toolspeak.dialects.turn_rules import BatchRule, Section
 
 ParserState = Callable[[str, int, list[Delta]], int]
 
 LATE = "the turn's batch had ended already"
 NOT_LAST = "only the last call of a turn counts"
+
+MOST_UNREAD, LONGEST_UNREAD = 128, 64
+"""How many pieces of text wait for `_read_up`, and how many characters a waiting piece has at most."""
+
+MOST_UNCUT = 1 << 13
+"""How many characters are stored besides those of `end_of`."""
 
 
 @quick(frozen=False)
@@ -202,207 +185,140 @@ class TurnParser(ABC):
         return stop
 
 
-@dataclass(frozen=True, slots=True)
-class IgnoredCall:
-    """A call that does not count."""
+class BlockState(TurnParser):
+    """The state of the block parser, and the text so far."""
 
-    call: ToolCall | MalformedCall
-    reason: str
-    """Why it does not count."""
+    # Few turns set these, so they are attributes of the class: an object with over thirty attributes is slow.
+    shown_chars: int = 0  # characters of text that waited and was not a call: examples, drafts
+    _thought_chars: int = 0
+    _uncut: int = 0  # how many characters came since `_read_pieces` was cut
+    _depth: int = 0  # how many reasoning markers are open
+    _may_repeat_start: bool = False  # the model may yet write the marker that the prompt ended with
+    _had_text: bool = False  # whether the turn has any text, up to the last reasoning
 
+    def __init__(self, format: BlockFormat, starts_in: Section = "text") -> None:  # noqa: A002
+        super().__init__(format.batch)
+        # In a draft's reader: the bodies of the blocks that ended, with None for a broken one.
+        self._raws: list[str | None] | None = None
+        self._ending: Literal["", "cut", "normal"] = ""  # how the turn ends after the pending text; empty: it continues
+        self._markdown: Markdown | None = None  # made on first use
+        self._echo: Echo | None = None  # of the block that ended, while only white space follows it
+        self._silent: bool = True  # whether there is no text since the last block or reasoning
+        self._text_kind: type[TextDelta | TextAside] = TextDelta
+        self._format = format
+        self._table, self._candidate = format.table, format.table.candidate
+        self._marks = markup = format.table.markup
+        self._thought = markup.thought
+        self._thought_ends = markup.thought_ends  # the prompt may have opened any of them
+        if self._thought is NO_REASONING:
+            starts_in = "text"  # a dialect without reasoning always starts in text
+        self._text_state = self._state = self._text  # one bound method, to compare each chunk's state with
+        if starts_in == "reasoning":
+            self._state = self._label if self._thought.label else self._reasoning
+            self._depth, self._may_repeat_start = 1, True
+        # The text or reasoning since the last block, which gives the place of a marker.
+        self._read_pieces: list[str] = []  # the part that `_markdown` has read
+        self._unread: list[str] = []  # the rest: most of it needs no place
+        # What an unmatched end marker of reasoning ends: all of the turn so far, or, after reasoning, only itself.
+        # Empty: such a marker is text.
+        self._may_end: Literal["turn", "nothing", ""] = "turn" if starts_in == "text" and self._thought_ends else ""
 
-@value()
-class ParsedTurn:
-    """The parsed reply of a model."""
+    @abstractmethod
+    def _text(self, text: str, position: int, out: list[Delta]) -> int: ...
 
-    text: str
-    """The text, verbatim."""
-    reasoning: str
-    """The reasoning, verbatim."""
-    message: Message
-    """The text, reasoning and calls that count, in order. White space around blocks and reasoning is removed."""
-    calls: tuple[ToolCall | MalformedCall, ...]
-    """The calls that count, with malformed ones in their position."""
-    ignored: tuple[IgnoredCall, ...]
-    forged: tuple[str, ...]
-    """Results that the model wrote itself."""
-    notes: tuple[str, ...]
-    """Which deviations around the calls were accepted."""
-    finish: FinishReason
-    usage: Usage
-    model: str | None
-    response_id: str | None = None
-    aside: str = ""
-    """Text after the calls, which is not part of the answer or of the message."""
+    @abstractmethod
+    def _reasoning(self, text: str, position: int, out: list[Delta]) -> int: ...
+
+    @abstractmethod
+    def _label(self, text: str, position: int, out: list[Delta]) -> int: ...
+
+    def keep_reasoning(self) -> None:
+        super().keep_reasoning()
+        self._may_end = ""
 
     @property
-    def dialect(self) -> str | None:
-        """The dialect that `auto` recognised, if it is not the model's own."""
-        others = other_dialects(self.notes)
-        return others[-1] if others else None
+    def _has_text(self) -> bool:
+        return self._had_text or not self._silent
 
+    def _read_up(self) -> Markdown:
+        """The place where the text so far ends."""
+        here = self._markdown
+        if here is None:
+            here = self._markdown = Markdown()
+        if self._unread:
+            text = "".join(self._unread)
+            here.add(text)
+            self._unread.clear()
+            self._read_pieces.append(text)
+            self._uncut += len(text)
+            if len(self._read_pieces) > MOST_UNREAD or self._uncut > MOST_UNCUT:
+                self._compact_pieces()
+        return here
 
-@quick(frozen=False, eq=False)
-class _OpenPart:
-    """An unfinished part of text or reasoning."""
+    @property
+    def _tail(self) -> str:
+        """The end of the text so far. Does not read it."""
+        return (self._markdown.tail if self._markdown else "") + "".join(self._unread)
 
-    kind: type[TextPart | ReasoningPart]
-    pieces: list[str]
-    opaque: Opaque | None = None
+    def _read_on(self, here: Markdown | None, text: str, start: int, stop: int) -> Markdown:
+        """The place of text[stop]. `here` is the place of text[start]; None: the end of the text so far."""
+        here = here or self._read_up()
+        if here is self._markdown and (stop > start or not here.is_new):  # a new one only changes with more text
+            here = here.copy()
+        if stop > start:
+            here.add(text[start:stop])
+        return here
 
+    def _begin_section(self) -> None:
+        """Begins a new section: the following text does not continue the text so far."""
+        self._markdown = None
+        if self._unread or self._read_pieces:
+            self._unread.clear()
+            self._read_pieces.clear()
 
-class TurnCollector:
-    """Collects deltas and builds the turn. `call_id` gives the call of an index an id that is unique in the run."""
-
-    def __init__(self, call_id: Callable[[int], str]) -> None:
-        self._call_id = call_id
-        self._parts: list[_OpenPart | int] = []
-        self._open: _OpenPart | None = None  # the last part, if it may continue
-        self._calls: dict[int, ToolCall | MalformedCall] = {}
-        self._ignored: dict[int, str] = {}
-        self._forged: tuple[str, ...] = ()
-        self._aside: list[str] = []
-        self._notes: tuple[str, ...] = ()
-        self._end = TurnEnded("stop")
-        self.batch_ended = False
-
-    def add(self, delta: Delta) -> None:
-        # Most deltas are pieces of text, or of arguments, which the complete call repeats.
-        if type(delta) is TextDelta:
-            part = self._open
-            if part is None or part.kind is not TextPart:
-                part = self._begin(TextPart)
-            part.pieces.append(delta.text)
-        elif type(delta) is ArgumentsDelta or type(delta) is CallStarted:
-            pass
-        elif type(delta) is ReasoningDelta:
-            part = self._open
-            if part is None or part.kind is not ReasoningPart:
-                part = self._begin(ReasoningPart)
-            part.pieces.append(delta.text)
-        elif type(delta) is CallCompleted or type(delta) is CallMalformed:
-            index = delta.index
-            call_id = self._call_id(index)
-            if index not in self._calls:
-                self._parts.append(index)
-                self._open = None
-            if isinstance(delta, CallCompleted):
-                self._calls[index] = ToolCall(
-                    call_id,
-                    delta.name,
-                    delta.arguments,
-                    delta.id,
-                    delta.notes,
-                    delta.opaque,
-                    repaired_from=delta.repaired_from,
-                )
+    def _emit(
+        self,
+        kind: type[TextDelta | ReasoningDelta],
+        text: str,
+        start: int,
+        stop: int,
+        out: list[Delta],
+        read_as: str | None = None,
+    ) -> int:
+        """Sends text[start:stop]. If `read_as` is given, `_markdown` reads that instead."""
+        if stop > start:
+            piece = text[start:stop]
+            self._unread.append(piece if read_as is None else read_as)
+            if len(self._unread) > MOST_UNREAD or len(piece) > LONGEST_UNREAD:
+                self._read_up()
+            if kind is TextDelta:
+                if self._silent and not piece.isspace():
+                    self._start_text()
+                out.append(self._text_kind(piece))
             else:
-                malformed = MalformedCall(call_id, delta.raw, delta.code, delta.reason, delta.name, delta.whole_block)
-                self._calls[index] = malformed
-        elif type(delta) is TurnEnded:
-            self._end = delta
-        elif type(delta) is BatchEnded:
-            self._notes, self.batch_ended = delta.notes, True
-        else:
-            self._add_other(delta)
+                self._thought_chars += len(piece)
+                out.append(kind(piece))
+        return stop
 
-    def _add_other(self, delta: Delta) -> None:
-        match delta:
-            case PartEnded(part, opaque):
-                self._end_part(TextPart if part == "text" else ReasoningPart, opaque)
-            case CallIgnored(index, reason):
-                self._ignored[index] = reason
-            case ForgedResults(raw):
-                self._forged = (*self._forged, raw)
-            case TextAside(text):
-                self._aside.append(text)
-            case TextWasReasoning():
-                self._end_part(TextPart, None)
-                for part in self._parts:
-                    if isinstance(part, _OpenPart) and part.kind is TextPart and part.opaque is None:
-                        part.kind = ReasoningPart
-            case _:
-                pass
+    def _start_text(self) -> re.Pattern[str]:
+        """Records that the turn has text since reasoning ended. Returns the pattern of candidates in text."""
+        self._silent = False
+        self._table = self._format.table.for_turn(has_text=True)
+        self._candidate = self._table.candidate
+        return self._candidate
 
-    def completed(self, first: int) -> Sequence[ToolCall | MalformedCall]:
-        """The complete calls from the position `first` on, in the order in which they ended."""
-        return [*self._calls.values()][first:]
+    def _markup(self, text: str, start: int, stop: int, out: list[Delta]) -> None:
+        """Sends the markers of reasoning as text if reasoning stays in the text."""
+        if self._reasoning_kind is TextDelta:
+            self._emit(TextDelta, text, start, stop, out)
 
-    def _begin(self, kind: type[TextPart | ReasoningPart]) -> _OpenPart:
-        part = self._open = _OpenPart(kind, [])
-        self._parts.append(part)
-        return part
+    def _compact_pieces(self) -> list[str]:
+        """Joins what was read into one piece, so that a copy takes constant time."""
+        self._uncut = 0
+        self._read_pieces = [end_of(self._read_pieces)] if self._read_pieces else []
+        return self._read_pieces
 
-    def _end_part(self, kind: type[TextPart | ReasoningPart], opaque: Opaque | None) -> None:
-        part = self._open
-        if part is None or part.kind is not kind:
-            if opaque is None:
-                return
-            part = _OpenPart(kind, [])
-            self._parts.append(part)
-        part.opaque, self._open = opaque, None
-
-    def turn(self) -> ParsedTurn:
-        counting = self._calls
-        ignored: tuple[IgnoredCall, ...] = ()
-        if self._ignored:
-            counting = {index: call for index, call in self._calls.items() if index not in self._ignored}
-            ignored = tuple(IgnoredCall(self._calls[i], why) for i, why in self._ignored.items() if i in self._calls)
-        parts: list[Part] = []
-        texts: list[str] = []
-        thoughts: list[str] = []
-        for entry in self._parts:
-            if isinstance(entry, int):
-                if entry in counting:
-                    parts.append(counting[entry])
-                continue
-            text = "".join(entry.pieces)
-            (texts if entry.kind is TextPart else thoughts).append(text)
-            if entry.kind is TextPart and entry.opaque is None:
-                text = text.strip()  # blocks, reasoning or the turn's ends are its neighbours
-            if text or entry.opaque is not None:
-                parts.append(entry.kind(text, entry.opaque))
-        calls = counting.values() if len(counting) < 2 else [counting[index] for index in sorted(counting)]
-        return ParsedTurn(
-            text="".join(texts),
-            reasoning="".join(thoughts),
-            message=Message("assistant", tuple(parts)),
-            calls=tuple(calls),
-            ignored=ignored,
-            forged=self._forged,
-            notes=self._notes,
-            finish=self._end.finish,
-            usage=self._end.usage,
-            model=self._end.model,
-            response_id=self._end.response_id,
-            aside="".join(self._aside),
-        )
-
-
-def with_reasoning(deltas: Iterable[Delta]) -> list[Delta]:
-    """The deltas of an unpublished turn, with text that turned out to be reasoning as `ReasoningDelta`."""
-    out: list[Delta] = []
-    for delta in deltas:
-        if isinstance(delta, TextWasReasoning):
-            out = [ReasoningDelta(each.text) if isinstance(each, TextDelta) else each for each in out]
-        else:
-            out.append(delta)
-    return out
-
-
-def read_turn(
-    dialect: Dialect,
-    text: str,
-    tools: Sequence[ToolSpec] = (),
-    *,
-    finish: FinishReason = "stop",
-    starts_in: Section = "text",
-    call_id: Callable[[int], str] = lambda index: f"call_{index}",
-) -> ParsedTurn:
-    """Parses a whole reply with the parser of streams."""
-    parser = dialect.parser(tools, starts_in)
-    collector = TurnCollector(call_id)
-    deltas: Iterable[Delta] = (*parser.feed(text), *parser.close(finish), TurnEnded(finish))
-    for delta in deltas:
-        collector.add(delta)
-    return collector.turn()
+    def _forget_pieces(self) -> None:
+        """Drops the text so far: no call can begin in it."""
+        self._read_up()
+        self._read_pieces.clear()

@@ -18,7 +18,7 @@ from toolspeak.dialects.base import Listing
 from toolspeak.dialects.grammar.build import WithGrammar
 from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.parser.attempts import sample_call
-from toolspeak.dialects.parser.block_state import BlockFormat
+from toolspeak.dialects.parser.block_format import BlockFormat
 from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.dialects.prompt import (
     AssistantTurns,

@@ -19,7 +19,7 @@ from toolspeak.dialects.grammar.build import WithGrammar
 from toolspeak.dialects.grammar.json_frames import json_call
 from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.parser.attempts import sample_call
-from toolspeak.dialects.parser.block_state import BlockFormat
+from toolspeak.dialects.parser.block_format import BlockFormat
 from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.dialects.prompt import Prompt, append_message, choice_text, join_paragraphs
 from toolspeak.dialects.prompts.rendering import (

@@ -25,7 +25,7 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.messages import NORMAL_END, ToolChoice
 from toolspeak.data.values import quick
-from toolspeak.dialects.parser.turn_parser import with_reasoning
+from toolspeak.dialects.parser.parsed_turn import with_reasoning
 from toolspeak.errors import ProviderError
 
 NoteCode = Literal[
