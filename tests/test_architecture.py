@@ -73,8 +73,7 @@ ALLOWED: dict[str, set[str]] = {
 
 # What the formats of `wire` share: files beside their folders.
 WIRE_SHARED = {
-    "base", "base64_data", "call_assembler", "conversation_reader", "error_table", "request_encoding", "strict_schema",
-    "json_validation",
+    "base", "base64_data", "call_assembler", "error_table", "json_validation", "request_conversion", "strict_schema",
 }  # fmt: skip
 
 # What the commands share: files beside their folder. `main` and `command_table` find a command by its name.

@@ -36,7 +36,7 @@ from toolspeak.providers.reply import Reply, unpacked
 from toolspeak.providers.timed import TimedStream
 from toolspeak.providers.trace_context import TRACE
 from toolspeak.wire.json_validation import shortened
-from toolspeak.wire.request_encoding import without_lone_surrogates
+from toolspeak.wire.request_conversion import without_lone_surrogates
 
 MAX_ERROR_BYTES = 64 * 1024
 

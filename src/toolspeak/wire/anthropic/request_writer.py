@@ -31,7 +31,7 @@ from toolspeak.data.tools import ToolSpec, found_in
 from toolspeak.errors import ConfigurationError
 from toolspeak.wire.anthropic.common import INVALID_IN_NAME, NAME, PDF, PLAIN_TEXT, TOOL_FIELDS, ContentBlock, valid_id
 from toolspeak.wire.base import ModelRequest, OutputSchema
-from toolspeak.wire.request_encoding import call_ids, check_request, text_of, without_lone_surrogates
+from toolspeak.wire.request_conversion import call_ids, check_request, text_of, without_lone_surrogates
 from toolspeak.wire.strict_schema import anthropic_form, is_closed
 
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")

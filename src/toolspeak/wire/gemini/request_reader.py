@@ -29,9 +29,9 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.base64_data import ANY_IMAGE, require_bytes
-from toolspeak.wire.conversation_reader import ConversationReader
 from toolspeak.wire.gemini.common import GENERATION_FIELDS, NAME, short_name
 from toolspeak.wire.json_validation import invalid_field, optional_list, optional_text, require_name, require_object
+from toolspeak.wire.request_conversion import ConversationReader
 
 FILE_NAME = "file"
 """The name of a file, since the API has none."""

@@ -32,7 +32,7 @@ from toolspeak.data.messages import (
 from toolspeak.data.tools import ToolSpec
 from toolspeak.wire.base import ModelRequest
 from toolspeak.wire.gemini.common import GENERATION_FIELDS, NAME, short_name
-from toolspeak.wire.request_encoding import call_ids, check_request, text_of, without_lone_surrogates
+from toolspeak.wire.request_conversion import call_ids, check_request, text_of, without_lone_surrogates
 
 _OWN_FIELDS = ("contents", "systemInstruction", "tools", "toolConfig", "model")
 """Fields that options cannot set."""
@@ -179,7 +179,7 @@ class _ContentsWriter:
                 media += result_media
             parts.append({"functionResponse": response})
         self._content("user", parts + media)
-        # A result whose call was sent as text (request_encoding.is_native) is text too.
+        # A result whose call was sent as text (`request_conversion.is_native`) is text too.
         self._content("user", [{"text": text_of(result.content)} for result in results if result not in native])
 
 

@@ -20,7 +20,6 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.base64_data import ANY_IMAGE, require_bytes
-from toolspeak.wire.conversation_reader import ConversationReader
 from toolspeak.wire.json_validation import (
     invalid_field,
     optional_flag,
@@ -30,6 +29,7 @@ from toolspeak.wire.json_validation import (
     require_object,
 )
 from toolspeak.wire.ollama.common import RUNTIME_OPTIONS
+from toolspeak.wire.request_conversion import ConversationReader
 
 
 def decode_request(body: JSON) -> WireRequest:

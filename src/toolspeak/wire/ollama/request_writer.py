@@ -27,7 +27,7 @@ from toolspeak.data.messages import (
 from toolspeak.data.tools import ToolSpec
 from toolspeak.wire.base import ModelRequest
 from toolspeak.wire.ollama.common import NAME, RUNTIME_OPTIONS
-from toolspeak.wire.request_encoding import call_ids, check_request, text_of, without_lone_surrogates
+from toolspeak.wire.request_conversion import call_ids, check_request, text_of, without_lone_surrogates
 
 _OWN_FIELDS = ("model", "messages", "stream", "tools")
 """Fields that options cannot set."""

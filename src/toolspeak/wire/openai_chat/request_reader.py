@@ -27,7 +27,6 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.base64_data import ANY_IMAGE, read_data_url
-from toolspeak.wire.conversation_reader import ConversationReader
 from toolspeak.wire.json_validation import (
     describe,
     invalid_field,
@@ -39,6 +38,7 @@ from toolspeak.wire.json_validation import (
     require_text,
 )
 from toolspeak.wire.openai_chat.common import NAME, REASONING_FIELDS
+from toolspeak.wire.request_conversion import ConversationReader
 
 _REQUEST_FIELDS = ("model", "messages", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls")
 

@@ -34,7 +34,7 @@ from toolspeak.errors import ConfigurationError
 from toolspeak.wire.base import Constraint, ModelRequest
 from toolspeak.wire.base64_data import data_url
 from toolspeak.wire.openai_chat.common import NAME, REASONING_FIELDS
-from toolspeak.wire.request_encoding import call_ids, check_request, is_native, text_of, without_lone_surrogates
+from toolspeak.wire.request_conversion import call_ids, check_request, is_native, text_of, without_lone_surrogates
 from toolspeak.wire.strict_schema import openai_form
 
 _OWN_FIELDS = ("model", "messages", "tools")

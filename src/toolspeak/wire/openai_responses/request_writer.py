@@ -28,7 +28,7 @@ from toolspeak.errors import ConfigurationError
 from toolspeak.wire.base import ModelRequest, OutputSchema
 from toolspeak.wire.base64_data import data_url, image_url
 from toolspeak.wire.openai_responses.common import NAME, freeform_text, is_freeform, name_fields, namespace_and_name
-from toolspeak.wire.request_encoding import call_ids, check_request, text_of, without_lone_surrogates
+from toolspeak.wire.request_conversion import call_ids, check_request, text_of, without_lone_surrogates
 from toolspeak.wire.strict_schema import openai_form
 
 _OWN_FIELDS = ("model", "input", "instructions", "stream", "previous_response_id", "parallel_tool_calls")
