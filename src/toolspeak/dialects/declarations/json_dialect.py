@@ -18,12 +18,11 @@ from toolspeak.dialects.grammar.ir import EMPTY, Node
 from toolspeak.dialects.grammar.json_frames import call_schema, calls_schema, json_call
 from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.prompts.rendering import MarkerEscaper
-from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.json_calls import JsonCalls
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.openings import Signature
-from toolspeak.dialects.text.scan import Caps, Problem, decode_json
+from toolspeak.dialects.text.scan import Problem, decode_json
 from toolspeak.errors import ConfigurationError
 
 Ids = Literal["none", "after", "numbers"]
@@ -179,9 +178,6 @@ def json_dialect(
     shape = replace(shape, arguments_text=True, alone=True)
     escaper = MarkerEscaper(table)
 
-    def new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
-        return JsonCalls(shape, first_index, caps, tools, several=marker.end is not None)
-
     def element(call: ToolCall | MalformedCall) -> str:
         if isinstance(call, MalformedCall):
             value: JSON = decode_json(call.raw)
@@ -210,7 +206,9 @@ def json_dialect(
         info=info,
         table=table,
         by_tools=table_of if shape.wraps else None,
-        new_body=new_body,
+        new_body=lambda marker, first, caps, tools: JsonCalls(
+            shape, first, caps, tools, several=marker.end is not None
+        ),
         write_calls=write_calls,
         write_results=write_results,
         bare_result=escaper.result_text,
