@@ -44,11 +44,11 @@ def usual_after_web(approver: Approver | BatchApprover | None) -> AfterWeb:
 
 
 def answer_after_web(
-    choice: AfterWeb, request: ApprovalRequest, answer: ApprovalAnswer | None
+    choice: Literal["ask", "refuse"], request: ApprovalRequest, answer: ApprovalAnswer | None
 ) -> ApprovalAnswer | None:
     """What counts of the policy's answer about a call once the run has read the web. A decision of the policy stays."""
     state = request.state
-    if choice == "allow" or state is None or not state.sources or isinstance(answer, Decision):
+    if state is None or not state.sources or isinstance(answer, Decision):
         return answer
     url = "" if _changes_something(request.effects) else _own_url(request, state)
     if not url and not _changes_something(request.effects):

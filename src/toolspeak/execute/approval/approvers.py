@@ -82,7 +82,8 @@ class ApprovalRequest:
     @property
     def begins(self) -> tuple[str, ...]:
         """How each command of the call begins; () if it runs none, or one that its beginning does not identify."""
-        return prefixes_of(self.command_line or "")
+        line = self.command_line
+        return () if line is None else prefixes_of(line)
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -105,7 +105,7 @@ class PolicyEvaluator:
     def of_policy(self, request: ApprovalRequest) -> ApprovalAnswer | None:
         """Returns the answer of the policy, and of what may happen after the web was read."""
         answer = None if self.policy is None else self._by_policy(self.policy, request)
-        return answer_after_web(self.after_web, request, answer)
+        return answer if self.after_web == "allow" else answer_after_web(self.after_web, request, answer)
 
     def _holds(self, decision: Decision, request: ApprovalRequest) -> bool:
         """Whether the decision is about this request. A refusal without a digest holds for any call with its id."""
