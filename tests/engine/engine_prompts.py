@@ -62,7 +62,9 @@ def prompt(engine: Engine, body: Any) -> str:
     """What the server's chat template makes of a request."""
     fields = {name: body[name] for name in ("messages", "tools", "tool_choice") if name in body}
     return (
-        httpx2.post(f"{engine.root}/apply-template", json=fields, trust_env=False).raise_for_status().json()["prompt"]
+        httpx2.post(f"{engine.root}/apply-template", json=fields, trust_env=False, timeout=60)
+        .raise_for_status()
+        .json()["prompt"]
     )
 
 

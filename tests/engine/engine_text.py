@@ -65,7 +65,7 @@ def test_json_that_cannot_be_read_is_told_to_the_model(engine: Engine, stream: b
 
 
 def is_busy(engine: Engine) -> bool:
-    slots = httpx2.get(f"{engine.root}/slots", trust_env=False).json()
+    slots = httpx2.get(f"{engine.root}/slots", trust_env=False, timeout=60).json()
     return any(slot["is_processing"] for slot in slots)
 
 

@@ -221,7 +221,7 @@ def server() -> Iterator[int]:
 
 @needs_bubblewrap
 def test_hosts_of_the_list_are_reached_and_others_are_named(folder: Path, server: int):
-    ask = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=20).read())"
+    ask = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=120).read())"
     (folder / "ask.py").write_text(ask)
     calls = [
         {"command": f"python3 ask.py http://localhost:{server}/", "network": True, "writes": []},

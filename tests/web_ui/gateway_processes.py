@@ -103,23 +103,29 @@ class ServedGateway:
             self._more.notify_all()
 
     def ask(self, task: str, key: str = KEY, **more: object) -> httpx2.Response:
+        """The answer; asked again while the store of limits does not respond, as on a machine that stands still."""
         body = {"model": "fast", "stream": True, "messages": [{"role": "user", "content": task}], **more}
         headers = {"authorization": f"Bearer {key}"}
-        return httpx2.post(f"{self.url}/v1/chat/completions", json=body, headers=headers, timeout=PATIENCE)
+        url = f"{self.url}/v1/chat/completions"
+        while "limits_unavailable" in (response := httpx2.post(url, json=body, headers=headers, timeout=PATIENCE)).text:
+            pass
+        return response
 
     @contextmanager
     def stream(self, task: str, key: str = KEY) -> Iterator[None]:
         """A stream that has begun, and stays open."""
         body = {"model": "fast", "stream": True, "messages": [{"role": "user", "content": task}]}
         headers = {"authorization": f"Bearer {key}"}
-        with httpx2.stream(
-            "POST", f"{self.url}/v1/chat/completions", json=body, headers=headers, timeout=PATIENCE
-        ) as response:
-            assert response.status_code == 200
-            pieces = response.iter_raw()
-            next(pieces)
-            yield
-            pieces.close()  # not before: the connection would be closed with it
+        url, has_begun = f"{self.url}/v1/chat/completions", False
+        while not has_begun:
+            with httpx2.stream("POST", url, json=body, headers=headers, timeout=PATIENCE) as response:
+                if response.status_code == 503 and "limits_unavailable" in response.read().decode():
+                    continue
+                assert response.status_code == 200
+                has_begun, pieces = True, response.iter_raw()
+                next(pieces)
+                yield
+                pieces.close()  # not before: the connection would be closed with it
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)

@@ -178,7 +178,10 @@ def test_options_that_do_not_work_are_refused_before_anything_is_served(options,
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_one_process_shows_the_gateway_and_its_workers(tmp_path, workers):
-    with gateway(tmp_path, workers=workers) as (server, models), httpx2.Client(base_url=server.base) as client:
+    with (
+        gateway(tmp_path, workers=workers) as (server, models),
+        httpx2.Client(base_url=server.base, timeout=PATIENCE) as client,
+    ):
         secret = server.view.partition("#token=")[2]
         assert client.get(f"{ROOT}/gateway").status_code == 401
         assert client.post(f"{ROOT}/session", json={"secret": secret}).status_code == 200

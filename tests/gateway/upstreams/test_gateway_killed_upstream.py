@@ -37,7 +37,7 @@ class Upstream:
                 pass
 
     async def release(self) -> None:
-        async with httpx2.AsyncClient(trust_env=False, verify=False) as client:
+        async with httpx2.AsyncClient(trust_env=False, verify=False, timeout=PATIENCE) as client:
             await client.get(f"http://127.0.0.1:{self.port}/release")
 
     async def kill(self) -> None:
