@@ -244,7 +244,7 @@ class RunSpans:
     def _on_approval_decided(self, record: Record, event: events.ApprovalDecided, _state: StateView) -> None:
         decision = "approved" if event.approved else "rejected"
         self._instruments.approvals.add(1, self._labels({names.DECISION: decision}))
-        if event.call_id not in self._approvals and self._records:  # asked in an earlier drive
+        if event.call_id not in self._approvals and self._records:  # asked in an earlier drive, or not at all
             self._root.add_event("toolspeak.approval", {names.CALL_ID: event.call_id, names.DECISION: decision})
         self._end_approval(event.call_id, decision)
 
