@@ -52,7 +52,13 @@ def test_the_stub_for_the_check_asks_for_less():
 
 @pytest.mark.parametrize(
     ("name", "function"),
-    [("list", "list_"), ("github.create-issue", "github_create_issue"), ("9lives", "_9lives"), ("class", "class_")],
+    [
+        ("list", "list_"),
+        ("github.create-issue", "github_create_issue"),
+        ("9lives", "_9lives"),
+        ("class", "class_"),
+        ("csv", "csv_"),
+    ],
 )
 def test_a_tool_has_a_name_that_python_leaves_free(name, function):
     specs = [ToolSpec(name, "", {"type": "object", "properties": {}})]
@@ -134,3 +140,13 @@ def test_a_return_type_is_one_of_json():
     assert of(tuple[int, ...]) == "list[int]"
     assert of(object) == "Any"
     assert of("Nowhere") == "Any"
+
+
+@pytest.mark.parametrize("name", ["m²", "x³", "①", "ﬁle", "größe", "a b", "·", "́a", "²", "", "x\u200dy", "日本"])
+def test_a_parameter_has_a_name_that_python_reads(name):
+    specs = [ToolSpec("measure", "", {"type": "object", "properties": {name: {"type": "integer"}}})]
+    functions = ToolFunctions(specs, {})
+    (parameter,) = functions.by_name["measure"].parameters
+    compile(functions.stubs_for_check(), "stubs", "exec")
+    assert compile(f"measure({parameter}=1)", "call", "eval").co_consts[-1] == (parameter,)  # as Python writes it
+    assert functions.by_name["measure"].arguments((), {parameter: 1}) == {name: 1}

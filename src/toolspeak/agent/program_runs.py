@@ -48,6 +48,9 @@ _PROGRESS_LENGTH = 160
 _SECONDS = 86_400.0
 """The time limit of a call that runs a program, whose computing has a limit of its own."""
 
+_MOST_AT_ONCE = 8
+"""How many programs of one run go on at the same time: each has a process, and a turn may hold hundreds of calls."""
+
 _DESCRIPTION = """\
 Run a Python program that calls tools. Use it when you need several calls, or a part of a long result: one program
 instead of many turns.
@@ -190,6 +193,7 @@ def _program_tool(agent: Any, mode: CodeMode, tools: Toolset, return_types: Mapp
         description=_DESCRIPTION.format(stubs=stubs),
         effects=changed(effects_of_tools(tools), delegates=True),
         timeout=_SECONDS,
+        max_concurrent=_MOST_AT_ONCE,
     )
     properties = {"code": {"type": "string", "description": "The program."}}
     deps = next((each.deps for each in tools if each.deps), "")

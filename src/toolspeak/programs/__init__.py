@@ -16,6 +16,7 @@ _PLACES = {
     "ProgramStop": _INTERPRETER,
     "ToolFunctions": "toolspeak.programs.tool_functions",
     "VERSION": _INTERPRETER,
+    "size_of": _INTERPRETER,
     "type_returned_by": "toolspeak.programs.tool_functions",
     "ProgramWait": _INTERPRETER,
 }

@@ -12,7 +12,7 @@ import builtins
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Literal, TypeAlias, cast
 
@@ -42,6 +42,11 @@ VERSION = f"pydantic-monty {__version__}"
 
 _HOST_CALLS = 1_000_000
 """The most round trips of one program to this process. `CodeMode.calls` counts the tools' calls."""
+_MOST = 64 * 1024 * 1024
+"""The most characters of the arguments of all calls of one program, and of its value. Each call is recorded with its
+own arguments, while the program may pass one value to all."""
+_OF_ANY = 64
+"""The characters that any value counts besides its text: to look at a million of them takes a moment."""
 _SLEEP_SECONDS = 300.0
 """How long a program may sleep."""
 _SEVERAL = 8
@@ -108,7 +113,8 @@ class Interpreter:
 
     - `functions`: the tools that it may call.
     - `seed`: of its `random`, so that a program that is run again draws the same numbers.
-    - `call_count`, `output_size`: how many calls it has made, and how many characters it has printed.
+    - `call_count`, `argument_size`, `output_size`: how many calls it has made, and how many characters their arguments
+      have and it has printed.
     """
 
     def __init__(self, functions: ToolFunctions, limits: CodeMode, seed: str) -> None:
@@ -122,6 +128,7 @@ class Interpreter:
         self._sleeps: dict[int, float] = {}  # when each is over, on the monotonic clock
         self._slept = 0.0  # seconds
         self.call_count = 0
+        self.argument_size = 0
         self.output_size = 0
 
     async def start(self, code: str) -> ProgramStop:
@@ -240,6 +247,13 @@ class Interpreter:
                         error=f"The program was stopped: it makes more than {self._limits.calls} calls. Those of its"
                         " last gather did not run. Make fewer calls, or do the rest in another program."
                     )
+                self.argument_size += size_of(call.arguments)
+                if self.argument_size > _MOST:
+                    return ProgramEnd(
+                        error="The program was stopped: the arguments of its calls have more than"
+                        f" {_MOST // 1024 // 1024} MB in all. Those of its last gather did not run. Pass less, or do"
+                        " the rest in another program."
+                    )
                 calls.append(call)
             snapshot = await snapshot.resume(answer)
 
@@ -270,6 +284,9 @@ class Interpreter:
             names = ", ".join(self.functions.by_name)
             message = f"there is no function {snapshot.function_name!r}; the tools are: {names}"
             return {"exc_type": "NameError", "message": message}, None
+        if size_of([*snapshot.args, *snapshot.kwargs.values()]) > _MOST:
+            message = f"{function.name}(): the arguments have more than {_MOST // 1024 // 1024} MB; pass less"
+            return {"exc_type": "ValueError", "message": message}, None
         try:
             arguments = function.arguments(snapshot.args, snapshot.kwargs)
         except TypeError as error:
@@ -288,6 +305,8 @@ class Interpreter:
             return ProgramEnd()
         if isinstance(value, str):
             return ProgramEnd(value)
+        if size_of(value) > _MOST:
+            return ProgramEnd(f"(The value has more than {_MOST // 1024 // 1024} MB. Print what you need of it.)")
         try:
             return ProgramEnd(json.dumps(jsonable(value), ensure_ascii=False))
         except Exception:  # noqa: BLE001 - any value of a program's
@@ -302,7 +321,7 @@ class Interpreter:
             )
         if not isinstance(error, MontyRuntimeError | MontySyntaxError):
             return ProgramEnd(error=text)
-        if "memory limit exceeded" in text:
+        if "memory limit exceeded" in text or "exceeded its memory limit" in text:
             return ProgramEnd(
                 error=f"The program was stopped: its values take more than {limits.memory // 1024 // 1024} MB. Hold"
                 " less at once: keep from each result only what you need."
@@ -319,6 +338,23 @@ class Interpreter:
         self.output_size += len(text)
         if room > 0:
             self._printed.append(text[:room])
+
+
+def size_of(value: object) -> int:
+    """How large a value is as text, about; above 64 MB it is not looked at further. A list may hold the same list
+    twice, and that one another one twice: a hundred of them have more values than can ever be written."""
+    size, rest = 0, [value]
+    while rest and size <= _MOST:
+        each: Any = rest.pop()
+        size += _OF_ANY
+        if isinstance(each, str | bytes):
+            size += len(each)
+        elif isinstance(each, dict):
+            rest += cast("dict[object, object]", each)
+            rest += cast("dict[object, object]", each).values()
+        elif isinstance(each, list | tuple | set | frozenset):
+            rest += cast("Collection[object]", each)
+    return size
 
 
 def _function_of_name(name: str) -> Any:

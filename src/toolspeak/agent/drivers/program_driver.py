@@ -43,6 +43,7 @@ from toolspeak.data.messages import (
 )
 from toolspeak.execute.batch_context import ANSWERED_FROM
 from toolspeak.programs.code_mode import CodeMode
+from toolspeak.wire.request_encoding import without_lone_surrogates
 
 PROGRAM = "program"
 """The name of the driver, which is the model's name of a program's run."""
@@ -174,7 +175,9 @@ class ProgramConversation:
             calls = _calls_of(message)
             if not await interpreter.load(snapshot, calls):
                 continue
-            interpreter.call_count = sum(len(turn.calls) for turn in self._turns[: place + 1])
+            earlier_calls = [cast("ToolCall", call) for turn in self._turns[: place + 1] for call in turn.calls]
+            interpreter.call_count = len(earlier_calls)
+            interpreter.argument_size = sum(programs.size_of(call.arguments) for call in earlier_calls)
             interpreter.output_size = int(cast("int", _position_of(message).get("output_size", 0)))
             self._stop, self._resumed_count = programs.ProgramWait(calls), place
             return
@@ -240,6 +243,7 @@ class ProgramConversation:
         assert interpreter is not None, "the program has been started"
         limit = self._driver.mode.output
         value = stop.value if len(stop.value) <= limit else f"{stop.value[:limit]}…"
+        error = stop.error if len(stop.error) <= limit else f"{stop.error[:limit]}…"
         pieces = [(self._output + self._text).rstrip("\n"), value]
         drop_count = interpreter.output_size - limit
         if drop_count > 0 or len(stop.value) > limit:
@@ -248,9 +252,9 @@ class ProgramConversation:
                 " dropped. Print what you need, not whole results.]"
             )
         if not stop.has_run:
-            pieces.append(f"Nothing was run, because of these faults in the program:\n{stop.error}")
-        elif stop.error:
-            pieces += [stop.error, self._calls_made()]
+            pieces.append(f"Nothing was run, because of these faults in the program:\n{error}")
+        elif error:
+            pieces += [error, self._calls_made()]
         text = "\n".join(filter(None, pieces)) or _NOTHING
         return [TextDelta(text), TurnEnded("error" if stop.error else "stop", _NO_TOKENS)]
 
@@ -305,10 +309,12 @@ def _digest(code: str, numbers: JSON, snapshot: str) -> str:
 
 
 def _value_of(result: ToolResult, mode: CodeMode) -> Any:
-    """What the program gets for a call: the value of its result, or an exception."""
+    """What the program gets for a call: the value of its result, or an exception. No text of a program has halves of
+    characters, which a file may have."""
     if result.status == "failure":
         kind = _EXCEPTIONS.get(result.code, "RuntimeError") if result.code else "RuntimeError"
-        return programs.CallFailure(cast("Any", kind), f"{result.name}: {result.text}")
+        text = without_lone_surrogates(f"{result.name}: {result.text}")
+        return programs.CallFailure(cast("Any", kind), cast("str", text))
     if "truncated_bytes" in result.extra:
         return programs.CallFailure(
             "ValueError",
@@ -317,9 +323,10 @@ def _value_of(result: ToolResult, mode: CodeMode) -> Any:
     parts = result.content[1:] if ANSWERED_FROM in result.extra else result.content
     for part in parts:
         if isinstance(part, JsonPart):
-            return part.value
-    return "".join(
+            return without_lone_surrogates(part.value)
+    text = "".join(
         part.text if isinstance(part, TextPart) else f"[{part.media_type}: a program cannot read it]"
         for part in parts
         if isinstance(part, TextPart | ImagePart | FilePart)
     )
+    return without_lone_surrogates(text)
