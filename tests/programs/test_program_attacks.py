@@ -111,6 +111,13 @@ def test_halves_of_characters_in_a_result_end_no_program(kind, text):
     assert desk.log == ["after"]
 
 
+@pytest.mark.parametrize("line", ["time.sleep(0)", "await read(*json.loads('[1, 2]'))"], ids=["a sleep", "a call"])
+def test_a_loop_that_keeps_the_host_busy_ends(line):
+    code = f"import json\nimport time\nwhile True:\n    try:\n        {line}\n    except Exception:\n        pass"
+    answer = Desk(code, mode=CodeMode(calls=1, seconds=60)).answer()
+    assert "it called, slept or asked for a name more than 10010 times" in answer
+
+
 def test_an_error_of_any_length_is_cut():
     desk = Desk("await write('x')\nraise ValueError('y' * 1_000_000)", mode=CodeMode(output=1000))
     answer = desk.answer()

@@ -40,8 +40,6 @@ from toolspeak.tools.returned_values import jsonable, shown_as_text
 VERSION = f"pydantic-monty {__version__}"
 """What wrote a snapshot. Another version may not read it."""
 
-_HOST_CALLS = 1_000_000
-"""The most round trips of one program to this process. `CodeMode.calls` counts the tools' calls."""
 _MOST = 64 * 1024 * 1024
 """The most characters of the arguments of all calls of one program, and of its value. Each call is recorded with its
 own arguments, while the program may pass one value to all."""
@@ -203,7 +201,7 @@ class Interpreter:
                 limits={
                     "max_feed_duration_secs": float(limits.seconds),
                     "max_memory": limits.memory,
-                    "max_suspensions": _HOST_CALLS,
+                    "max_suspensions": _most_round_trips(limits),
                 },
                 type_check=True,
                 type_check_stubs=self.functions.stubs_for_check(),
@@ -331,6 +329,11 @@ class Interpreter:
                 error=f"The program was stopped: it computed for more than {limits.seconds:g} seconds (waiting for"
                 " tools does not count). Look for a loop that does not end, or do less in one program."
             )
+        if "suspension limit" in text:
+            return ProgramEnd(
+                error="The program was stopped: it called, slept or asked for a name more than"
+                f" {_most_round_trips(limits)} times (calls that are refused count). Look for a loop that does not end."
+            )
         return ProgramEnd(error=error.display("traceback"))
 
     def _print(self, _stream: str, text: str) -> None:
@@ -338,6 +341,12 @@ class Interpreter:
         self.output_size += len(text)
         if room > 0:
             self._printed.append(text[:room])
+
+
+def _most_round_trips(limits: CodeMode) -> int:
+    """How often a program may turn to this process, for a name, a sleep or a call: a call needs three. They take time
+    of this process, which `CodeMode.seconds` does not count."""
+    return 10_000 + 10 * limits.calls
 
 
 def size_of(value: object) -> int:
