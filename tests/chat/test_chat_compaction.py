@@ -104,6 +104,26 @@ def test_a_conversation_that_outgrows_the_window_is_summarised_and_goes_on(monke
     asyncio.run(main())
 
 
+def test_a_message_that_fits_once_the_last_turn_is_summarised_too_is_sent(monkeypatch, folder):
+    """As after /compact: a long last turn stays at first."""
+
+    async def main():
+        answers = reply("First. " * 300), reply("Second. " * 3_000), OVERFLOW, reply("A summary."), OVERFLOW
+        async with chat(monkeypatch, folder, *answers, reply("Shorter."), reply("Third.")) as person:
+            for number, end in (("one", "First."), ("two", "Second."), ("three", "Third.")):
+                person.type(f"{number}\r")
+                await person.until(end)
+                await person.until_idle()
+            assert "Second. Second." in person.request(4)  # with the first summary
+            assert "Shorter." in person.request()
+            assert "Second. Second." not in person.request()
+            rows = person.terminal.everything
+            assert sum("the history was compacted" in row for row in rows) == 2
+            assert sum(row == "› three" for row in rows) == 1
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("failure", [NOT_FOUND, reply(""), reply("More words than it had before. " * 200)])
 def test_a_conversation_of_which_no_summary_can_be_had_stays_as_it_was(monkeypatch, folder, failure):
     async def main():

@@ -340,9 +340,13 @@ class Agent(RunStarter[DepsT, OutputT]):
         about = self.description if description is None else description
         return agent_tool(self.name, about, self._all_tools, self.run, name, options)
 
-    async def compact(self, run_id: str, trigger: Literal["auto", "manual"] = "manual") -> HistoryCompacted | None:
-        """Makes the history that a run leaves to the next one shorter, and records that; see `Session.compact`."""
-        return await compact_run(changed(self._settings, journal=self._run_journal()), run_id, trigger)
+    async def compact(
+        self, run_id: str, trigger: Literal["auto", "manual"] = "manual", *, thorough: bool = False
+    ) -> HistoryCompacted | None:
+        """Makes the history that a run leaves to the next one shorter, and records that; see `Session.compact`. "auto"
+        keeps as many of the newest messages as the model's window is meant to; only the newest if `thorough`."""
+        settings = changed(self._settings, journal=self._run_journal())
+        return await compact_run(settings, run_id, trigger, thorough=thorough)
 
     async def suspend(self, run_id: str) -> bool:
         """Suspends a run of the agent's journal, in whichever process it runs. That process reads the request within 3

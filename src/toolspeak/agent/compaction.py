@@ -18,13 +18,14 @@ from toolspeak.errors import RunError
 
 
 async def compact_run(
-    settings: RunSettings, run_id: str, trigger: Literal["auto", "manual"]
+    settings: RunSettings, run_id: str, trigger: Literal["auto", "manual"], *, thorough: bool = False
 ) -> HistoryCompacted | None:
     """Adds the compaction to the run's records. None if an interceptor refuses.
 
     - `settings`: those of the agent whose model writes the summary; with the journal of the run.
     - `trigger`: "manual" has all but the newest messages summarised. "auto" shortens the history as if its model's
       window were full: old results first.
+    - `thorough`: "auto" has all but the newest messages summarised too.
 
     Raises RunError for a run that has not ended and if there is nothing to make shorter, RunBusy while a process drives
     it, and ProviderError if the model writes no summary.
@@ -37,7 +38,7 @@ async def compact_run(
                 f"run {run_id} is {state.status.replace('_', ' ')}: let it end before its history is changed"
             )
         estimate = sum(map(tokens_of, state.history))  # as the next run counts it at its start
-        if trigger == "manual":
+        if trigger == "manual" or thorough:
             context = max(estimate, state.context.tokens)
             window = full_window(context, settings.window)
             plan = plan_summary(state.history, context, window)

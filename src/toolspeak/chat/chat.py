@@ -38,6 +38,8 @@ _TICK = 0.1
 """Seconds between two pictures of the spinner."""
 
 _TOO_LONG = "The message does not fit into the model's window: shorten it, or begin a /new conversation."
+_MOST_COMPACTIONS = 2
+"""How often a conversation is made shorter for one message."""
 
 _SHOWN_MESSAGES = 4
 """How many messages of a conversation are shown when it is continued."""
@@ -190,8 +192,9 @@ class Chat:
         session = Session(await self.agent(), self.session_id)
         return await session.start(message, limits=self.limits, setup=self.setup.as_json())
 
-    async def _drive_message(self, run: Run, text: str, message: Message, *, makes_room: bool = True) -> None:
-        """Drives the run of a message. If it does not fit into the model's window, makes room and sends it again."""
+    async def _drive_message(self, run: Run, text: str, message: Message, *, compactions: int = 0) -> None:
+        """Drives the run of a message. If it does not fit into the model's window, makes room and sends it again: at
+        first as a run does by itself, then as /compact does. `compactions`: how often that was done."""
         try:
             if not await self.driver.drive(run):
                 self._give_back(text, "The turn was interrupted before it began.")
@@ -199,14 +202,15 @@ class Chat:
             await self.keeper.ask_for_window()
         except ProviderError as error:
             has_begun = self.state is not None and self.state.totals.tokens > 0  # the model has answered before
-            if error.code == "context_length" and makes_room:
-                problem = await self._make_room(run, has_begun=has_begun)
+            if error.code == "context_length" and compactions < _MOST_COMPACTIONS:
+                problem = await self._make_room(run, has_begun=has_begun, thorough=compactions > 0)
                 if problem:
                     self._give_back("" if has_begun else text, problem)
                 elif has_begun:
                     self.transcript.note("· the turn has ended: say how to go on", "warning")
                 else:
-                    await self._drive_message(await self._run_of(message), text, message, makes_room=False)
+                    run = await self._run_of(message)
+                    await self._drive_message(run, text, message, compactions=compactions + 1)
             elif error.code == "context_length" and not has_begun:
                 await take_back(self.journal, run.run_id)
                 self._give_back(text, _TOO_LONG)
@@ -223,32 +227,36 @@ class Chat:
                 if self._model_before:
                     self.transcript.note(f"· /model {self._model_before} goes back to the model before")
 
-    async def _make_room(self, run: Run, *, has_begun: bool) -> str:
+    async def _make_room(self, run: Run, *, has_begun: bool, thorough: bool) -> str:
         """Summarises the conversation after a run that was too long for the model. Returns why there is no room, for
-        the person; "" if there is. `has_begun`: whether the run stays a part of the conversation."""
+        the person; "" if there is. `has_begun`: whether the run stays a part of the conversation. `thorough`: all but
+        its newest messages are summarised."""
         if not has_begun:
             await take_back(self.journal, run.run_id)
         info = await self.journal.session(self.session_id)
         if info is None or await end_of_session(self.journal, info) is None:
             return _TOO_LONG
-        self.transcript.note("· the model's window is full: the conversation is summarised to make room")
+        what = "more of the conversation" if thorough else "the conversation"
+        self.transcript.note(f"· the model's window is full: {what} is summarised to make room")
         try:
-            line = await self.driver.interruptible("the summary", self.compact("auto"))
+            line = await self.driver.interruptible("the summary", self.compact("auto", thorough=thorough))
         except ProviderError as error:
             return _TOO_LONG if error.code == "context_length" else str(error)
         except RunError as error:  # there is nothing to summarise
+            if not thorough:
+                return await self._make_room(run, has_begun=True, thorough=True)
             return f"{_TOO_LONG} ({error})"
         if not line:
             return f"Interrupted. {_TOO_LONG}" if line is None else _TOO_LONG
         self.transcript.note(line)
         return ""
 
-    async def compact(self, trigger: Literal["auto", "manual"] = "manual") -> str:
-        """Makes the conversation shorter. Returns what that did, on one line; "" if a hook keeps it as it is. Raises as
-        `Session.compact`."""
+    async def compact(self, trigger: Literal["auto", "manual"] = "manual", *, thorough: bool = False) -> str:
+        """Makes the conversation shorter; see `Agent.compact`. Returns what that did, on one line; "" if a hook keeps
+        it as it is. Raises as `Session.compact`."""
         agent = await self.agent()
         end = await end_of_session(self.journal, await Session(agent, self.session_id).info())
-        event = None if end is None else await agent.compact(end.run_id, trigger)
+        event = None if end is None else await agent.compact(end.run_id, trigger, thorough=thorough)
         if event is None or end is None:
             return ""
         await self.driver.add_compaction(end.run_id, event)
