@@ -18,8 +18,9 @@ from toolspeak import (
     tool,
 )
 from toolspeak.agent import stream_text
-from toolspeak.data.events import ToolFinished, ToolStarted
-from toolspeak.execute import BatchContext
+from toolspeak.data.events import InterceptorFailed, RetryScheduled, ToolFinished, ToolStarted
+from toolspeak.data.interceptor_events import MOST_ERROR_CHARACTERS
+from toolspeak.execute import BatchContext, Interceptor
 from toolspeak.interceptors import (
     Cache,
     HumanFeedback,
@@ -30,6 +31,7 @@ from toolspeak.interceptors import (
     Timeout,
 )
 from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
+from toolspeak.ui.timeline import timeline
 
 
 class FakeClock:
@@ -136,10 +138,45 @@ def test_attempts_are_recorded_with_one_idempotency_key_and_one_result():
     events = [record.event for record in asyncio.run(journal.read(result.run_id))]
     starts = [event for event in events if isinstance(event, ToolStarted)]
     assert len(starts) == 2
+    retries = [event for event in events if isinstance(event, RetryScheduled)]
+    assert retries == [RetryScheduled("OSError: reset", 0.5, 1, "Retry", "call_1_0")]
+    kinds = [type(event).__name__ for event in events]
+    assert kinds[3:7] == ["ToolStarted", "RetryScheduled", "ToolStarted", "ToolFinished"]
     assert starts[0].idempotency_key == starts[1].idempotency_key
     assert [event.result.text for event in events if isinstance(event, ToolFinished)] == ["a 2"]
     assert result.steps[0].executions[0].exception is None
     assert result.failed == ()
+
+
+def test_the_errors_of_retries_are_short_and_have_placeholders_and_only_around_tries_again():
+    class Again(Interceptor):
+        async def around(self, call, proceed, context):
+            await context.retry("the key sk-secret-4711 is wrong " * 100, 0.0, 1)
+            return await proceed(call)
+
+    class Early(Interceptor):
+        async def before(self, call, context):
+            await context.retry("too early", 0.0, 1)
+            return call
+
+    def events_of(interceptor):
+        journal, block = MemoryJournal(), '<execute>[{"name": "fetch", "args": {"page": "a"}}]</execute>'
+        agent = Agent(
+            ScriptedProvider([block, "Done."]),
+            [Flaky().tool(read_only=True)],
+            journal=journal,
+            interceptors=[interceptor],
+            secrets={"KEY": "sk-secret-4711"},
+        )
+        result = agent.run_sync("go")
+        return [record.event for record in asyncio.run(journal.read(result.run_id))]
+
+    (retry,) = [event for event in events_of(Again()) if isinstance(event, RetryScheduled)]
+    assert len(retry.error) <= MOST_ERROR_CHARACTERS + 100
+    assert "sk-" not in retry.error
+    events = events_of(Early())
+    assert not any(isinstance(event, RetryScheduled) for event in events)
+    assert any("can try again" in event.error for event in events if isinstance(event, InterceptorFailed))
 
 
 def test_a_turn_that_breaks_off_is_requested_again():
@@ -153,6 +190,17 @@ def test_a_turn_that_breaks_off_is_requested_again():
 
     assert Agent(model, interceptors=[ModelRetry(clock=clock)]).run_sync("Hi.").answer == "Hello."
     assert clock.slept == [2.5]
+    journal = MemoryJournal()
+    model = ScriptedProvider([ScriptedTurn("Hel", error=ProviderError("reset", status=503, retryable=True)), "Hello."])
+    result = Agent(model, journal=journal, interceptors=[ModelRetry(clock=clock)]).run_sync("Hi.")
+    events = [record.event for record in asyncio.run(journal.read(result.run_id))]
+    assert [type(event).__name__ for event in events[1:-1]] == [
+        "ModelAsked", "ModelTextReceived", "RetryScheduled", "ModelAnswered",
+    ]  # fmt: skip
+    assert events[3] == RetryScheduled("reset", 0.5, 1, "ModelRetry", status=503)
+    assert "✗ the model's API failed and is asked again after 0.50 s: reset" in "\n".join(
+        timeline(asyncio.run(journal.read(result.run_id)))
+    )
     texts = asyncio.run(watch(accumulated=True))
     assert texts[0] == "Hel"
     assert "" in texts

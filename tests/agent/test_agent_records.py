@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 from agent_helpers import TOOLS, WatchedJournal, adding, an_agent, calling, play
+from api_servers import APIS, Status, reach
 
 from toolspeak import Agent, Execution, ProviderError, RunError, tool
 from toolspeak.data.events import (
@@ -15,6 +16,7 @@ from toolspeak.data.events import (
     ModelAsked,
     ModelFailed,
     Record,
+    RetryScheduled,
     RunFinished,
     ToolFinished,
     ToolStarted,
@@ -185,6 +187,25 @@ def test_a_model_api_that_fails_is_recorded_and_raised(way, text):
         assert states[-1].status == "failed"
     if way == "stream":
         assert states[-1].event == journal.events[-1]
+
+
+def test_each_request_that_a_provider_sends_again_is_recorded_with_its_wait():
+    journal = WatchedJournal()
+
+    async def main():
+        refusals = [Status("503 Service Unavailable"), Status("429 Too Many Requests", ("retry-after: 2",))]
+        async with reach(APIS["openai"], *refusals, "Hi.") as reached:
+            await Agent(reached.provider, journal=journal).run("Hello")
+            return reached.clock.slept
+
+    slept = asyncio.run(main())
+    retries = journal.all(RetryScheduled)
+    assert [(each.attempt, each.status, each.by, each.call_id) for each in retries] == [
+        (1, 503, "", None), (2, 429, "", None),
+    ]  # fmt: skip
+    assert [each.seconds for each in retries] == slept
+    assert retries[1].seconds >= 2
+    assert journal.kinds == ["RunStarted", "ModelAsked", *["RetryScheduled"] * 2, "ModelAnswered", "RunFinished"]
 
 
 def test_a_failure_after_a_batch_keeps_what_was_done():

@@ -247,3 +247,71 @@ def test_no_piece_holds_a_secret_or_the_beginning_of_one_that_is_recorded_apart(
     pieces = [event.text for event in journal.all(ModelTextReceived)]
     assert "sk-" not in "".join(pieces)
     assert size > 3 or len(pieces) > 2
+
+
+# --- the raw text of turns that are complete
+
+CALL = '<tool_call>\n{"name": "look", "arguments": {"path":  "a.txt"}}\n</tool_call>'
+
+
+def raw_of(journal):
+    """The raw text and reasoning of each turn, as the records have them; None for what the message shows."""
+    texts, thoughts, turns = "", "", []
+    for event in journal.events:
+        if isinstance(event, ModelTextReceived):
+            texts, thoughts = texts + event.text, thoughts + event.reasoning
+        elif isinstance(event, ModelAnswered):
+            text, reasoning = event.raw_text, event.raw_reasoning
+            whole_reasoning = None if reasoning is None else thoughts + reasoning
+            turns.append((None if text is None else texts + text, whole_reasoning))
+            texts, thoughts = "", ""
+    return turns
+
+
+@tool(read_only=True)
+def look(path: str) -> str:
+    "Looks."
+    return "seen"
+
+
+def test_the_raw_text_of_a_quick_turn_is_recorded_where_the_message_does_not_show_it():
+    journal = WatchedJournal()
+    turns = [f"I look.\n{CALL}", "<think>So it is.</think>\nSeen.\n"]
+    Agent(ScriptedProvider(turns), [look], dialect="hermes", journal=journal).run_sync("go")
+    assert raw_of(journal) == [(turns[0], None), (turns[1], "")]
+    assert not journal.all(ModelTextReceived)
+
+
+def test_nothing_is_recorded_twice_of_text_that_the_message_shows():
+    journal = WatchedJournal()
+    answer = ScriptedTurn("It is seen. ", reasoning="I saw it.")
+    native = ScriptedTurn("I look.\n", calls=[ScriptedCall("look", {"path": "a.txt"})])
+    Agent(ScriptedProvider([native, answer]), [look], dialect="native", journal=journal).run_sync("go")
+    assert raw_of(journal) == [(None, None), (None, None)]
+    Agent(ScriptedProvider(["Plain.\n"]), [look], dialect="hermes", journal=journal).run_sync("go")
+    assert raw_of(journal)[-1] == (None, None)
+
+
+def test_the_records_of_a_long_turn_have_all_of_it_once():
+    pieces = [f"word{i} " for i in range(20)]
+    journal = WatchedJournal()
+    provider = SlowProvider(*pieces, *CALL.partition("arguments"), ends=True)
+    agent = Agent(provider, [look], dialect="hermes", journal=journal, clock=loop_clock, limits=Limits(steps=1))
+    run_jumping(agent.run("go"))
+    first, _ = raw_of(journal)
+    assert first == ("".join(pieces) + CALL, "")
+    answered, _ = journal.all(ModelAnswered)
+    assert answered.raw_text is not None
+    assert len(answered.raw_text) <= len(CALL), "the rest is in the records of before"
+
+
+def test_raw_text_has_placeholders_for_secrets_and_needs_a_journal():
+    text = f"<think>The key is {KEY}</think>Done."
+    journal = WatchedJournal()
+    Agent(ScriptedProvider([text]), dialect="hermes", journal=journal, secrets={"KEY": KEY}).run_sync("go")
+    ((raw, _),) = raw_of(journal)
+    assert "The key is" in raw
+    assert "sk-" not in raw
+    events = []
+    Agent(ScriptedProvider([text]), dialect="hermes", observers=[events.append]).run_sync("go")
+    assert [each.event.raw_text for each in events if isinstance(getattr(each, "event", None), ModelAnswered)] == [None]

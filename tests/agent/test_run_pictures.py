@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from toolspeak import Agent, tool
 from toolspeak.agent.pictures.chart_svg import MOST_BARS, as_chart_svg, run_svg
-from toolspeak.agent.pictures.run_chart import ChartBuilder, chart_of
+from toolspeak.agent.pictures.run_chart import LABEL, ChartBuilder, call_label, chart_of
 from toolspeak.data.approvals import ApprovalDecided, ApprovalRequested
 from toolspeak.data.events import (
     CallSuspended,
@@ -18,6 +18,7 @@ from toolspeak.data.events import (
     ModelAsked,
     ModelFailed,
     Record,
+    RetryScheduled,
     RunFinished,
     RunPaused,
     RunResumed,
@@ -107,6 +108,61 @@ def test_what_goes_on_is_open_and_what_waits_outside_is_seen():
     assert [kind for kind, *_ in bars(*ended)] == ["turn", "reads", "outside", "reads"]
     assert bars((0, START), (0, ASK)) == [("turn", 0, 0, 0, "open")]
     assert chart_of([]).bars == ()
+
+
+def test_each_attempt_of_a_call_and_of_a_turn_is_a_bar_with_its_wait():
+    turns = [(0, START), (0, ASK), (2, RetryScheduled("overloaded", 3.0, status=529)), (6, calls("a"))]
+    call = [
+        (6, tool_started("a")),
+        (7, RetryScheduled("reset", 0.5, call_id="a")),
+        (7.5, tool_started("a")),
+        (8, finished("a")),
+    ]
+    assert bars(*turns, *call) == [
+        ("turn", 0, 0, 2, "failed"), ("wait", 0, 2, 5, "done"), ("turn", 0, 5, 6, "done"),
+        ("reads", 1, 6, 7, "failed"), ("wait", 1, 7, 7.5, "done"), ("reads", 1, 7.5, 8, "done"),
+    ]  # fmt: skip
+    cut = [*turns[:3], (4, RunFinished("failed", "", "model_error"))]
+    assert bars(*cut)[1:] == [("wait", 0, 2, 4, "done"), ("cut", 0, 4, 4, "failed")]
+    builder = ChartBuilder()
+    for record in records(*turns[:3]):
+        builder.add(record)
+    assert [(bar.kind, bar.end) for bar in builder.chart(1003.0).bars] == [("turn", 2), ("wait", 3)]
+    assert [(bar.kind, bar.end) for bar in builder.chart(1007.0).bars] == [("turn", 2), ("wait", 5), ("turn", 7)]
+
+
+def test_what_is_open_lasts_until_now_and_what_is_over_does_not():
+    question = ApprovalRequested("a", "writes", ToolCall("a", "tool_a", {}), READS)
+    asks = [(0, START), (0, ASK), (4, calls("a")), (5, question)]
+    builder = ChartBuilder()
+    for record in records(*asks):
+        builder.add(record)
+    assert [bar.seconds for bar in builder.chart().bars if bar.kind == "question"] == [0]
+    chart = builder.chart(1065.0)
+    assert [(bar.end - bar.start, bar.seconds) for bar in chart.bars if bar.kind == "question"] == [(60, 60)]
+    assert chart.seconds == 65
+    for record in records(*asks, (5, RunPaused("awaiting_approval", ("a",))))[4:]:
+        builder.add(record)
+    chart = builder.chart(1065.0)
+    (bar,) = [bar for bar in chart.bars if bar.kind == "question"]
+    assert (bar.seconds, chart.idle, bar.end - bar.start < 1) == (60, 60, True)
+    builder.add(Record(RunFinished("no_answer", "", "stopped"), "r", 5, 1, 1070.0))
+    assert builder.chart(9999.0) == builder.chart()
+
+
+def test_labels_of_calls_that_begin_alike_differ_and_the_end_is_in_words():
+    folder = "src/toolspeak/web_ui/static/" * 3
+    labels = {
+        call_label(ToolCall("a", "read_file", {"path": f"{folder}{name}.js", "start": 1})) for name in ("app", "dom")
+    }
+    assert len(labels) == 2
+    assert all(len(label) <= LABEL and label.startswith("read_file(") for label in labels)
+    ends = [("answered", "answer"), ("answered", "steps"), ("failed", "model_error"), ("no_answer", "something_new")]
+    marks = [chart_of(records((0, START), (1, RunFinished(status, "", reason)))).marks[-1] for status, reason in ends]
+    assert [mark.label for mark in marks] == [
+        "answered", "answered: the limit of steps was reached", "failed: the model's API failed",
+        "no answer: something new",
+    ]  # fmt: skip
 
 
 def test_a_chart_grows_as_its_records_come():

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
-from ui_server import UiServer, start_worker
+from ui_server import PATIENCE, UiServer, start_worker
 
 from toolspeak.journal import open_journal
 
 ROOT = Path(__file__).parents[2]
 SCREENSHOTS = ROOT / "build" / "ui"
 AXE = Path(__file__).parent / "npm" / "node_modules" / "axe-core" / "axe.min.js"
-PATIENCE = 60_000
-expect.set_options(timeout=PATIENCE)
+PAGE_PATIENCE = 120_000
+"""Milliseconds that a page may take for what it shows."""
+expect.set_options(timeout=PAGE_PATIENCE)
 
 
 def awaited(work):
@@ -54,13 +55,13 @@ def working(journal: str):
         yield
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(PATIENCE)
 
 
 def open_page(browser: Browser, server: UiServer, *, key: str | None = None, **options) -> Page:
     """A page of a browser of its own that is logged in. An error on it fails the test."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
-    context.set_default_timeout(PATIENCE)
+    context.set_default_timeout(PAGE_PATIENCE)
     page = context.new_page()
     page.on("pageerror", lambda error: pytest.fail(f"the page failed: {error}"))
     if key is None:

@@ -22,6 +22,7 @@ from toolspeak.data.events import (
     ModelFailed,
     ModelTextReceived,
     Record,
+    RetryScheduled,
     RunFinished,
     RunPaused,
     RunResumed,
@@ -57,7 +58,7 @@ NASTY = (
 """What must be seen as it is, wherever it stands."""
 
 LINE = "x" * 1_000_000
-WORDS = 200
+WORDS = 120
 
 
 @tool(read_only=True)
@@ -128,12 +129,16 @@ def odd_run() -> list[Record]:
     events: list[Event] = [
         ModelAsked(NASTY, NASTY, NASTY),
         ModelTextReceived(NASTY, NASTY),
-        ModelAnswered(Message("assistant", parts), "stop", ignored=(call,), forged=(NASTY,), notes=(NASTY,)),
+        RetryScheduled(NASTY, 0.5, 1, NASTY),
+        ModelAnswered(
+            Message("assistant", parts), "stop", ignored=(call,), forged=(NASTY,), notes=(NASTY,), raw_text=NASTY
+        ),
         ApprovalRequested("call_1_0", NASTY, call, Effects(writes=frozenset({NASTY})), NASTY, NASTY),
         ApprovalDecided("call_1_0", True, NASTY, NASTY, NASTY),
         ToolStarted("call_1_0", NASTY, NASTY, (NASTY,), sandbox=NASTY),
         CallSuspended("call_1_0", event=NASTY),
         WaitEnded("call_1_0", NASTY, NASTY, by=NASTY),
+        RetryScheduled(NASTY, 0.5, 1, NASTY, "call_1_0"),
         ToolFinished(ToolResult("call_1_0", NASTY, "failure", (*content, FilePart(NASTY, NASTY, b"x")))),
         ToolStarted("call of nobody", NASTY, NASTY),
         UserMessageQueued(Message.user(NASTY), NASTY, NASTY),
@@ -173,7 +178,7 @@ class SlowProvider:
 
     async def stream(self, request):
         for number in range(WORDS):
-            await asyncio.sleep(0.03)
+            await asyncio.sleep(0.02)
             while number == WORDS // 2 and not self._gate.exists():  # noqa: ASYNC110 - another process makes it
                 await asyncio.sleep(0.03)
             yield TextDelta(f"word{number} ")

@@ -11,8 +11,8 @@ from command import toolspeak
 from web_view import viewing
 
 from toolspeak import Agent, SqliteJournal, tool
-from toolspeak.data.events import ModelAnswered, ModelAsked, ModelTextReceived, RunFinished
-from toolspeak.data.messages import Message
+from toolspeak.data.events import ModelAnswered, ModelAsked, ModelTextReceived, RetryScheduled, RunFinished
+from toolspeak.data.messages import Message, ReasoningPart, TextPart
 from toolspeak.dialects import get_dialect
 from toolspeak.testing.journal import a_run, write
 from toolspeak.web_ui.reply_readings import steps_of
@@ -105,5 +105,30 @@ def test_what_was_written_is_read_by_the_dialect_of_the_run(tmp_path):
 
     reading = asyncio.run(main())
     assert (reading["text"], reading["thoughts"], reading["is_cut"]) == (HERMES, "Hm. So.", False)
+    assert reading["may_lack_end"], "these records are as an earlier version wrote them"
     marks = [HERMES[each["start"] : each["end"]] for each in reading["spans"] if each["kind"] == "marker"]
     assert marks == ["<tool_call>", "</tool_call>"]
+
+
+def test_a_reading_is_what_the_model_wrote_to_the_last_character_and_in_its_last_attempt(tmp_path):
+    async def main():
+        journal = SqliteJournal(tmp_path / "runs.db")
+        answered = ModelAnswered(Message.assistant("I look."), "tool_calls", raw_text=HERMES[20:], raw_reasoning="So.")
+        again = [
+            ModelTextReceived("Hel", "Wrong."),
+            RetryScheduled("reset", 0.5),
+            ModelTextReceived(HERMES[:20], "Hm. "),
+        ]
+        await write(
+            journal, a_run("again", ModelAsked("m", "", ""), *again, answered, RunFinished("answered", "", "x"))
+        )
+        plain = ModelAnswered(Message("assistant", (ReasoningPart("Hm."), TextPart("Yes."))), "stop")
+        await write(journal, a_run("plain", ModelAsked("m", "", ""), plain, RunFinished("answered", "Yes.", "answer")))
+        async with viewing(journal) as view:
+            readings = [await view.get(f"/runs/{name}/records/1/reading") for name in ("again", "plain")]
+        await journal.aclose()
+        return readings
+
+    again, plain = asyncio.run(main())
+    assert (again["text"], again["thoughts"], again["may_lack_end"]) == (HERMES, "Hm. So.", False)
+    assert (plain["text"], plain["thoughts"], plain["may_lack_end"]) == ("Yes.", "Hm.", False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -53,12 +54,25 @@ def postgres_url():
         yield url
 
 
-@pytest.fixture
-def journal(tmp_path):
-    """A journal with the runs of the pages."""
-    place = str(tmp_path / "runs.db")
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """A journal with the runs of the pages, which tests copy or read."""
+    place = str(tmp_path_factory.mktemp("filled") / "runs.db")
     awaited(fill(place))
     return place
+
+
+@pytest.fixture
+def journal(filled, tmp_path):
+    """A journal of one test, which it may change."""
+    return shutil.copy(filled, tmp_path / "runs.db")
+
+
+@pytest.fixture(scope="module")
+def reader(filled, tmp_path_factory):
+    """A server for tests that change no run."""
+    with served(filled, tmp_path_factory.mktemp("reader")) as server:
+        yield server
 
 
 def chip(page: Page):
@@ -217,14 +231,14 @@ def test_a_run_is_talked_to_suspended_resumed_and_forked(browser, journal, tmp_p
         page.get_by_role("button", name="Start").click()
         expect(page.locator(".conversation")).to_contain_text("heard: Hello, ear")
         expect(chip(page)).to_have_text("answered")
-        page.get_by_role("button", name="Fork").click()
+        page.get_by_role("button", name="Fork", exact=True).click()
         page.get_by_label("Task").fill("And again")
-        page.get_by_role("button", name="Fork").last.click()
+        page.get_by_role("dialog").get_by_role("button", name="Fork").click()
         expect(page.locator(".conversation")).to_contain_text("heard: And again")
         expect(page.locator(".conversation")).to_contain_text("The run goes on from 2 earlier messages.")
         show(page, server, "asks")
         page.get_by_placeholder("Say something to the run").fill("It is urgent.")
-        page.get_by_role("button", name="Say").click()
+        page.get_by_role("button", name="Say", exact=True).click()
         expect(page.locator(".message.user", has_text="It is urgent.")).to_be_visible()
         page.context.close()
     assert any(isinstance(record.event, UserMessageQueued) for record in records_of(journal, "asks"))
@@ -242,69 +256,66 @@ def test_a_run_is_talked_to_suspended_resumed_and_forked(browser, journal, tmp_p
         page.context.close()
 
 
-def test_the_keyboard_and_the_timeline_lead_to_records(browser, journal, tmp_path):
-    with served(journal, tmp_path) as server:
-        page = open_page(browser, server)
-        page.keyboard.press("/")
-        expect(page.get_by_role("searchbox")).to_be_focused()
-        page.keyboard.type("degrees nobody writes")
-        page.keyboard.press("Enter")
-        expect(page.locator(".matches")).to_contain_text("No text has these words")
-        page.get_by_role("searchbox").fill("side Oslo temperature")
-        page.get_by_role("searchbox").fill("notes could not")
-        page.keyboard.press("Enter")
-        page.locator(".match").first.click()
-        expect(page.locator(".part.flash")).to_contain_text("The notes could not be read")
-        page.keyboard.press("t")
-        timeline = page.locator(".lanes")
-        expect(timeline).to_be_focused()
-        expect(timeline.locator("[data-bar]").first).to_be_visible()  # it comes after the conversation
-        for key in ("ArrowDown", "ArrowDown", "+", "-", "0"):
-            page.keyboard.press(key)
-        expect(page.locator(".timeline .info")).to_contain_text("look_up")
-        page.keyboard.press("Enter")
-        expect(page.locator(".part:focus")).to_have_count(1)
-        failed = timeline.locator("rect.failed").first
-        failed.dispatch_event("pointerdown", {"button": 0})
-        failed.dispatch_event("pointerup", {"button": 0})
-        expect(page.locator(".part.call.flash")).to_contain_text("there are no notes named")
-        page.get_by_role("button", name="What the model read").first.click()
-        expect(page.get_by_role("dialog")).to_contain_text("What the model read: 1 messages")
-        page.keyboard.press("Escape")
-        page.keyboard.press("k")
-        page.keyboard.press("u")
-        expect(page.get_by_role("heading", name="Runs")).to_be_visible()
-        page.context.close()
+def test_the_keyboard_and_the_timeline_lead_to_records(browser, reader):
+    page = open_page(browser, reader)
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox")).to_be_focused()
+    page.keyboard.type("degrees nobody writes")
+    page.keyboard.press("Enter")
+    expect(page.locator(".matches")).to_contain_text("No text has these words")
+    page.get_by_role("searchbox").fill("side Oslo temperature")
+    page.get_by_role("searchbox").fill("notes could not")
+    page.keyboard.press("Enter")
+    page.locator(".match").first.click()
+    expect(page.locator(".part.flash")).to_contain_text("The notes could not be read")
+    page.keyboard.press("t")
+    timeline = page.locator(".lanes")
+    expect(timeline).to_be_focused()
+    expect(timeline.locator("[data-bar]").first).to_be_visible()  # it comes after the conversation
+    for key in ("ArrowDown", "ArrowDown", "+", "-", "0"):
+        page.keyboard.press(key)
+    expect(page.locator(".timeline .info")).to_contain_text("look_up")
+    page.keyboard.press("Enter")
+    expect(page.locator(".part:focus")).to_have_count(1)
+    failed = timeline.locator("rect.failed").first
+    failed.dispatch_event("pointerdown", {"button": 0})
+    failed.dispatch_event("pointerup", {"button": 0})
+    expect(page.locator(".part.call.flash")).to_contain_text("there are no notes named")
+    page.get_by_role("button", name="What the model read").first.click()
+    expect(page.get_by_role("dialog")).to_contain_text("What the model read: 1 messages")
+    page.keyboard.press("Escape")
+    page.keyboard.press("k")
+    page.keyboard.press("u")
+    expect(page.get_by_role("heading", name="Runs")).to_be_visible()
+    page.context.close()
 
 
-def test_the_playground_shows_where_a_dialect_knows_what(browser, journal, tmp_path):
-    with served(journal, tmp_path) as server:
-        page = open_page(browser, server)
-        page.get_by_role("link", name="Playground").click()
-        expect(page.locator(".read")).to_contain_text("CallCompleted")
-        expect(page.locator(".dialects")).to_contain_text("hermes")
-        page.get_by_role("slider").fill("5")
-        expect(page.locator(".read")).to_contain_text("I loo")
-        expect(page.locator(".read")).not_to_contain_text("CallCompleted")
-        page.get_by_role("textbox", name="Reply").fill("<script>window.hacked = 1</script> no call")
-        expect(page.locator(".others")).to_contain_text("dialects read no call in it")
-        expect(page.locator(".read")).to_contain_text("<script>window.hacked = 1</script>")
-        assert page.evaluate("window.hacked") is None
-        page.context.close()
+def test_the_playground_shows_where_a_dialect_knows_what(browser, reader):
+    page = open_page(browser, reader)
+    page.get_by_role("link", name="Playground").click()
+    expect(page.locator(".read")).to_contain_text("CallCompleted")
+    expect(page.locator(".dialects")).to_contain_text("hermes")
+    page.get_by_role("slider").fill("5")
+    expect(page.locator(".read")).to_contain_text("I loo")
+    expect(page.locator(".read")).not_to_contain_text("CallCompleted")
+    page.get_by_role("textbox", name="Reply").fill("<script>window.hacked = 1</script> no call")
+    expect(page.locator(".others")).to_contain_text("dialects read no call in it")
+    expect(page.locator(".read")).to_contain_text("<script>window.hacked = 1</script>")
+    assert page.evaluate("window.hacked") is None
+    page.context.close()
 
 
-def test_two_runs_stand_side_by_side_where_they_part(browser, journal, tmp_path):
-    with served(journal, tmp_path) as server:
-        page = open_page(browser, server)
-        show(page, server, "slow")
-        page.get_by_role("button", name="Compare").click()
-        page.get_by_label("Its id").fill("asks")
-        page.get_by_role("button", name="Compare").last.click()
-        expect(page.get_by_role("status").first).to_contain_text("The runs are the same for 0 records")
-        expect(page.locator(".side").nth(0)).to_contain_text("What is the weather in Berlin, Oslo and Rome?")
-        expect(page.locator(".side").nth(1)).to_contain_text("Refund the damaged order 4711")
-        expect(page.locator(".part.flash")).to_have_count(2)
-        page.context.close()
+def test_two_runs_stand_side_by_side_where_they_part(browser, reader):
+    page = open_page(browser, reader)
+    show(page, reader, "slow")
+    page.get_by_role("button", name="Compare").click()
+    page.get_by_label("Its id").fill("asks")
+    page.get_by_role("button", name="Compare").last.click()
+    expect(page.get_by_role("status").first).to_contain_text("The runs are the same for 0 records")
+    expect(page.locator(".side").nth(0)).to_contain_text("What is the weather in Berlin, Oslo and Rome?")
+    expect(page.locator(".side").nth(1)).to_contain_text("Refund the damaged order 4711")
+    expect(page.locator(".part.flash")).to_have_count(2)
+    page.context.close()
 
 
 # --- live -----------------------------------------------------------------------------------------------------------
@@ -342,29 +353,28 @@ def test_a_killed_server_comes_back_and_nothing_is_lost_or_doubled(browser, jour
 # --- hostile and large ----------------------------------------------------------------------------------------------
 
 
-def test_hostile_content_is_text_and_is_shown_whole_before_a_yes(browser, journal, tmp_path):
-    with served(journal, tmp_path) as server:
-        page = open_page(browser, server)
-        refusals: list[str] = []
-        page.on("console", lambda message: refusals.append(message.text) if message.type == "error" else None)
-        expect(page.locator(".row", has_text="<script>window.hacked")).to_be_visible()
-        show(page, server, "hostile")
-        body = page.locator(".conversation")
-        for text in ("<script>window.hacked = 1</script>", "<img src=x onerror=", "⟨U+202E⟩", "⟨ESC⟩[31m", "&amp;"):
-            expect(body.locator(".message.user")).to_contain_text(text)
-            expect(page.locator(".ask")).to_contain_text(text)
-        expect(page.locator(".ask")).to_contain_text("⟨U+200B⟩")
-        assert page.evaluate("window.hacked") is None
-        assert page.locator("main script, main iframe, main [onerror], main a[href^=javascript]").count() == 0
-        assert page.locator("main img").count() == 0
-        approve = page.locator(".ask").get_by_role("button", name="Approve", exact=True)
-        expect(approve).to_be_disabled()
-        show_whole_question(page)
-        expect(approve).to_be_enabled()
-        shown_line = page.locator(".ask dd", has_text="xxxx").last.inner_text()
-        assert shown_line.replace("\n", "") == LINE
-        assert refusals == []
-        page.context.close()
+def test_hostile_content_is_text_and_is_shown_whole_before_a_yes(browser, reader):
+    page = open_page(browser, reader)
+    refusals: list[str] = []
+    page.on("console", lambda message: refusals.append(message.text) if message.type == "error" else None)
+    expect(page.locator(".row", has_text="<script>window.hacked")).to_be_visible()
+    show(page, reader, "hostile")
+    body = page.locator(".conversation")
+    for text in ("<script>window.hacked = 1</script>", "<img src=x onerror=", "⟨U+202E⟩", "⟨ESC⟩[31m", "&amp;"):
+        expect(body.locator(".message.user")).to_contain_text(text)
+        expect(page.locator(".ask")).to_contain_text(text)
+    expect(page.locator(".ask")).to_contain_text("⟨U+200B⟩")
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("main script, main iframe, main [onerror], main a[href^=javascript]").count() == 0
+    assert page.locator("main img").count() == 0
+    approve = page.locator(".ask").get_by_role("button", name="Approve", exact=True)
+    expect(approve).to_be_disabled()
+    show_whole_question(page)
+    expect(approve).to_be_enabled()
+    shown_line = page.locator(".ask dd", has_text="xxxx").last.inner_text()
+    assert shown_line.replace("\n", "") == LINE
+    assert refusals == []
+    page.context.close()
 
 
 def test_hostile_content_in_every_field_is_text(browser, tmp_path):
@@ -443,52 +453,51 @@ def test_a_long_run_and_a_long_list_keep_the_document_small(browser, tmp_path):
 # --- what everybody can read ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_has_no_serious_finding(browser, journal, tmp_path, scheme):
-    with served(journal, tmp_path) as server:
-        page = open_page(browser, server, bypass_csp=True, color_scheme=scheme)
+def test_axe_has_no_serious_finding(browser, reader):
+    page = open_page(browser, reader, bypass_csp=True)
 
-        def check(what: str) -> None:
-            check_axe(page, what)
+    def check(what: str) -> None:
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            check_axe(page, f"{what}, {scheme}")
 
-        check("the list")
-        page.get_by_role("button", name="New run").click()
-        check("a dialog")
-        for run_id in ("slow", "asks", "hostile"):
-            show(page, server, run_id)
-            check(run_id)
-        page.goto(f"{server.base}/sessions")
-        check("sessions")
-        page.goto(f"{server.base}/compare?a=slow&b=asks")
-        page.locator(".side .part").last.wait_for()
-        check("two runs")
-        page.goto(f"{server.base}/playground")
-        page.locator(".dialects li").first.wait_for()
-        check("the playground")
-        page.get_by_role("button", name="Log out").click()
-        page.get_by_label("Key or token").wait_for()
-        check("the form")
-        page.context.close()
+    check("the list")
+    page.get_by_role("button", name="New run").click()
+    check("a dialog")
+    for run_id in ("slow", "asks", "hostile"):
+        show(page, reader, run_id)
+        check(run_id)
+    page.goto(f"{reader.base}/sessions")
+    check("sessions")
+    page.goto(f"{reader.base}/compare?a=slow&b=asks")
+    page.locator(".side .part").last.wait_for()
+    check("two runs")
+    page.goto(f"{reader.base}/playground")
+    page.locator(".dialects li").first.wait_for()
+    check("the playground")
+    page.get_by_role("button", name="Log out").click()
+    page.get_by_label("Key or token").wait_for()
+    check("the form")
+    page.context.close()
 
 
 @pytest.mark.parametrize("width", [390, 1280, 2560])
-def test_nothing_is_wider_than_the_screen(browser, journal, tmp_path, width):
+def test_nothing_is_wider_than_the_screen(browser, reader, width):
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    with served(journal, tmp_path) as server:
-        page = open_page(browser, server)
-        page.set_viewport_size({"width": width, "height": 900})
+    page = open_page(browser, reader)
+    page.set_viewport_size({"width": width, "height": 900})
+    for name in ("list", "slow", "asks", "hostile"):
+        if name == "list":
+            page.goto(reader.base)
+            page.locator(".row").first.wait_for()
+        else:
+            show(page, reader, name)
+            page.locator(".lanes rect").first.wait_for()
+            if name != "slow":
+                page.locator(".ask button.main").first.wait_for()
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
-            for name in ("list", "slow", "asks", "hostile"):
-                if name == "list":
-                    page.goto(server.base)
-                    page.locator(".row").first.wait_for()
-                else:
-                    show(page, server, name)
-                    page.locator(".lanes rect").first.wait_for()
-                    if name != "slow":
-                        page.locator(".ask button.main").first.wait_for()
-                page.screenshot(path=SCREENSHOTS / f"{name}-{width}-{scheme}.png")
-                wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-                assert wide <= 0, (name, scheme)
-        page.context.close()
+            page.screenshot(path=SCREENSHOTS / f"{name}-{width}-{scheme}.png")
+            wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert wide <= 0, (name, scheme)
+    page.context.close()

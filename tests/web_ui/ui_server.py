@@ -20,6 +20,8 @@ from toolspeak.journal import open_journal
 from toolspeak.providers.scripted import ScriptedProvider
 
 HERE = Path(__file__).parent
+PATIENCE = 300
+"""Seconds after which something hangs. A busy machine takes long for what takes a moment elsewhere."""
 
 
 class UiServer:
@@ -79,7 +81,7 @@ class UiServer:
         assert self.process is not None
         assert self.process.stderr is not None
         self.process.stderr.close()
-        return self.process.wait(120)
+        return self.process.wait(PATIENCE)
 
 
 def start_worker(journal: str) -> subprocess.Popen[bytes]:

@@ -38,6 +38,7 @@ from toolspeak.data.events import (
     ModelAnswered,
     ModelAsked,
     Record,
+    RetryScheduled,
     RunFinished,
     RunStarted,
     StopRequested,
@@ -191,6 +192,9 @@ class RunUpdates:
                 return self._note(f"The run stops ({reason.replace('_', ' ')}): {text}")
             case InterceptorFailed(interceptor, level, hook, error):
                 return self._note(f"The interceptor {interceptor} failed ({hook} a {level}): {error}")
+            case RetryScheduled(error, seconds, call_id=call_id):
+                what = "The model's API failed and is asked" if call_id is None else "A call failed and runs"
+                return self._note(f"{what} again after {seconds:.1f} s: {error}")
             case RunFinished(_, answer):
                 dropped = self._drop(list(self._open), "The run ended before the call had a result.")
                 is_new = answer.strip() and answer.strip() != self._turn_text.strip()

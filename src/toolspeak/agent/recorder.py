@@ -28,10 +28,12 @@ from toolspeak.data.events import (
     ModelAsked,
     ModelTextReceived,
     Record,
+    RetryScheduled,
     SubRunUsed,
     ToolFinished,
     ToolStarted,
 )
+from toolspeak.data.interceptor_events import MOST_ERROR_CHARACTERS
 from toolspeak.data.messages import Message, Usage, failure
 from toolspeak.data.values import changed
 from toolspeak.errors import ConfigurationError, RunError, ToolDefinitionError, ToolspeakError
@@ -401,7 +403,13 @@ class RunContexts:
         state = self._recorder.current
         step = 0 if state is None else state.step
         own = self.settings
-        return HookContext(self._run_id, step, own.deps, self.memory, state, notes, name, agent=own.agent)
+        return HookContext(
+            self._run_id, step, own.deps, self.memory, state, notes, name, agent=own.agent, _record=self._record_retry
+        )
+
+    async def _record_retry(self, event: RetryScheduled) -> None:
+        reason = self.settings.secrets.hide_text(event.error)
+        await self._recorder.record(changed(event, error=reason[:MOST_ERROR_CHARACTERS]))
 
     def _report(self, call_id: str, message: str) -> None:
         if self.show is not None:

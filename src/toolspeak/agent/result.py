@@ -16,6 +16,7 @@ from toolspeak.agent.state.steps import RunRecords, RunStep
 from toolspeak.agent.state.turn_notes import WRAP_UP
 from toolspeak.agent.storage.runs import LoadedRun, load_whole
 from toolspeak.data.codec import dumps, loads
+from toolspeak.data.end_reasons import END_REASONS
 from toolspeak.data.events import (
     ApprovalRequested,
     CallSuspended,
@@ -171,17 +172,6 @@ def result_from(
     )
 
 
-_REASONS = {
-    "empty_answer": "the model's replies were empty",
-    "forged_results": "the model repeatedly made up results of tools",
-    "invalid_output": "the model's answers do not match the output type",
-    "no_answer": "an interceptor ended the run before its first step",
-    "content_filter": "the model API withheld the answer (content filter)",
-    "refusal": "the model refused to answer",
-    "cancelled": "the model API cancelled the turn",
-}
-
-
 def why_unanswered(state: RunState) -> str:
     """Why a run has ended without an answer, in a sentence."""
     stop = state.stop
@@ -194,7 +184,7 @@ def why_unanswered(state: RunState) -> str:
     if state.limit is not None:
         limit = getattr(state.limits, state.limit)
         return WRAP_UP[state.limit].format(allowed=limit, used=limit) + " The model gave no answer after that."
-    return _REASONS.get(state.reason, state.reason.replace("_", " "))
+    return END_REASONS.get(state.reason, state.reason.replace("_", " "))
 
 
 def resumed_run(run: RunResult[Any], decisions: Mapping[str, Decision], settings: RunSettings, deps: Any) -> Run[Any]:

@@ -9,6 +9,8 @@ from contextlib import suppress
 
 from toolspeak.data.deltas import ArgumentsDelta, CallStarted, Delta, ReasoningDelta, TextDelta
 from toolspeak.data.events import Event, ModelTextReceived
+from toolspeak.data.messages import Message, ReasoningPart, TextPart
+from toolspeak.data.values import quick
 from toolspeak.errors import ToolspeakError
 from toolspeak.execute import Secrets
 
@@ -17,6 +19,33 @@ FLUSH_SECONDS = 0.5
 
 FLUSH_CHARACTERS = 4096
 """How many characters of a turn wait for their record at most."""
+
+
+@quick()
+class RawEnd:
+    """What the records of a complete turn lack of it, as the provider sent it, with placeholders for secrets.
+
+    - `text`, `reasoning`: since the last `ModelTextReceived` of the turn.
+    - `own_text`: `text` without the API's own calls at its end.
+    - `has_records`: the turn has such a record.
+    """
+
+    text: str
+    reasoning: str
+    own_text: str
+    has_records: bool
+
+    def beside(self, message: Message) -> tuple[str | None, str | None]:
+        """The text and the reasoning to record beside the turn's message. None for what the message shows already."""
+        if self.has_records:
+            return self.text, self.reasoning
+        parts = message.parts
+        text = "".join([part.text for part in parts if type(part) is TextPart])
+        thoughts = "".join([part.text for part in parts if type(part) is ReasoningPart])
+        return (
+            None if self.own_text.strip() == text.strip() else self.text,
+            None if self.reasoning == thoughts or self.reasoning.strip() == thoughts.strip() else self.reasoning,
+        )
 
 
 class TurnCheckpoint:
@@ -33,6 +62,8 @@ class TurnCheckpoint:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._size = 0  # characters in both
+        self._call_size = 0  # of them, those of the API's own calls
+        self._has_records = False  # of this turn
         self._most = FLUSH_CHARACTERS + secrets.longest
         self._look_at = 0  # the number of characters at which `add_raw` looks whether to record them
         self.is_raw = False
@@ -45,15 +76,20 @@ class TurnCheckpoint:
     def add_raw(self, delta: Delta) -> None:
         """Adds a piece as the provider sent it, the text of calls included."""
         self.is_raw = True
-        if type(delta) is TextDelta or type(delta) is ArgumentsDelta:
+        if type(delta) is TextDelta:
             text = delta.text
             self._text.append(text)
+        elif type(delta) is ArgumentsDelta:
+            text = delta.text
+            self._text.append(text)
+            self._call_size += len(text)
         elif type(delta) is ReasoningDelta:
             text = delta.text
             self._reasoning.append(text)
         elif type(delta) is CallStarted:  # a call of the API's own; in a dialect a call is text
             text = f"\n{delta.name} "
             self._text.append(text)
+            self._call_size += len(text)
         else:
             return
         self._size += len(text)
@@ -98,17 +134,25 @@ class TurnCheckpoint:
                 await self._wait_for_save()
                 await self._save(0)
         finally:
-            self._text, self._reasoning, self._size = [], [], 0
-            self.is_raw = False
+            self._begin_turn()
 
-    async def discard(self) -> None:
-        """Drops the rest of a turn that is complete: the turn is recorded as a whole. Raises the error of the last
-        record, if it failed."""
+    async def end(self) -> RawEnd:
+        """Ends a turn that is complete, and returns what no record has of it. Raises the error of the last record, if
+        it failed."""
         # The timer keeps running: most turns end before it fires.
-        self._text, self._reasoning, self._size = [], [], 0
-        self.is_raw = self.is_due = False
+        text, reasoning = "".join(self._text), "".join(self._reasoning)
+        own_text = text[: len(text) - self._call_size] if self._call_size and not self._has_records else text
+        if self._secrets.has_values:
+            text, reasoning, own_text = map(self._secrets.hide_text, (text, reasoning, own_text))
+        raw_end = RawEnd(text, reasoning, own_text, self._has_records)
+        self._begin_turn()
         if self._saving is not None:
             await self._wait_for_save()
+        return raw_end
+
+    def _begin_turn(self) -> None:
+        self._text, self._reasoning, self._size, self._call_size = [], [], 0, 0
+        self._has_records = self.is_raw = self.is_due = False
 
     async def close(self) -> None:
         """Waits until nothing is being recorded any more."""
@@ -158,7 +202,10 @@ class TurnCheckpoint:
         text, rest = _divided(self._secrets.hide_text("".join(self._text)), held_back)
         reasoning, later = _divided(self._secrets.hide_text("".join(self._reasoning)), held_back)
         self._text, self._reasoning, self._size = [rest], [later], len(rest) + len(later)
-        return ModelTextReceived(text, reasoning) if text or reasoning else None
+        if not text and not reasoning:
+            return None
+        self._has_records = True
+        return ModelTextReceived(text, reasoning)
 
 
 def _divided(text: str, held_back: int) -> tuple[str, str]:

@@ -21,20 +21,22 @@ from toolspeak.agent.recorder import Recorder, RunContexts
 from toolspeak.agent.redact import Redactor
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.decide import AskModel, Finish, seconds_left, time_is_over
-from toolspeak.agent.state.history import Plan, Window, hide_call, summary_message, without_secrets
+from toolspeak.agent.state.history import Plan, Window, hide_call, summary_message
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.state.steps import memory_after
-from toolspeak.agent.turn_checkpoint import TurnCheckpoint
+from toolspeak.agent.turn_answers import TurnAnswers
+from toolspeak.agent.turn_checkpoint import RawEnd, TurnCheckpoint
 from toolspeak.agent.validation import check_deps, check_submitted_options, checked_choice, toolset_of
 from toolspeak.data.deltas import CallCompleted, CallMalformed, CallStarted, Delta, TurnEnded, TurnRestarted
-from toolspeak.data.events import HistoryCompacted, ModelAnswered, ModelAsked, ModelFailed
-from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice, Usage, characters, tokens_of
+from toolspeak.data.events import HistoryCompacted, ModelAnswered, ModelAsked, ModelFailed, RetryScheduled
+from toolspeak.data.interceptor_events import MOST_ERROR_CHARACTERS
+from toolspeak.data.messages import Message, ToolCall, ToolChoice, Usage, tokens_of
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import changed
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.execute import Answer, EarlyStart
-from toolspeak.providers.base import BODY_LISTENER
+from toolspeak.providers.base import BODY_LISTENER, RETRY_RECORDER
 from toolspeak.providers.trace_context import RETRIED
 from toolspeak.tools import RunContext
 from toolspeak.tools.toolset import tools_digest
@@ -69,7 +71,7 @@ class Turns:
         self._contexts = contexts
         self._instructions = settings.instructions
         self._prompt = self._prompt_digest = ""
-        self._counted_messages = self._counted_characters = 0  # of the history, for estimates of tokens
+        self._answers = TurnAnswers(settings)
         self._conversation: Conversation | None = None
         self._context: DriverContext | None = None
         self._checkpoint = TurnCheckpoint(settings.secrets, recorder.record)
@@ -83,6 +85,7 @@ class Turns:
         self._last_tools: Sequence[ToolSpec] = ()
         self._last_terms: tuple[Any, ...] = ()  # of the last request, without its messages and tools
         self._request_digest = ""  # of the current turn
+        self._raw_end: RawEnd | None = None  # of the current turn
         self._reads = 0  # of the current turn: interceptors may proceed more than once
         self.error: ProviderError | None = None
         """The failure of the model's API that ended the run."""
@@ -122,7 +125,7 @@ class Turns:
         if prompt is not self._prompt:
             self._prompt, self._prompt_digest = prompt, text_digest(prompt)
         digest = self._tools_digest if request.tools is self._specs else tools_digest(request.tools)
-        self._reads, self._request_digest = 0, ""
+        self._reads, self._request_digest, self._raw_end = 0, "", None
         terms = (request.instructions, request.output, request.needs_approval, request.parallel, request.options)
         is_as_before = request.tools is self._last_tools and terms == self._last_terms
         self._last_tools, self._last_terms = request.tools, terms
@@ -177,38 +180,24 @@ class Turns:
         if turn is None:
             return None
         # A turn that an interceptor gave in the model's place costs nothing.
-        await recorder.record(self._answer_event(turn, costs=ready is None, wrapping_up=choice.mode == "none"))
-        return None
-
-    def _answer_event(self, turn: ParsedTurn, *, costs: bool, wrapping_up: bool) -> ModelAnswered:
-        """The event of a turn, with placeholders for secrets. In a wrap-up answer no call counts, so none enters the
-        history."""
-        secrets, price = self._settings.secrets, self._price
-        usage, estimated = turn.usage, turn.usage.total is None
-        if estimated:  # one token for each four characters, the usual rule of thumb for English text and code
-            history = self._recorder.state.history
-            for i in range(self._counted_messages, len(history)):
-                self._counted_characters += characters(history[i].parts)
-            self._counted_messages = len(history)
-            input_tokens = (len(self._prompt) + self._counted_characters) // 4
-            usage = Usage(input_tokens, (characters(turn.message.parts) + len(turn.reasoning)) // 4)
-        message, ignored = turn.message, [entry.call for entry in turn.ignored]
-        if wrapping_up and message.calls:
-            ignored += message.calls
-            parts = tuple(part for part in message.parts if not isinstance(part, ToolCall | MalformedCall))
-            message = replace(message, parts=parts)
-        unused, forged = [call for call in ignored if isinstance(call, ToolCall)], turn.forged
-        if secrets.has_values:
-            message, unused = without_secrets(message, secrets), [hide_call(call, secrets) for call in unused]
-            forged = tuple(map(secrets.hide_text, forged))
-        turn_cost = 0.0 if not costs else None if price is None else price.cost(usage)
-        digest = self._request_digest
-        return ModelAnswered(
-            message, turn.finish, usage, estimated, tuple(unused), forged, turn.notes, turn_cost, digest
+        answered = self._answers.event(
+            turn,
+            recorder.state.history,
+            self._prompt,
+            self._request_digest,
+            self._raw_end,
+            costs=ready is None,
+            wrapping_up=choice.mode == "none",
         )
+        await recorder.record(answered)
+        return None
 
     def _hear_body(self, body: bytes) -> None:
         self._request_digest = hashlib.sha256(body).hexdigest()
+
+    async def _record_retry(self, error: ProviderError, seconds: float, attempt: int) -> None:
+        reason = self._settings.secrets.hide_text(str(error))[:MOST_ERROR_CHARACTERS]
+        await self._recorder.record(RetryScheduled(reason, seconds, attempt, status=error.status))
 
     async def _read_turn(self, request: TurnRequest, own_messages: bool = False) -> ParsedTurn:
         """Reads a turn of the model. `own_messages`: the request's messages are for this turn alone, so the turn gets a
@@ -233,6 +222,7 @@ class Turns:
         starts_early = settings.driver.starts_early and request.choice.mode != "none"
         stream = cast("AsyncGenerator[Delta]", conversation.turn(request))
         token = BODY_LISTENER.set(self._hear_body if settings.keeps else None)
+        retry_token = RETRY_RECORDER.set(self._record_retry)
         try:
             try:
                 async for delta in stream:
@@ -260,6 +250,7 @@ class Turns:
                         await watcher.drain()
             finally:
                 BODY_LISTENER.reset(token)
+                RETRY_RECORDER.reset(retry_token)
                 await stream.aclose()
                 if own_messages:
                     await conversation.aclose()
@@ -269,7 +260,7 @@ class Turns:
                 self._starting = None
             await checkpoint.save_rest()
             raise
-        await checkpoint.discard()
+        self._raw_end = await checkpoint.end()
         return collector.turn()
 
     def _call_id(self, index: int) -> str:
@@ -353,7 +344,7 @@ class Turns:
         event = HistoryCompacted(plan.cleared, plan.upto, plan.pinned, summary, plan.tokens_before, after, usage, cost)
         await self._recorder.record(event)
         await self._end_conversation()  # its messages are no longer those of the run
-        self._counted_messages = self._counted_characters = 0
+        self._answers.count_again()
         return event
 
     async def _summary(self, plan: Plan, window: Window) -> tuple[str, Usage]:

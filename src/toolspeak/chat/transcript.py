@@ -44,6 +44,7 @@ from toolspeak.data.events import (
     ModelAnswered,
     ModelAsked,
     Record,
+    RetryScheduled,
     RunFinished,
     RunPaused,
     StopRequested,
@@ -356,6 +357,10 @@ class Transcript:
                 self.note(f"· {compaction_text(event)}")
             case InterceptorFailed(interceptor, level, hook, error):
                 self.note(f"! the interceptor {interceptor} failed ({hook} a {level}): {error}", "error")
+            case RetryScheduled(error, seconds, call_id=None):
+                self.note(f"! the model's API failed and is asked again after {seconds:.1f} s: {error}", "warning")
+            case RetryScheduled(error, seconds):
+                self.note(f"! a call failed and runs again after {seconds:.1f} s: {error}", "warning")
             case AnswerRejected(reason):
                 self.note(f"! the answer does not match the requested type: {reason}", "warning")
             case StopRequested(reason, message, by=by) if by != "user":  # the result says what the person did

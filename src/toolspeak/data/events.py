@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from toolspeak.data.approvals import ApprovalDecided as ApprovalDecided
 from toolspeak.data.approvals import ApprovalRequested as ApprovalRequested
+from toolspeak.data.interceptor_events import InterceptorFailed as InterceptorFailed
+from toolspeak.data.interceptor_events import MetadataSet as MetadataSet
+from toolspeak.data.interceptor_events import RetryScheduled as RetryScheduled
 from toolspeak.data.messages import JSON, FinishReason, Message, ToolCall, ToolChoice, ToolResult, Usage, no_extra
 from toolspeak.data.run_values import LimitName as LimitName
 from toolspeak.data.run_values import LimitReached as LimitReached
@@ -122,6 +125,9 @@ class ModelAnswered:
     - `usage_estimated`: the provider gave no usage.
     - `cost`: in USD, None if unknown.
     - `request_digest`: SHA-256 (hex) of the body of the request; "" if none was sent over HTTP.
+    - `raw_text`, `raw_reasoning`: the end of the turn as the model wrote it, since the last `ModelTextReceived`. None
+      if `message` shows it: the text of a turn without calls and markers, but for white space around it. Recorded only
+      if a journal keeps the run.
     """
 
     message: Message
@@ -133,6 +139,8 @@ class ModelAnswered:
     notes: tuple[str, ...] = ()
     cost: float | None = None
     request_digest: str = ""
+    raw_text: str | None = None
+    raw_reasoning: str | None = None
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
@@ -266,40 +274,6 @@ class ToolFinished:
 
 
 @value()
-class MetadataSet:
-    """An interceptor set metadata of the run.
-
-    - `values`: what is added.
-    - `by`: the interceptor.
-    - `call_id`: the call at which it did, None outside of calls.
-    """
-
-    values: Mapping[str, JSON]
-    by: str = ""
-    call_id: str | None = None
-    extra: Mapping[str, JSON] = field(default_factory=no_extra)
-
-
-@value()
-class InterceptorFailed:
-    """An interceptor failed: it raised, or returned what it must not. What it wraps fails.
-
-    - `interceptor`: its name.
-    - `level`: what it wraps.
-    - `hook`: where it failed.
-    - `error`: what failed, in words.
-    - `call_id`: the call's id, None outside of calls.
-    """
-
-    interceptor: str
-    level: Literal["call", "model", "step", "run", "message", "compaction"]
-    hook: Literal["before", "around", "after"]
-    error: str
-    call_id: str | None = None
-    extra: Mapping[str, JSON] = field(default_factory=no_extra)
-
-
-@value()
 class AnswerRejected:
     """The answer does not have the requested type. The model answers again.
 
@@ -378,6 +352,7 @@ Event: TypeAlias = (
     | ToolFinished
     | MetadataSet
     | InterceptorFailed
+    | RetryScheduled
     | AnswerRejected
     | StopRequested
     | LimitReached

@@ -12,7 +12,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal
 
-from toolspeak.data import approvals, deltas, events, messages, run_values, tools
+from toolspeak.data import approvals, deltas, events, interceptor_events, messages, run_values, tools
 from toolspeak.data.checks import (
     SCALARS,
     Convert,
@@ -37,7 +37,7 @@ FORMAT = 1
 
 CLASSES: Mapping[str, type] = {
     name: cls
-    for module in (messages, tools, approvals, run_values, deltas, events)
+    for module in (messages, tools, approvals, run_values, interceptor_events, deltas, events)
     for name, cls in vars(module).items()
     if isinstance(cls, type) and is_dataclass(cls) and cls.__module__ == module.__name__
 }

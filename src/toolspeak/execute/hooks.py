@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from toolspeak.data.approvals import Decision, Escalate
-from toolspeak.data.events import ApprovalDecided, InterceptorFailed, MetadataSet, UserMessageQueued
+from toolspeak.data.events import ApprovalDecided, InterceptorFailed, MetadataSet, RetryScheduled, UserMessageQueued
 from toolspeak.data.messages import JSON, Message, ToolCall, ToolResult, failure, no_extra
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.data.values import quick
@@ -112,6 +112,7 @@ class HookContext:
     tool: ToolSpec | None = None
     effects: Effects | None = None
     agent: str = "agent"
+    _record: Callable[[RetryScheduled], Awaitable[None]] | None = field(default=None, repr=False)
 
     @property
     def principal(self) -> str | None:
@@ -160,6 +161,13 @@ class HookContext:
         if isinstance(decision, Decision):
             check_decision(decision)
         self._notes.decisions[self._call_id] = decision
+
+    async def retry(self, error: str, seconds: float, attempt: int, status: int | None = None) -> None:
+        """Records that this attempt (from 1) failed and that another one follows after so many seconds
+        (`RetryScheduled`). For an `around` that proceeds again. Raises ConfigurationError elsewhere."""
+        if self._record is None:
+            raise ConfigurationError("only the `around` of a call or of a model request can try again")
+        await self._record(RetryScheduled(error, seconds, attempt, self._by, self._call_id, status))
 
     def _keep(self, key: str, value: JSON, change: Callable[[JSON], JSON] | None) -> None:
         new = jsonable(value)
@@ -352,8 +360,9 @@ def chain_of(
     notes: HookNotes,
     tool: ToolSpec | None = None,
     effects: Effects | None = None,
+    record: Callable[[RetryScheduled], Awaitable[None]] | None = None,
 ) -> InterceptorChain[ToolCall, ToolResult]:
-    """Returns the interceptors around a call. What they record is in `notes`."""
+    """Returns the interceptors around a call. What they record is in `notes`; `record` takes the retries."""
 
     def context_for(name: str) -> HookContext:
         notes.last = name
@@ -369,6 +378,7 @@ def chain_of(
             tool,
             effects,
             context.agent,
+            record,
         )
 
     def check(verdict: object) -> ToolCall:

@@ -9,9 +9,11 @@ from dataclasses import replace
 from functools import partial
 from time import time
 
-from toolspeak.data.events import StopRequested, ToolFinished, ToolStarted
+from toolspeak.data.events import RetryScheduled, StopRequested, ToolFinished, ToolStarted
+from toolspeak.data.interceptor_events import MOST_ERROR_CHARACTERS
 from toolspeak.data.messages import TextPart, ToolCall, ToolResult, failure
 from toolspeak.data.tools import FOUND_TOOLS, SOURCES, WEB, sources_in, with_sources
+from toolspeak.data.values import changed
 from toolspeak.errors import AgentStop, ReplayDiverged, ToolError
 from toolspeak.execute.batch_context import NotStarted
 from toolspeak.execute.batch_state import BatchState, Call
@@ -129,7 +131,8 @@ async def _run_prepared(batch: BatchState, call: Call, prepared: PreparedCall) -
             call.move("entering")
             notes = call.notes = HookNotes(batch.notes.current)
             tool, effects = prepared.tool.now, hide_effects(prepared.effects, settings.secrets)
-            chain = chain_of(prepared.call, settings.interceptors, batch.context, notes, tool, effects)
+            record = partial(_record_retry, batch)
+            chain = chain_of(prepared.call, settings.interceptors, batch.context, notes, tool, effects, record)
             result = await chain.surround(prepared.call, partial(_call_function, batch, call, prepared))
         else:
             result = await _call_function(batch, call, prepared)
@@ -149,6 +152,11 @@ async def _run_prepared(batch: BatchState, call: Call, prepared: PreparedCall) -
     if prepared.is_unread:
         result = replace(result, extra={**result.extra, FOUND_TOOLS: [prepared.tool.name]})
     return replace(result, content=(TextPart(prepared.note), *result.content)) if prepared.note else result
+
+
+async def _record_retry(batch: BatchState, event: RetryScheduled) -> None:
+    reason = batch.settings.secrets.hide_text(event.error)
+    await batch.emit(changed(event, error=reason[:MOST_ERROR_CHARACTERS]))
 
 
 async def _pass_after(

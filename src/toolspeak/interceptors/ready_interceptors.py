@@ -49,18 +49,21 @@ class _Backoff:
         self.attempts, self.max_seconds = attempts, max_seconds
         self._base, self._clock = base_seconds, clock
 
-    async def wait(self, attempt: int, extra_seconds: float = 0.0) -> None:
-        """Waits after this attempt, the first of which is 1."""
+    def seconds(self, attempt: int) -> float:
+        """The wait after this attempt, the first of which is 1."""
         # Full jitter: AWS Architecture Blog, "Exponential Backoff And Jitter".
-        jitter = self._clock.random() * min(self.max_seconds, self._base * 2.0 ** min(attempt - 1, 30))
-        await self._clock.sleep(extra_seconds + jitter)
+        return self._clock.random() * min(self.max_seconds, self._base * 2.0 ** min(attempt - 1, 30))
+
+    async def wait(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
 
 
 class Retry(Interceptor):
     """Runs a call again that failed, if its effects say that it may run twice: it is `idempotent`, or it only reads and
     stays on this machine.
 
-    The n-th retry waits a random time up to `base_seconds` * 2 ** (n - 1), and up to `max_seconds`.
+    The n-th retry waits a random time up to `base_seconds` * 2 ** (n - 1), and up to `max_seconds`. Each failed attempt
+    is recorded (`RetryScheduled`).
 
     - `attempts`: how often a call runs at most.
     - `when`: whether a result is worth a retry.
@@ -96,7 +99,9 @@ class Retry(Interceptor):
         for attempt in range(1, self._backoff.attempts):
             if not self._when(result):
                 break
-            await self._backoff.wait(attempt)
+            seconds = self._backoff.seconds(attempt)
+            await context.retry(result.text, seconds, attempt)
+            await self._backoff.wait(seconds)
             result = await proceed(call)
         return result
 
@@ -140,7 +145,9 @@ class ModelRetry(ModelInterceptor):
                 backoff = self._backoff
                 if attempt >= backoff.attempts or requested > backoff.max_seconds or not self._when(error):
                     raise
-                await backoff.wait(attempt, requested)
+                seconds = requested + backoff.seconds(attempt)
+                await context.retry(str(error), seconds, attempt, error.status)
+                await backoff.wait(seconds)
                 attempt += 1
 
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import Protocol
 
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import quick
+from toolspeak.errors import ProviderError
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.wire.base import ModelRequest, WireFormat
 
 BODY_LISTENER: ContextVar[Callable[[bytes], None] | None] = ContextVar("toolspeak_body_listener", default=None)
 """A function that gets the body of every request for a turn that this context sends over HTTP."""
+
+RETRY_RECORDER: ContextVar[Callable[[ProviderError, float, int], Awaitable[None]] | None] = ContextVar(
+    "toolspeak_retry_recorder", default=None
+)
+"""A function that records that a request for a turn failed and is sent again: the error, the seconds until then, and
+the number of the attempt from 1."""
 
 
 @quick()

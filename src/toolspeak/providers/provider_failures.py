@@ -19,6 +19,7 @@ import httpx2
 
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError
+from toolspeak.providers.base import RETRY_RECORDER
 from toolspeak.providers.trace_context import RETRIED
 from toolspeak.wire.error_table import read_error
 from toolspeak.wire.json_validation import shortened
@@ -239,6 +240,8 @@ async def wait_or_raise(error: ProviderError, failures: int, *, retries: int, cl
     _LOG.info(message, delay, failures, retries, error, extra={"event": "upstream_retry", "fields": fields})
     if (retried := RETRIED.get()) is not None:
         retried(error)
+    if (record := RETRY_RECORDER.get()) is not None:
+        await record(error, delay, failures)
     await clock.sleep(delay)
 
 

@@ -34,6 +34,7 @@ from toolspeak.data.events import (
     ModelAnswered,
     ModelAsked,
     Record,
+    RetryScheduled,
     RunFinished,
     RunPaused,
     StopRequested,
@@ -210,6 +211,10 @@ class Renderer:
             case InterceptorFailed(interceptor, level, hook, error):
                 where = f"! the interceptor {one_line(interceptor)} failed ({hook} a {level}): "
                 self._line(where, "red", one_line(error))
+            case RetryScheduled(error, seconds, call_id=call_id):
+                self.end_line()
+                what = "the model's API" if call_id is None else one_line(self._name(call_id))
+                self._line(f"! {what} failed, tried again after {seconds:.1f} s: ", "yellow", one_line(error))
             case AnswerRejected(reason):
                 self._line("! the answer does not match the requested type: ", "yellow", one_line(reason))
             case StopRequested(reason, message):

@@ -17,6 +17,7 @@ from toolspeak.data.events import (
     ModelFailed,
     ModelTextReceived,
     Record,
+    RetryScheduled,
     RunConfigured,
     RunFinished,
     RunPaused,
@@ -69,6 +70,13 @@ class Timeline:
                 yield f"step {record.step}"
             case ModelAnswered() as answered:
                 yield from self._answered(answered, record.time - self._asked_at)
+            case RetryScheduled(error, seconds, call_id=call_id):
+                after = f" after {seconds:.2f} s" if self._times else ""
+                if call_id is None:
+                    yield from self._cut_off()
+                    yield f"✗ the model's API failed and is asked again{after}: {_short(error)}"
+                else:
+                    yield f"  ✗ {self._name(call_id)} failed and runs again{after}: {_short(error)}"
             case ModelFailed(error):
                 yield from self._cut_off()
                 yield f"✗ the model's API failed: {_short(error)}"

@@ -195,6 +195,7 @@ class OpenQuestion:
     - `seq`: the record that asks.
     - `digest`: what a decision must name.
     - `always`: what may always be approved because of it.
+    - `parameters`: the schema of the tool's arguments; None if the run did not record it.
     - `decided_by`: who has decided, if no process has continued the run since.
     """
 
@@ -206,6 +207,7 @@ class OpenQuestion:
     decision: str = ""
     decided_by: str = ""
     always: tuple[AlwaysOffer, ...] = ()
+    parameters: JSON = None
 
 
 @quick()

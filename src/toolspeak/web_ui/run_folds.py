@@ -3,34 +3,58 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import cast
 
+from toolspeak.agent.drivers.request_parts import TOOLS
 from toolspeak.agent.pictures.run_chart import ChartBuilder, RunChart
 from toolspeak.agent.state.fold import apply
 from toolspeak.agent.state.state import RunState
-from toolspeak.data.events import ApprovalRequested
+from toolspeak.data.events import ApprovalRequested, ModelAsked
+from toolspeak.data.messages import JSON
+from toolspeak.data.run_values import UNFINISHED
 from toolspeak.journal.base import Journal
 
 _MOST_RUNS = 32
 _PAGE = 500
+_MOST_SCHEMA = 50_000
+"""The longest schema of a tool's arguments, as JSON, that a page gets."""
 
 
 @dataclass(slots=True)
 class RunFold:
-    """What a run's records until now say. `questions`: the numbers of the records that ask, by call id."""
+    """What a run's records until now say.
+
+    - `questions`: the numbers of the records that ask, by call id.
+    - `tools`: the tools of the last turn as JSON; "" if the run did not record them.
+    """
 
     state: RunState | None = None
     builder: ChartBuilder = field(default_factory=ChartBuilder)
     questions: dict[str, int] = field(default_factory=dict[str, int])
+    tools: str = ""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     drawn: RunChart | None = None
 
-    def chart(self) -> RunChart:
-        """The chart of the records until now."""
+    def chart(self, now: float | None) -> RunChart:
+        """The chart of the records until now. `now` (Unix seconds): until then what goes on is drawn; None: until the
+        last record."""
+        if now is not None and (self.state is None or self.state.status in UNFINISHED):
+            return self.builder.chart(now)
         if self.drawn is None or self.drawn.records != self.builder.records:
             self.drawn = self.builder.chart()
         return self.drawn
+
+    def parameters(self, call_id: str) -> JSON:
+        """The schema of the arguments of a call of the last turn; None if the run did not record it."""
+        if self.state is None or not self.tools:
+            return None
+        name = next((call.name for call in self.state.pending.calls if call.id == call_id), None)
+        specs = cast("list[dict[str, JSON]]", json.loads(self.tools))
+        schema = next((spec.get("parameters") for spec in specs if spec.get("name") == name), None)
+        return schema if len(json.dumps(schema)) <= _MOST_SCHEMA else None
 
 
 class RunFolds:
@@ -53,6 +77,8 @@ class RunFolds:
                     fold.builder.add(record)
                     if isinstance(record.event, ApprovalRequested):
                         fold.questions[record.event.call_id] = record.seq
+                    elif isinstance(record.event, ModelAsked):
+                        fold.tools = record.event.request_parts.get(TOOLS, fold.tools)
                 if len(page) < _PAGE:
                     break
                 await asyncio.sleep(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, cast
@@ -260,6 +261,7 @@ async def one_run(call: ApiCall) -> RunDetail:
                 "" if decision is None else ("approved" if decision.approved else "refused"),
                 "" if decision is None else decision.by or "someone",
                 tuple(AlwaysOffer(*offer) for offer in rules_offered(request)),
+                fold.parameters(call_id),
             )
         )
     messages = [
@@ -370,8 +372,8 @@ def _place(text: str) -> Sequence[str | int]:
 
 
 async def run_timeline(call: ApiCall) -> RunChart:
-    _, fold, _ = await fold_of(call)
-    return fold.chart()
+    info, fold, _ = await fold_of(call)
+    return fold.chart(time.time() if info.status != "running" or is_held(info) else None)
 
 
 async def step_messages(call: ApiCall) -> MessagesPage:

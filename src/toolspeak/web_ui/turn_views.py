@@ -9,7 +9,8 @@ from typing import Any, cast
 from toolspeak.agent.drivers.request_parts import DRIVER, TOOLS, dialect_of
 from toolspeak.agent.sent_requests import recorded_parts, sent_request
 from toolspeak.data.codec import load
-from toolspeak.data.events import ModelAnswered, ModelAsked, ModelFailed, ModelTextReceived, Record
+from toolspeak.data.events import ModelAnswered, ModelAsked, ModelFailed, ModelTextReceived, Record, RetryScheduled
+from toolspeak.data.messages import ReasoningPart
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects import Dialect, get_dialect
@@ -44,7 +45,7 @@ class TurnReading:
 
     - `dialect`: that which reads it; "auto" if the run does not say which.
     - `is_cut`: the text is longer, and only this beginning of it was read.
-    - `may_lack_end`: the turn was over before a last checkpoint, so what came in its last half second is not recorded.
+    - `may_lack_end`: an earlier toolspeak recorded the turn, without what came in its last half second.
     """
 
     dialect: str
@@ -104,14 +105,27 @@ async def _asking_record(call: ApiCall) -> Record:
 
 
 async def _text_of(journal: Journal, asking_record: Record) -> tuple[str, str, bool]:
-    """The text and the thoughts of a turn, as its checkpoints have them, and whether it was answered after the last."""
+    """The text and the thoughts of a turn as the model wrote them, and whether their end may not be recorded. A turn
+    that was asked for again is that of the last attempt."""
     texts, thoughts, start = list[str](), list[str](), asking_record.seq + 1
     while page := await journal.read(asking_record.run_id, start, 100):
         for record in page:
-            if isinstance(record.event, ModelTextReceived):
-                texts.append(record.event.text)
-                thoughts.append(record.event.reasoning)
-            elif isinstance(record.event, ModelAnswered | ModelFailed | ModelAsked):
-                return "".join(texts), "".join(thoughts), isinstance(record.event, ModelAnswered)
+            match record.event:
+                case ModelTextReceived(text, reasoning):
+                    texts.append(text)
+                    thoughts.append(reasoning)
+                case RetryScheduled(call_id=None):
+                    texts, thoughts = [], []
+                case ModelAnswered() as answered if answered.raw_text is None and (any(texts) or any(thoughts)):
+                    return "".join(texts), "".join(thoughts), True
+                case ModelAnswered(message) as answered:
+                    parts = [part.text for part in message.parts if isinstance(part, ReasoningPart)]
+                    texts.append(message.text if answered.raw_text is None else answered.raw_text)
+                    thoughts.append("".join(parts) if answered.raw_reasoning is None else answered.raw_reasoning)
+                    return "".join(texts), "".join(thoughts), False
+                case ModelFailed() | ModelAsked():
+                    return "".join(texts), "".join(thoughts), False
+                case _:
+                    pass
         start += len(page)
     return "".join(texts), "".join(thoughts), False

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from toolspeak.agent.pictures.run_chart import Bar, RunChart, chart_of, shortened
+from toolspeak.agent.pictures.run_chart import Bar, RunChart, chart_of, middle_cut, shortened
 from toolspeak.data.events import Record
 
 MOST_BARS = 2_000
@@ -77,14 +77,15 @@ def _bar(bar: Bar, scale: float) -> Iterator[str]:
     x, y = _MARGIN + bar.start * scale, _TOP + _LANE * bar.lane
     width = max(1.5, (bar.end - bar.start) * scale)
     kind = "failed" if bar.state == "failed" and bar.kind != "cut" else bar.kind
-    title = ", ".join(filter(None, (bar.label, bar.detail, seconds_text(bar.end - bar.start))))
+    title = ", ".join(filter(None, (bar.label, bar.detail, seconds_text(bar.seconds))))
     yield (
         f'<rect class="{kind}{" open" if bar.state == "open" else ""}" x="{x:.1f}" y="{y}" width="{width:.1f}"'
         f' height="{_BAR}" rx="3"><title>{_text(title)}</title></rect>'
     )
     room = int((width - 8) / _CHARACTER)
     if room >= 4:
-        label = bar.label if len(bar.label) <= room else bar.label[: room - 1] + "…"
+        is_call = bar.lane > 0
+        label = middle_cut(bar.label, room) if is_call or len(bar.label) <= room else bar.label[: room - 1] + "…"
         on = "" if bar.kind in ("wait", "outside") and kind != "failed" else ' class="on"'
         yield f'<text{on} x="{x + 4:.1f}" y="{y + 12}">{_text(label)}</text>'
 

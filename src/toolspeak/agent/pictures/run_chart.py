@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Any, Literal, cast
 
+from toolspeak.data.end_reasons import end_words
 from toolspeak.data.events import (
     ApprovalDecided,
     ApprovalRequested,
@@ -23,6 +24,7 @@ from toolspeak.data.events import (
     ModelFailed,
     ModelTextReceived,
     Record,
+    RetryScheduled,
     RunFinished,
     RunPaused,
     RunResumed,
@@ -59,6 +61,7 @@ class Bar:
     - `seq`: the number of the record that it begins with.
     - `state`: `open` has not ended yet.
     - `waited_for`: the calls that had to finish before.
+    - `seconds`: how long it took, also where the axis stands still.
     """
 
     kind: BarKind
@@ -71,6 +74,7 @@ class Bar:
     call_id: str = ""
     detail: str = ""
     waited_for: tuple[str, ...] = ()
+    seconds: float = 0.0
 
 
 @quick()
@@ -111,7 +115,10 @@ class ChartBuilder:
         self._pauses: list[tuple[float, float]] = []
         self._began = self._last = 0.0
         self._paused_at: float | None = None
+        self._is_over = False
         self._turn: Record | None = None  # of the turn under way
+        self._turn_start = 0.0  # that of its attempt under way
+        self._turn_wait: Bar | None = None  # before that attempt
         self._calls: dict[str, ToolCall] = {}
         self._open: dict[str, Bar] = {}  # of the calls without a result, what they do now
         self._lanes: dict[str, int] = {}
@@ -129,12 +136,22 @@ class ChartBuilder:
                 self._paused_at = time
             case ModelAsked():
                 self._cut(time)
-                self._turn = record
+                self._turn, self._turn_start = record, time
             case ModelAnswered() as answered:
                 self._answered(record, answered, time)
             case ModelFailed(error):
                 self._end_turn(time, "failed", shortened(error))
                 self._mark("failed", time, record, shortened(error))
+            case RetryScheduled(error, seconds, call_id=None):
+                turn = self._turn
+                self._end_turn(time, "failed", shortened(error))
+                if turn is not None:
+                    self._turn, self._turn_start = turn, time + seconds
+                    label = f"again after {seconds:.1f} s"
+                    self._turn_wait = Bar("wait", 0, time, time + seconds, record.seq, label, detail=shortened(error))
+            case RetryScheduled(error, seconds, call_id=str(call_id)):
+                detail = f"again after {seconds:.1f} s: {shortened(error)}"
+                self._begin("wait", call_id, record, time, failed=True, detail=detail)
             case ApprovalRequested(call_id, _, call):
                 self._calls.setdefault(call_id, call)
                 self._begin("question", call_id, record, time)
@@ -167,25 +184,33 @@ class ChartBuilder:
                 self._mark("handoff", time, record, f"{shortened(agent)} continues")
             case RunFinished(status, _, reason):
                 self._cut(time)
-                self._mark("end", time, record, f"{status.replace('_', ' ')}: {shortened(reason)}")
+                self._is_over = True
+                self._mark("end", time, record, shortened(end_words(status, reason)))
             case ModelTextReceived() | SubRunUsed() | _:
                 pass
         self._last = time
 
-    def chart(self) -> RunChart:
-        """The chart of the records until now."""
+    def chart(self, now: float | None = None) -> RunChart:
+        """The chart of the records until now. With `now` (Unix seconds) what goes on is drawn until then, unless the
+        run is over."""
+        last = self._last if now is None or self._is_over else max(now, self._last)
         bars = list(self._bars)
-        if self._turn is not None:
-            bars.append(Bar("turn", 0, self._turn.time, self._last, self._turn.seq, "", "open"))
-        bars += [changed(bar, end=self._last) for bar in self._open.values()]
-        pauses = [*self._pauses, (self._paused_at, self._last)] if self._paused_at is not None else self._pauses
+        if self._turn_wait is not None:
+            bars.append(changed(self._turn_wait, end=max(self._turn_wait.start, min(self._turn_wait.end, last))))
+        if self._turn is not None and self._turn_start <= last:
+            bars.append(Bar("turn", 0, self._turn_start, last, self._turn.seq, "", "open"))
+        bars += [changed(bar, end=last) for bar in self._open.values()]
+        pauses = [*self._pauses, (self._paused_at, last)] if self._paused_at is not None else self._pauses
         idle = sum(end - start for start, end in pauses)
-        driven = max(0.0, self._last - self._began - idle)
+        driven = max(0.0, last - self._began - idle)
         axis = _Axis(self._began, pauses, _LONGEST_GAP * driven or 1.0)
         return RunChart(
-            axis.place(self._last),
+            axis.place(last),
             self._count,
-            tuple(changed(bar, start=axis.place(bar.start), end=axis.place(bar.end)) for bar in bars),
+            tuple(
+                changed(bar, start=axis.place(bar.start), end=axis.place(bar.end), seconds=bar.end - bar.start)
+                for bar in bars
+            ),
             tuple(Mark(mark.kind, axis.place(mark.at), mark.seq, mark.label) for mark in self._marks),
             self.records,
             idle,
@@ -202,10 +227,13 @@ class ChartBuilder:
         self, time: float, state: Literal["done", "failed"], detail: str, kind: BarKind = "turn", label: str = ""
     ) -> None:
         request, self._turn = self._turn, None
+        wait, self._turn_wait = self._turn_wait, None
+        if wait is not None:
+            self._bars.append(changed(wait, end=max(wait.start, min(wait.end, time))))
         if request is not None:
             label = label or f"step {request.step}"
-            end = max(request.time, time)
-            self._bars.append(Bar(kind, 0, request.time, end, request.seq, label, state, detail=detail))
+            start = min(self._turn_start, time)
+            self._bars.append(Bar(kind, 0, start, time, request.seq, label, state, detail=detail))
 
     def _answered(self, record: Record, answered: ModelAnswered, time: float) -> None:
         usage = answered.usage
@@ -228,11 +256,13 @@ class ChartBuilder:
             self._mark("resumed", time, record, "resumed")
         self._paused_at = None
 
-    def _begin(self, kind: BarKind, call_id: str, record: Record, time: float, **fields: Any) -> None:
-        """Ends what a call did until now, and begins what it does next."""
+    def _begin(
+        self, kind: BarKind, call_id: str, record: Record, time: float, *, failed: bool = False, **fields: Any
+    ) -> None:
+        """Ends what a call did until now, and begins what it does next. `failed`: how the former ends."""
         earlier = self._open.pop(call_id, None)
-        if earlier is not None and time > earlier.start:
-            self._bars.append(changed(earlier, end=time, state="done"))
+        if earlier is not None and (time > earlier.start or failed):
+            self._bars.append(changed(earlier, end=time, state="failed" if failed else "done"))
         call = self._calls.get(call_id)
         label = visible(call_id) if call is None else call_label(call)
         self._open[call_id] = Bar(kind, self._lane(call_id), time, time, record.seq, label, "open", call_id, **fields)
@@ -287,8 +317,9 @@ def chart_of(records: Iterable[Record]) -> RunChart:
 
 
 def call_label(call: ToolCall) -> str:
-    """A call on one line: its name and its arguments, shortened."""
-    return shortened(f"{call.name}({', '.join(_short(value) for value in call.arguments.values())})")
+    """A call on one line: its name and its arguments. What is too long is left out in the middle: calls of one tool
+    often begin alike."""
+    return middle_cut(f"{call.name}({', '.join(_short(value) for value in call.arguments.values())})", LABEL)
 
 
 def shortened(text: str) -> str:
@@ -297,9 +328,18 @@ def shortened(text: str) -> str:
     return line if len(line) <= LABEL else line[: LABEL - 1] + "…"
 
 
+def middle_cut(text: str, most: int) -> str:
+    """A text on one line, with everything visible that would change how it reads. A long one has its beginning and its
+    end, and so many characters at most."""
+    part = text if len(text) <= 8 * most else f"{text[: 4 * most]}…{text[-4 * most :]}"
+    line = " ".join(visible(part).split())
+    tail = (most - 1) // 2
+    return line if len(line) <= most else f"{line[: most - 1 - tail]}…{line[-tail:]}"
+
+
 def _short(value: JSON) -> str:
     if isinstance(value, str):
-        return f'"{value}"' if len(value) <= _VALUE else f'"{value[:_VALUE]}…'
+        return f'"{middle_cut(value, _VALUE)}"'
     if isinstance(value, dict):
         return "{…}"
     if isinstance(value, list):

@@ -37,6 +37,7 @@ from toolspeak.data.events import (
     ModelFailed,
     ModelTextReceived,
     Record,
+    RetryScheduled,
     RunConfigured,
     RunFinished,
     RunPaused,
@@ -413,6 +414,7 @@ _CHANGES: Mapping[type[Event], Callable[[RunState, Record, Any], RunState] | Non
     RunFinished: _run_finished,
     ModelTextReceived: None,
     InterceptorFailed: None,
+    RetryScheduled: None,
     UnknownEvent: None,
 }
 """What each event after RunStarted changes; None: nothing."""

@@ -1,7 +1,7 @@
 // The shell: who is logged in, and which page the address names.
 
 import { ApiError, login, logout, me, whoAmI } from "./api.js";
-import { h, notice, oneLine } from "./dom.js";
+import { h, notice, oneLine, renewTimes } from "./dom.js";
 import { comparePage } from "./compare-page.js";
 import { gatewayPage } from "./gateway-page.js";
 import { playgroundPage } from "./playground-page.js";
@@ -86,6 +86,9 @@ document.addEventListener("click", (event) => {
   }
 });
 window.addEventListener("popstate", () => show());
+setInterval(() => {
+  if (!document.hidden) renewTimes();
+}, 1000);
 document.addEventListener("keydown", (event) => {
   if (event.target.closest?.("input, textarea, select, dialog, [contenteditable]") || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "/") {

@@ -1,15 +1,18 @@
 // A run's records as parts of a conversation: messages, turns, calls with their results, and what happened between.
 
 import { Place, argumentList, contentParts, text } from "./content.js";
-import { dollars, h, number, oneLine, seconds, visible } from "./dom.js";
+import { dollars, h, middleCut, number, oneLine, seconds, visible } from "./dom.js";
 import { showRequest, writtenText } from "./turn-views.js";
 
 export class Conversation {
-  /** `list` shows the parts; `openMessages` shows what the model read at a record. */
-  constructor(runId, list, openMessages) {
+  /** `list` shows the parts; `openMessages` shows what the model read at a record; `fork` begins a fork before a record. */
+  constructor(runId, list, openMessages, fork = null) {
     this.runId = runId;
     this.list = list;
     this.openMessages = openMessages;
+    this.fork = fork;
+    this.endPart = null;
+    this.endWords = "";
     this.calls = new Map();
     this.turn = null;
     this.startedAt = 0;
@@ -36,7 +39,7 @@ export class Conversation {
         break;
       case "ModelAsked":
         if (this.turn) this.finishTurn(record, "cut off: the turn was asked for again");
-        this.turn = this.part(record, { model: event.model, asked: record, text: "", thoughts: "", raw: "", pieces: null, answered: null }, (part) => this.drawTurn(part));
+        this.turn = this.part(record, { model: event.model, asked: record, text: "", thoughts: "", raw: "", attempts: [], pieces: null, answered: null }, (part) => this.drawTurn(part));
         break;
       case "ModelTextReceived":
         if (this.turn) {
@@ -46,7 +49,7 @@ export class Conversation {
         }
         break;
       case "ModelAnswered": {
-        const turn = this.turn ?? this.part(record, { model: "", asked: record, raw: "" }, (part) => this.drawTurn(part));
+        const turn = this.turn ?? this.part(record, { model: "", asked: record, raw: "", attempts: [] }, (part) => this.drawTurn(part));
         turn.answered = record;
         turn.seqs.push(seq);
         turn.pieces = null;
@@ -55,6 +58,18 @@ export class Conversation {
         (event.message?.parts ?? []).forEach((part, at) => {
           if (part.type === "ToolCall" || part.type === "MalformedCall") this.call(record, part, ["message", "parts", at]);
         });
+        break;
+      }
+      case "RetryScheduled": {
+        const again = `again after ${seconds(event.seconds)}${event.by ? ` (${event.by})` : ""}: ${event.error}`;
+        if (event.call_id) this.happened(record, `attempt ${event.attempt ?? 1} failed, it runs ${again}`);
+        else if (this.turn) {
+          this.turn.attempts.push({ at: time, words: `Attempt ${event.attempt ?? 1} failed, the model is asked ${again}`, raw: this.turn.raw });
+          this.turn.raw = "";
+          this.turn.pieces = null;
+          this.turn.seqs.push(seq);
+          this.changed(this.turn);
+        } else this.mark(record, `The model's API failed, it is asked ${again}`, null, "bad");
         break;
       }
       case "ModelFailed":
@@ -122,7 +137,8 @@ export class Conversation {
         break;
       case "RunFinished":
         if (this.turn) this.finishTurn(record, "cut off");
-        this.mark(record, `The run is over: ${event.status.replaceAll("_", " ")} (${event.reason.replaceAll("_", " ")}).`, null, event.status === "answered" ? "good" : "bad");
+        this.endPart = this.part(record, {}, () => h("article", { class: `part mark ${event.status === "answered" ? "good" : "bad"}` },
+          h("p", {}, visible(`The run is over: ${this.endWords || event.status.replaceAll("_", " ")}.`), " ", this.at(time))));
         break;
       case "RunConfigured":
       case "MetadataSet":
@@ -130,6 +146,13 @@ export class Conversation {
       default:
         this.mark(record, kind);
     }
+  }
+
+  /** How the run ended, in words of the server. */
+  sayEnd(words) {
+    if (words === this.endWords) return;
+    this.endWords = words;
+    if (this.endPart) this.changed(this.endPart);
   }
 
   /** Shows pieces of the turn under way. */
@@ -219,15 +242,22 @@ export class Conversation {
   }
 
   message(record, message, path, by = "") {
-    this.part(record, {}, () => h("article", { class: `part message ${message.role}` },
+    const texts = (message.parts ?? []).map((each) => (each.type === "TextPart" ? each.text ?? "" : "")).join("");
+    this.part(record, {}, (part) => h("article", { class: `part message ${message.role}` },
       h("h3", {}, message.role, by ? [" · ", visible(by)] : null, " ", this.at(record.time)),
-      contentParts(message.parts, this.place(record, ...path, "parts"))));
+      contentParts(message.parts, this.place(record, ...path, "parts")),
+      this.fork && record.seq > 0 ? h("div", { class: "tools" }, this.forkButton(part.seq, "this message", record.cut?.length ? "" : texts)) : null));
+  }
+
+  forkButton(seq, place, text = "") {
+    return h("button", { type: "button", class: "plain", onclick: () => this.fork(seq, place, text) }, "Fork before it");
   }
 
   drawTurn(part) {
     const { answered, pieces } = part;
     const head = [h("span", {}, "model"), h("span", { class: "faint" }, visible(oneLine(part.model ?? "", 60))), this.at(part.time)];
-    const body = [];
+    const body = part.attempts.map((each) => h("div", {}, h("p", { class: "notes" }, this.at(each.at), " ", visible(each.words.slice(0, 2000))),
+      each.raw ? h("details", {}, h("summary", {}, "What it had written by then"), h("div", { class: "text mono" }, visible(each.raw))) : null));
     if (answered) {
       const { event } = answered;
       const usage = event.usage ?? {};
@@ -260,7 +290,9 @@ export class Conversation {
     if (this.openMessages && part.asked.kind === "ModelAsked") {
       tools.push(h("button", { type: "button", class: "plain", onclick: () => this.openMessages(part.asked.seq) }, "What the model read"));
       tools.push(h("button", { type: "button", class: "plain", onclick: () => void showRequest(this.runId, part.asked.seq) }, "What was sent"));
-      if (part.raw && (answered || part.end)) tools.push(writtenText(this.runId, part.asked.seq));
+      if (this.fork) tools.push(this.forkButton(part.asked.seq, `this turn of the model (step ${part.asked.step})`));
+      const isWritten = part.raw || answered?.event.raw_text !== undefined || answered?.event.raw_reasoning !== undefined;
+      if (isWritten && (answered || part.end)) tools.push(writtenText(this.runId, part.asked.seq));
     }
     return h("article", { class: `part message assistant${answered || part.end ? "" : " writing"}` }, h("h3", {}, head), body, h("div", { class: "tools" }, tools));
   }
@@ -275,7 +307,7 @@ export class Conversation {
   /** A call on one line, as the timeline names it. */
   callLabel(id) {
     const call = this.calls.get(id)?.call;
-    return call ? oneLine(`${call.name}(${Object.values(call.arguments ?? {}).map((each) => JSON.stringify(each)).join(", ")})`, 80) : id;
+    return call ? middleCut(`${call.name}(${Object.values(call.arguments ?? {}).map((each) => JSON.stringify(each)).join(", ")})`, 80) : id;
   }
 
   /** The part of a call; one of its own for a call that no turn has. */

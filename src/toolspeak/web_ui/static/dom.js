@@ -19,6 +19,13 @@ export function h(name, attributes = {}, ...children) {
   return element;
 }
 
+/** Whether each character of a text can be seen, or is a line break or a tab. */
+export const isPlain = (text) => !(String(text).match(STRICT) ?? []).some((each) => each !== "\n" && each !== "\t");
+
+/** JSON in which what cannot be seen is written as an escape. It stands within strings alone. */
+export const escapedJson = (json) => json.replace(STRICT, (each) => (each === "\n" || each === "\t" ? each
+  : each.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join("")));
+
 /** A text in which everything is visible that would change how it reads: parts of it are elements. */
 export function visible(text, strict = false) {
   const parts = [];
@@ -68,13 +75,32 @@ export function dollars(value) {
   return value === 0 ? "$0" : `$${value < 0.01 ? value.toPrecision(2) : value.toFixed(2)}`;
 }
 
-/** A time as an element: how long ago, with the time itself as its title. */
+/** A text of at most so many characters, on one line. A long one has its beginning and its end: calls of one tool begin alike. */
+export function middleCut(text, most) {
+  const line = [...oneLine(text, 400)];
+  if (line.length <= most) return line.join("");
+  const tail = Math.floor((most - 1) / 2);
+  return `${line.slice(0, most - 1 - tail).join("")}…${line.slice(line.length - tail).join("")}`;
+}
+
+/** A time as an element: how long ago, with the time itself as its title. `renewTimes` keeps it true. */
 export function ago(time) {
   const date = new Date(time * 1000);
+  return h("time", { datetime: date.toISOString(), title: date.toLocaleString(), "data-since": time }, sinceText(time));
+}
+
+function sinceText(time) {
   const past = Math.max(0, Date.now() / 1000 - time);
-  const text = past < 90 ? `${Math.round(past)} s ago` : past < 5400 ? `${Math.round(past / 60)} min ago`
-    : past < 129600 ? `${Math.round(past / 3600)} h ago` : date.toISOString().slice(0, 10);
-  return h("time", { datetime: date.toISOString(), title: date.toLocaleString() }, text);
+  return past < 90 ? `${Math.round(past)} s ago` : past < 5400 ? `${Math.round(past / 60)} min ago`
+    : past < 129600 ? `${Math.round(past / 3600)} h ago` : new Date(time * 1000).toISOString().slice(0, 10);
+}
+
+/** Says again how long ago the times of the page are. */
+export function renewTimes() {
+  for (const each of document.querySelectorAll("time[data-since]")) {
+    const words = sinceText(Number(each.dataset.since));
+    if (each.textContent !== words) each.textContent = words;
+  }
 }
 
 const STATUSES = {

@@ -1,6 +1,7 @@
 // Questions about calls: everything that a decision is about is shown, before it can be made.
 
 import { ApiError, get, may, post, runPath } from "./api.js";
+import { argumentForm } from "./argument-form.js";
 import { Place, argumentList, isDiff, text, wholeText } from "./content.js";
 import { h, notice, oneLine, visible } from "./dom.js";
 
@@ -56,7 +57,26 @@ export class Questions {
     const scope = h("select", { "aria-label": "Always approve" }, question.always.map((each) => h("option", { value: each.scope }, oneLine(each.text, 200))));
     const always = h("button", { type: "button", onclick: () => this.decide(box, question, { action: "always", scope: scope.value }) }, "Always approve");
     const editor = h("textarea", { "aria-label": "Arguments as JSON", rows: 8, spellcheck: "false", disabled: true });
-    let isLoading = false, isLoaded = false;
+    const fields = h("div"), flip = h("button", { type: "button", hidden: true });
+    let isLoading = false, isLoaded = false, form = null;
+    /** Shows the arguments as a form, if they have one, or as JSON. */
+    const showAs = (isForm) => {
+      form = isForm ? argumentForm(question.parameters, editor.value, `argument-${record.seq}`) : null;
+      fields.replaceChildren(form ? form.element : "");
+      editor.hidden = form !== null;
+      flip.textContent = form ? "As JSON" : "As a form";
+      if (isForm && !form) problem.textContent = "These arguments have no form: write them as JSON.";
+    };
+    const written = () => (form ? form.text() : editor.value);
+    flip.addEventListener("click", () => {
+      problem.textContent = "";
+      try {
+        editor.value = written();
+        showAs(!form);
+      } catch (error) {
+        problem.textContent = error.message;
+      }
+    });
     /** Only whole arguments can be edited, as the server wrote them: the record has long values cut, and numbers of
         this program lose digits. */
     const load = async () => {
@@ -71,6 +91,10 @@ export class Questions {
         }
         isLoaded = true;
         editor.disabled = false;
+        if (argumentForm(question.parameters, editor.value, "")) {
+          showAs(true);
+          flip.hidden = false;
+        }
       } catch (error) {
         problem.textContent = `The arguments could not be read: ${error.message}`;
       } finally {
@@ -79,19 +103,21 @@ export class Questions {
     };
     const save = h("button", { type: "button", class: "main", onclick: () => {
       if (!isLoaded) return;
+      let changed = "";
       try {
-        const values = JSON.parse(editor.value);
+        changed = written();
+        const values = JSON.parse(changed);
         if (values === null || typeof values !== "object" || Array.isArray(values)) throw new Error("the arguments are a JSON object");
       } catch (error) {
         problem.textContent = `These are no arguments: ${error.message}`;
         return;
       }
-      void this.decide(box, question, { action: "edit" }, editor.value);
+      void this.decide(box, question, { action: "edit" }, changed);
     } }, "Approve with these arguments");
     const edit = h("details", { class: "edit", ontoggle: () => {
       unedited.hidden = edit.open; // else a click approves what was edited as it was
       void load();
-    } }, h("summary", {}, "Edit the arguments"), editor, save);
+    } }, h("summary", {}, "Edit the arguments"), flip, fields, editor, save);
     const hint = h("p", { class: "notes" }, "Show everything before you approve.");
     const problem = h("p", { class: "problem", role: "alert" });
     const unedited = h("div", { class: "buttons" }, approve, question.always.length ? [always, scope] : null);

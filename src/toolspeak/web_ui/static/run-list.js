@@ -9,6 +9,7 @@ const FILTERS = ["prefix", "agent", "model", "principal", "folder", "dialect"];
 const LABELS = { prefix: "id" };
 const PAGE = 200;
 const AGAIN = 3000;
+const MOST_MATCHES = 50;
 
 /** A time in Unix seconds as a field of the browser has it: local, in minutes. */
 const fieldTime = (time) => {
@@ -30,7 +31,7 @@ export function runRow(run) {
 export function runList(main, go) {
   document.title = "Runs · toolspeak";
   const query = new URLSearchParams(location.search);
-  let runs = [], next = null, isLoading = false, isOpen = true, epoch = 0;
+  let runs = [], next = null, isLoading = false, isOpen = true, epoch = 0, searches = 0;
 
   const status = h("select", { "aria-label": "Status", onchange: change },
     h("option", { value: "" }, "any status"), STATUSES.map((each) => h("option", { value: each }, each.replaceAll("_", " "))));
@@ -40,7 +41,9 @@ export function runList(main, go) {
   const order = h("select", { "aria-label": "Order", onchange: change }, h("option", { value: "" }, "newest first"), h("option", { value: "true" }, "oldest first"));
   order.value = query.get("oldest_first") === "true" ? "true" : "";
   const from = h("input", { type: "datetime-local", "aria-label": "Begin the list at this time", title: "Begin the list at this time", value: fieldTime(Number(query.get("from_time"))), onchange: change });
-  const search = h("input", { type: "search", "aria-label": "Search the texts of runs", placeholder: "Search texts ( / )", value: query.get("q") ?? "" });
+  const search = h("input", { type: "search", "aria-label": "Search the texts of runs", placeholder: "Search texts ( / )", value: query.get("q") ?? "", oninput: (event) => {
+    if (!search.value) void find(event); // it was emptied
+  } });
   const state = h("p", { class: "faint", role: "status" });
   const matches = h("div", { class: "matches" });
   const list = new RowList({ row: runRow, height: () => (window.innerWidth < 760 ? 84 : 46), more: () => void load(), label: "Runs" });
@@ -110,15 +113,26 @@ export function runList(main, go) {
     }
   }
 
+  /** Shows the texts with the words in place of the list; without words the list. */
   async function find(event) {
     event.preventDefault();
     change();
-    matches.replaceChildren();
     const words = search.value.trim();
+    const mine = (searches += 1);
+    matches.replaceChildren();
+    list.element.hidden = state.hidden = Boolean(words);
+    list.draw();
     if (!words) return;
     try {
-      const answer = await get("/search", { q: words, limit: 50 });
-      matches.append(h("h2", {}, answer.matches.length ? "Texts with these words" : "No text has these words"),
+      const answer = await get("/search", { q: words, limit: MOST_MATCHES });
+      if (mine !== searches || !isOpen) return;
+      const runCount = new Set(answer.matches.map((each) => each.run_id)).size;
+      const count = `${answer.matches.length}${answer.matches.length === MOST_MATCHES ? " or more" : ""} in ${runCount === 1 ? "1 run" : `${runCount} runs`}`;
+      matches.append(h("div", { class: "head" }, h("h2", {}, answer.matches.length ? `Texts with these words: ${count}` : "No text has these words"),
+        h("button", { type: "button", onclick: (clicked) => {
+          search.value = "";
+          void find(clicked);
+        } }, "Show all runs")),
         ...answer.matches.map((each) => h("a", { class: "match", href: `/runs/${encodeURIComponent(each.run_id)}#${each.seq}` },
           h("span", { class: "faint" }, `${each.role} · `, ago(each.time), " · ", visible(oneLine(each.title))),
           h("span", {}, visible(each.snippet)))));

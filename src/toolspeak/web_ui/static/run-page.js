@@ -13,8 +13,10 @@ import { PartList } from "./virtual-list.js";
 
 const PAGE = 2000, FIRST_PAGE = 60;
 const AGAIN = 400;
+const TICK = 1000, PAUSED_TICKS = 15;
 
 const isUnderWay = (detail) => ["running", "queued"].includes(detail.run.status);
+const isPaused = (detail) => ["awaiting_approval", "waiting", "suspended"].includes(detail.run.status);
 
 export function runPage(main, runId, go) {
   document.title = `${oneLine(runId, 20)} · toolspeak`;
@@ -29,7 +31,8 @@ export function runPage(main, runId, go) {
   const timeline = new Timeline((seq) => openRecord(seq));
   const box = h("div", { class: "conversation", role: "feed", "aria-label": "Conversation", "aria-busy": "true" });
   const list = new PartList(box, 120);
-  const conversation = new Conversation(runId, list, (seq) => void showMessages(runId, seq));
+  const conversation = new Conversation(runId, list, (seq) => void showMessages(runId, seq),
+    may("run") ? (seq, place, text) => detail && forkDialog(runId, detail, { seq, place, text }, go) : null);
   const questions = new Questions(runId, () => renew());
   const words = h("textarea", { id: "say", rows: 2, maxlength: 500000, placeholder: "Say something to the run" });
   const unread = h("p", { class: "notes" });
@@ -125,7 +128,8 @@ export function runPage(main, runId, go) {
         detail = now;
         drawDetail();
         if (chart) {
-          timeline.set(chart);
+          timeline.set(chart, { isDriven: now.run.status === "running", isPaused: isPaused(now) });
+          conversation.sayEnd(chart.marks.findLast((each) => each.kind === "end")?.label ?? "");
           drawnAt = Date.now();
         }
         await questions.set(now);
@@ -164,7 +168,11 @@ export function runPage(main, runId, go) {
     actions.replaceChildren(button("Compare", () => void compareDialog(runId, go)), ...(may("run") ? [
       ["running", "queued", "waiting", "interrupted"].includes(run.status) ? button("Suspend", () => act("/suspension", (answer) => (answer.status === "suspended" ? "The run is suspended." : "The run stops after its current step."))) : null,
       run.status === "suspended" ? button("Resume", () => act("/resumption", () => "A worker will go on with the run.")) : null,
-      button("Fork", () => forkDialog(runId, detail, selected >= 0 ? list.parts[selected] : null, go)),
+      isOver ? null : button("Message", () => {
+        say.scrollIntoView({ block: "center" });
+        words.focus();
+      }),
+      button("Fork", () => forkDialog(runId, detail, selected >= 0 ? { seq: list.parts[selected].seq, place: "the part that you selected" } : null, go)),
     ] : []).filter(Boolean));
   }
 
@@ -204,11 +212,19 @@ export function runPage(main, runId, go) {
     }
   };
   document.addEventListener("keydown", onkey);
+  let ticks = 0;
+  const clock = setInterval(() => {
+    if (document.hidden || !detail) return;
+    ticks += 1;
+    timeline.grow();
+    if (isPaused(detail) && ticks % PAUSED_TICKS === 0) renew(); // its question or wait goes on, and nothing is recorded
+  }, TICK);
   void load();
   return () => {
     isOpen = false;
     clearTimeout(renewal);
     clearTimeout(redraw);
+    clearInterval(clock);
     live.close();
     list.close();
     timeline.close();
@@ -253,10 +269,16 @@ function callLine(part) {
   return h("div", {}, h("p", { class: "faint" }, "result of ", visible(part.name ?? "")), contentParts(part.content, new Place("", null, [])));
 }
 
-function forkDialog(runId, detail, part, go) {
+/** `from`: the record before which the fork begins, what it is in words, and the text that stood there; null: after the last one. */
+function forkDialog(runId, detail, from, go) {
   const last = detail.run.records;
-  const seq = h("input", { id: "fork-seq", type: "number", min: 1, max: last, value: part ? Math.max(1, part.seq) : last, required: true });
+  const seq = h("input", { id: "fork-seq", type: "number", min: 1, max: last, value: from ? Math.max(1, from.seq) : last, required: true });
+  const place = h("p", {}, from ? `It begins before ${from.place}.` : "It begins after the last part.");
+  seq.addEventListener("input", () => {
+    place.textContent = `It begins before record ${seq.value}.`;
+  });
   const task = h("textarea", { id: "fork-task", rows: 4, placeholder: "empty: the task that the conversation ends with" });
+  task.value = from?.text ?? "";
   const agent = h("input", { id: "fork-agent", value: detail.run.agent, required: true });
   const model = h("input", { id: "fork-model", placeholder: detail.run.model });
   const dialect = h("input", { id: "fork-dialect", placeholder: detail.run.dialect ?? "" });
@@ -276,8 +298,9 @@ function forkDialog(runId, detail, part, go) {
     }
   } },
   h("h2", { id: "fork-title" }, "Fork the run"),
-  h("p", { class: "faint" }, "A new run continues the conversation as it was before a record. Select a part of the conversation (j, k) to fork there."),
-  h("label", { for: "fork-seq" }, `Before record (1 to ${last})`), seq, h("label", { for: "fork-task" }, "Task"), task,
+  h("p", { class: "faint" }, "A new run continues the conversation as it was at a place. “Fork before it” at a message or a turn begins there."), place,
+  h("label", { for: "fork-task" }, "Task"), task,
+  h("details", {}, h("summary", {}, "Another place"), h("label", { for: "fork-seq" }, `Before record (1 to ${last})`), seq),
   h("label", { for: "fork-agent" }, "Agent"), agent,
   detail.can_fork_model ? [h("label", { for: "fork-model" }, "Another model"), model, h("label", { for: "fork-dialect" }, "Another dialect"), dialect] : null,
   h("div", { class: "buttons" }, h("button", { class: "main", type: "submit" }, "Fork"), h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"))));

@@ -1,6 +1,6 @@
 // The timeline: turns above, calls in lanes below, in time. Laid out by the server (as `toolspeak show --svg` draws it).
 
-import { h, oneLine, seconds, svg } from "./dom.js";
+import { h, middleCut, oneLine, seconds, svg } from "./dom.js";
 
 const LANE = 22, BAR = 16, TOP = 34, BOTTOM = 22, MOST_LANES = 14;
 const KINDS = { turn: "model turn", cut: "turn that was cut off", reads: "call that reads", writes: "call that changes something",
@@ -14,6 +14,8 @@ export class Timeline {
     this.to = 0;
     this.isWhole = true;
     this.selected = -1;
+    this.setAt = 0;
+    this.isDriven = false;
     this.picture = svg("svg", { "aria-hidden": "true" });
     this.box = h("div", { class: "lanes", tabindex: 0, role: "group", "aria-roledescription": "timeline",
       onkeydown: (event) => this.key(event), onwheel: (event) => this.wheel(event),
@@ -33,30 +35,69 @@ export class Timeline {
     this.observer.disconnect();
   }
 
-  set(chart) {
+  /** `isDriven`: a process drives the run, so what goes on in it grows with the clock, and the axis with it. `isPaused`: the
+      clock goes on, the axis does not. */
+  set(chart, { isDriven = false, isPaused = false } = {}) {
     this.chart = chart;
-    if (this.isWhole) [this.from, this.to] = [0, chart.seconds || 1];
+    this.setAt = performance.now();
+    this.isDriven = isDriven;
+    this.isPaused = isPaused;
+    if (this.isWhole) [this.from, this.to] = [0, this.length];
     const idle = chart.idle > 1 ? `, and ${seconds(chart.idle)} in which nothing drove it` : "";
     this.box.setAttribute("aria-label", `Timeline of ${chart.bars.length} bars. Arrows move and select, plus and minus zoom, Enter goes to the record.`);
-    if (this.selected < 0) this.info.textContent = `${seconds(Math.max(0, chart.seconds))}${idle}`;
+    this.idle = idle;
+    this.describeAll();
+    this.draw();
+  }
+
+  /** Seconds since the chart was made. */
+  get age() {
+    return (performance.now() - this.setAt) / 1000;
+  }
+
+  /** The length of the axis by now. */
+  get length() {
+    return this.chart.seconds + (this.isDriven ? this.age : 0) || 1;
+  }
+
+  endOf(bar) {
+    return bar.end + (bar.state === "open" && this.isDriven ? this.age : 0);
+  }
+
+  describe(bar) {
+    const state = bar.state === "open" ? "goes on" : bar.state === "failed" ? "failed" : "";
+    const waited = bar.waited_for?.length ? oneLine(`waited for ${bar.waited_for.join(", ")}`, 120) : "";
+    const took = (bar.seconds ?? bar.end - bar.start) + (bar.state === "open" && (this.isDriven || this.isPaused) ? this.age : 0);
+    return [KINDS[bar.kind], oneLine(bar.label, 120), oneLine(bar.detail ?? "", 80), waited, seconds(took), state].filter(Boolean).join(" · ");
+  }
+
+  describeAll() {
+    const bar = this.chart.bars[this.selected];
+    this.info.textContent = bar ? this.describe(bar) : `${seconds(this.chart.seconds + (this.isDriven ? this.age : 0))}${this.idle ?? ""}`;
+  }
+
+  /** Draws what goes on as long as it is by now. */
+  grow() {
+    if (!this.isDriven || !this.chart.bars.some((bar) => bar.state === "open")) return;
+    if (this.isWhole) [this.from, this.to] = [0, this.length];
     this.draw();
   }
 
   whole() {
     this.isWhole = true;
-    [this.from, this.to] = [0, this.chart.seconds || 1];
+    [this.from, this.to] = [0, this.length];
     this.draw();
   }
 
   zoom(factor, at = (this.from + this.to) / 2) {
-    const total = this.chart.seconds || 1;
+    const total = this.length;
     const span = Math.min(total, Math.max(total / 50000, (this.to - this.from) * factor));
     const part = (at - this.from) / (this.to - this.from);
     this.move(at - span * part, span);
   }
 
   move(from, span = this.to - this.from) {
-    const total = this.chart.seconds || 1;
+    const total = this.length;
     this.from = Math.min(Math.max(0, from), Math.max(0, total - span));
     this.to = this.from + span;
     this.isWhole = span >= total;
@@ -113,8 +154,8 @@ export class Timeline {
     this.selected = at;
     const bar = this.chart.bars[at];
     if (!bar) return;
-    this.info.textContent = describe(bar);
-    if (bar.end < this.from || bar.start > this.to) this.move(bar.start - (this.to - this.from) / 3);
+    this.describeAll();
+    if (this.endOf(bar) < this.from || bar.start > this.to) this.move(bar.start - (this.to - this.from) / 3);
     else this.draw();
     if (opens) this.open(bar.seq);
   }
@@ -149,7 +190,7 @@ export class Timeline {
     const ends = new Map();
     let drawn = 0;
     chart.bars.forEach((bar, at) => {
-      const x = (bar.start - from) * scale, end = (bar.end - from) * scale;
+      const x = (bar.start - from) * scale, end = (this.endOf(bar) - from) * scale;
       if (end < 0 || x > width || drawn > 3000) return;
       const isSelected = at === this.selected;
       const kind = bar.state === "failed" && bar.kind !== "cut" ? "failed" : bar.kind;
@@ -161,22 +202,16 @@ export class Timeline {
       const left = Math.max(-4, x), span = Math.max(2, Math.min(width + 4, end) - left);
       const y = TOP + LANE * bar.lane;
       parts.push(svg("rect", { class: `${kind} ${bar.state}${isSelected ? " selected" : ""}`, x: left, y, width: span, height: BAR, rx: 3, "data-bar": at },
-        svg("title", {}, describe(bar))));
+        svg("title", {}, this.describe(bar))));
       const room = Math.floor((span - 8 - Math.max(0, -left)) / 6.6);
       if (room >= 4) {
         const label = oneLine(bar.label, 80);
-        parts.push(svg("text", { class: bar.kind === "wait" || bar.kind === "outside" ? "under" : "on", x: Math.max(left, 0) + 4, y: y + 12, "data-bar": at },
-          label.length <= room ? label : label.slice(0, room - 1) + "…"));
+        const short = bar.lane > 0 ? middleCut(bar.label, room) : label.length <= room ? label : label.slice(0, room - 1) + "…";
+        parts.push(svg("text", { class: bar.kind === "wait" || bar.kind === "outside" ? "under" : "on", x: Math.max(left, 0) + 4, y: y + 12, "data-bar": at }, short));
       }
     });
     this.picture.replaceChildren(...parts);
   }
-}
-
-function describe(bar) {
-  const state = bar.state === "open" ? "goes on" : bar.state === "failed" ? "failed" : "";
-  const waited = bar.waited_for?.length ? oneLine(`waited for ${bar.waited_for.join(", ")}`, 120) : "";
-  return [KINDS[bar.kind], oneLine(bar.label, 120), oneLine(bar.detail ?? "", 80), waited, seconds(bar.end - bar.start), state].filter(Boolean).join(" · ");
 }
 
 function* ticks(from, to, width) {
