@@ -93,6 +93,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
     "gateway": {
         "settings": set(),
         "turns": set(),
+        "running_streams": set(),
         "observability": {"settings", "turns"},
         "upstreams": {"settings", "observability"},
         "http": {"settings", "turns", "observability", "upstreams"},
@@ -103,7 +104,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "generation": {"settings", "observability", "upstreams", "usage", "stored", "server_tools"},
         "client_request": {
             *("settings", "turns", "observability", "upstreams", "http", "usage", "stored", "server_tools"),
-            "generation",
+            *("generation", "running_streams"),
         },
         "responses": {
             *("settings", "turns", "observability", "upstreams", "http", "usage", "stored", "server_tools", "requests"),

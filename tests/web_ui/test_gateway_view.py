@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 
 import httpx2
 import pytest
@@ -16,6 +17,13 @@ from web_view import checked, events_of, viewing
 from toolspeak.cli.main import cli
 from toolspeak.errors import ConfigurationError
 from toolspeak.gateway.app import Gateway
+from toolspeak.gateway.running_streams import (
+    MOST_STREAMS,
+    RunningStream,
+    RunningStreams,
+    streams_of_workers,
+    written_down,
+)
 from toolspeak.gateway.server import GatewaySight
 from toolspeak.gateway.settings.api_keys import Key, digest
 from toolspeak.gateway.settings.gateway_settings import Settings
@@ -34,7 +42,9 @@ NASTY = "<script>alert(1)</script>\u202e\n\x1b[31m"
 async def gateway_view(settings: Settings, **options):
     """A view of a gateway of this process, which nobody asks; its metrics can be changed."""
     served = Gateway(settings, {})
-    monitor = GatewayMonitor(GatewaySight(lambda: served.current.settings, served.metrics.families))
+    monitor = GatewayMonitor(
+        GatewaySight(lambda: served.current.settings, served.metrics.families, served.streams.oldest)
+    )
     async with viewing(None, gateway=monitor, **options) as view:
         yield view, served.metrics
     await served.aclose()
@@ -135,6 +145,37 @@ def test_lists_are_bounded_and_those_with_most_requests_come_first():
     asyncio.run(main())
 
 
+def test_the_requests_that_are_listed_are_those_that_began_first():
+    streams = RunningStreams()
+
+    def running(number: int) -> RunningStream:
+        return RunningStream(f"req_{number}", NASTY, "127.0.0.1:9", "", False, 1000.0 + number, 0)
+
+    with ExitStack() as stack:
+        for number in range(MOST_STREAMS + 5):
+            stack.enter_context(streams.listing(partial(running, number)))
+        oldest = streams.oldest()
+        assert [each.id for each in oldest] == [f"req_{number}" for number in range(MOST_STREAMS)]
+        with streams.listing(partial(running, -1)):
+            assert len(streams.oldest()) == MOST_STREAMS
+    assert not streams.oldest()
+
+
+def test_a_worker_lists_its_requests_for_the_process_that_shows_them_while_it_looks(tmp_path):
+    streams, stream = RunningStreams(), RunningStream("req_1", f"\ud800{NASTY}", "127.0.0.1:9", "alice", True, 1.0, 7)
+
+    async def main():
+        async with written_down(streams, str(tmp_path)), asyncio.timeout(PATIENCE):
+            with streams.listing(lambda: stream):
+                while not (oldest := streams_of_workers(str(tmp_path))):  # noqa: ASYNC110 - as below
+                    await asyncio.sleep(0.05)
+            assert oldest == [stream]
+            while streams_of_workers(str(tmp_path)):  # noqa: ASYNC110 - the file is what is waited for
+                await asyncio.sleep(0.05)
+
+    asyncio.run(main())
+
+
 def test_what_is_recent_goes_back_to_a_sample_and_no_further():
     registry = CollectorRegistry()
     counter = Counter("asked", "", ["model"], registry=registry)
@@ -195,6 +236,15 @@ def test_one_process_shows_the_gateway_and_its_workers(tmp_path, workers):
                 keys = {each["name"]: each for each in client.get(f"{ROOT}/gateway").json()["keys"]}
                 if {each["limit"]: each["usage"] for each in keys["alice"]["limits"]}["streams"] == 3:
                     break
+            while True:  # workers list their requests from the first look on
+                status = checked("GET", "/gateway", 200, client.get(f"{ROOT}/gateway"))
+                if len(status["streams"]) == 3 and all(each["tokens"] for each in status["streams"]):
+                    break
+            for each in status["streams"]:
+                assert (each["model"], each["key"], each["is_streamed"], each["tokens"]) == ("fast", "alice", True, 1)
+                assert each["upstream"] in {f"127.0.0.1:{model.port}" for model in models}
+                assert 0 <= status["time"] - each["began"] < PATIENCE
+            assert "hold" not in json.dumps(status)
             models[0].kill()
             for _ in range(8 * workers):
                 assert server.ask("go on", SECOND_KEY).status_code == 200

@@ -56,7 +56,7 @@ def postgres_url():
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory):
-    """A journal with the runs of the pages, which tests copy or read."""
+    """A journal with the runs of the pages. Nobody opens it again: tests copy it."""
     place = str(tmp_path_factory.mktemp("filled") / "runs.db")
     awaited(fill(place))
     return place
@@ -71,7 +71,8 @@ def journal(filled, tmp_path):
 @pytest.fixture(scope="module")
 def reader(filled, tmp_path_factory):
     """A server for tests that change no run."""
-    with served(filled, tmp_path_factory.mktemp("reader")) as server:
+    home = tmp_path_factory.mktemp("reader")
+    with served(shutil.copy(filled, home / "runs.db"), home) as server:
         yield server
 
 

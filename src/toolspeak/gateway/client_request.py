@@ -7,9 +7,9 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
-from toolspeak.data.deltas import Delta, TurnEnded
+from toolspeak.data.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, Usage
 from toolspeak.gateway.generation import Generation
 from toolspeak.gateway.http.asgi import (
@@ -26,6 +26,7 @@ from toolspeak.gateway.http.asgi import (
 )
 from toolspeak.gateway.http.error_responses import Failure, failure_of, stopped
 from toolspeak.gateway.observability import Metrics, RequestTrace
+from toolspeak.gateway.running_streams import RunningStream
 from toolspeak.gateway.server_tools.hosted_tools import HostedTools
 from toolspeak.gateway.server_tools.tool_search import ClientSearch
 from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
@@ -38,6 +39,9 @@ from toolspeak.gateway.usage.accounts import Account
 from toolspeak.providers.http_client import json_bytes
 from toolspeak.wire.base import WireFormat, WireRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT
+
+CHARACTERS_PER_TOKEN = 4
+"""The usual rule of thumb, for what no server has counted yet."""
 
 _LIMITS = [
     *(f"x-ratelimit-{word}-{name}" for name in ("requests", "tokens") for word in ("limit", "remaining", "reset")),
@@ -171,6 +175,8 @@ class Answering:
     first_byte: float | None = None
     """Seconds until the answer began."""
     chunks: int = 0
+    characters: int = 0
+    """What the model has written so far: text, thoughts and arguments of calls."""
     failure: Failure | None = None
     """The error that ended the stream."""
     sent_deltas: list[Delta] | None = None
@@ -197,6 +203,21 @@ class Answering:
     @property
     def report(self) -> TurnReport:
         return self.account.report
+
+    def count_written(self, deltas: Sequence[Delta]) -> None:
+        """Counts what the model has written."""
+        for delta in deltas:
+            kind = delta.__class__
+            if kind is TextDelta or kind is ArgumentsDelta or kind is ReasoningDelta:
+                self.characters += len(cast("TextDelta", delta).text)
+
+    def running(self) -> RunningStream:
+        """How the request stands, while it is answered."""
+        request, label = self.request, self.routes.pool.labels[self.route.number]
+        tokens = -(-self.characters // CHARACTERS_PER_TOKEN)
+        return RunningStream(
+            request.id, request.model, label, request.owner, request.stream, request.arrived_at, tokens
+        )
 
     def facts(self) -> dict[str, object]:
         """Fields of the request's line in the log."""

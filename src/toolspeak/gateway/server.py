@@ -10,7 +10,7 @@ import shutil
 import signal
 import socket
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from types import FrameType
@@ -37,6 +37,7 @@ from toolspeak.gateway.observability import (
     worker_gone,
 )
 from toolspeak.gateway.ready_server import ReadyServer
+from toolspeak.gateway.running_streams import RunningStream, streams_of_workers, written_down
 from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.settings.settings_sources import Sources
 
@@ -83,11 +84,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
 @dataclass(frozen=True, slots=True)
 class GatewaySight:
-    """What the process that started a gateway sees of it, in any thread: its settings as they are now, and the metrics
-    of all its workers."""
+    """What the process that started a gateway sees of it, in any thread: its settings as they are now, the metrics of
+    all its workers, and the requests that they answer."""
 
     settings: Callable[[], Settings]
     metrics: Callable[[], Iterable[Metric]]
+    streams: Callable[[], Sequence[RunningStream]]
 
 
 Beside: TypeAlias = Callable[[GatewaySight], AbstractContextManager[None]]
@@ -153,7 +155,9 @@ class _WithLifespan:
             await send({"type": "lifespan.startup.failed", "message": ""})
             return
         follows = nullcontext() if self._loaded is None else reloading(self._gateway, self._loaded)
-        async with _drained(self._gateway), follows:
+        folder = os.environ.get(MULTIPROCESS)
+        lists = nullcontext() if folder is None else written_down(self._gateway.streams, folder)
+        async with _drained(self._gateway), follows, lists:
             if self._loaded is not None:
                 log("serving", {"pid": os.getpid()})
             await send({"type": "lifespan.startup.complete"})
@@ -320,7 +324,7 @@ def serve(
 
         def one_serves() -> None:
             (gateway,) = gateways
-            serves(GatewaySight(lambda: gateway.current.settings, gateway.metrics.families))
+            serves(GatewaySight(lambda: gateway.current.settings, gateway.metrics.families, gateway.streams.oldest))
 
         _OneWorker(config, one_serves, stack).run(sockets=[sock])
         return
@@ -329,7 +333,7 @@ def serve(
     try:
         log_to_stderr()
         workers = _Workers(server_config(application), [sock], loaded, lambda: serves(sight))
-        sight = GatewaySight(workers.settings, families_of_workers)
+        sight = GatewaySight(workers.settings, families_of_workers, lambda: streams_of_workers(folder))
         with stack, on_hangup(lambda: workers.signal_queue.append(signal.SIGHUP)):
             workers.run()
         if not workers.has_served and any(process.exitcode == STARTUP_FAILURE for process in workers.processes):

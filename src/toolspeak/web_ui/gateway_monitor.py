@@ -110,6 +110,7 @@ class GatewayMonitor:
             usage=usage,
             standings=standings,
             problem=problem,
+            streams=await asyncio.to_thread(self._sight.streams),
         )
 
     async def _usage_store(self, place: str) -> UsageStore:

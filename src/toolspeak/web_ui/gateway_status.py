@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
+from toolspeak.gateway.running_streams import RunningStream
 from toolspeak.gateway.settings.api_keys import Key
 from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.settings.upstream_settings import Upstream, labels_of
@@ -50,6 +51,7 @@ def gateway_status(
     usage: Mapping[str, Counts] | None = None,
     standings: Mapping[str, Standing] | None = None,
     problem: str = "",
+    streams: Sequence[RunningStream] = (),
 ) -> GatewayStatus:
     """The status. `usage`: today's usage by key; None if none is stored. `standings`: by key."""
     rejected = {point.labels["code"]: int(point.value) for point in points.get("toolspeak_rejected_total", ())}
@@ -76,6 +78,7 @@ def gateway_status(
         "start" if usage is None else "today",
         sum(max(0, len(each) - MOST_ROWS) for each in lists),
         problem,
+        tuple(streams),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Protocol
 
 from toolspeak.data.values import quick
+from toolspeak.gateway.running_streams import RunningStream
 from toolspeak.gateway.upstreams.upstream_health import HealthState
 from toolspeak.gateway.usage.usage_values import UsageLimit
 
@@ -118,6 +119,7 @@ class GatewayStatus:
     - `usage_of`: "today", or "start" if no usage is stored.
     - `left_out`: how many models, upstreams and keys the lists leave out.
     - `problem`: why usage is missing.
+    - `streams`: the requests that are answered now, those that began first.
     """
 
     time: float
@@ -135,6 +137,7 @@ class GatewayStatus:
     usage_of: str
     left_out: int = 0
     problem: str = ""
+    streams: tuple[RunningStream, ...] = ()
 
 
 class GatewayWatch(Protocol):

@@ -235,6 +235,9 @@ class _Passing:
         error = fields.get("error")
         if error and (isinstance(error, dict) or len(fields) == 1):
             raise reported_error(error)
+        self._answering.characters += sum(
+            len(text) for row in _choices(fields) if isinstance(text := row.get("text"), str)
+        )
         usage = fields.get("usage")
         if isinstance(usage, dict):
             counts = cast("dict[str, JSON]", usage)
@@ -250,9 +253,13 @@ def _count(usage: Fields, *names: str) -> int | None:
 
 def _finishes(fields: Fields | None) -> bool:
     """Whether a chunk of a completion has a finish reason."""
-    choices = fields.get("choices") if fields is not None else None
+    return any(row.get("finish_reason") is not None for row in _choices(fields or {}))
+
+
+def _choices(fields: Fields) -> list[Fields]:
+    choices = fields.get("choices")
     rows = cast("list[JSON]", choices) if isinstance(choices, list) else []
-    return any(isinstance(row, dict) and cast("Fields", row).get("finish_reason") is not None for row in rows)
+    return [cast("Fields", row) for row in rows if isinstance(row, dict)]
 
 
 def _object(data: bytes) -> dict[str, JSON] | None:

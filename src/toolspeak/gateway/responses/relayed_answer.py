@@ -76,6 +76,7 @@ class RelayedAnswer:
 
     def note(self, part: Relayed) -> None:
         """Stores what the log and the metrics need of a part."""
+        self.answering.count_written(part.deltas)
         if self.deltas is not None:
             self.deltas.extend(part.deltas)
         if part.deltas and part.deltas[-1].__class__ is TurnEnded:

@@ -260,6 +260,7 @@ async def _stream(answering: Answering, response_id: str) -> None:
     sent_deltas = answering.sent_deltas = [] if settings.log_content else None
 
     async def put(deltas: Sequence[Delta]) -> None:
+        answering.count_written(deltas)
         if sent_deltas is not None:
             sent_deltas.extend(deltas)
         if deltas and deltas[-1].__class__ is TurnEnded:
@@ -303,6 +304,7 @@ async def _whole(answering: Answering, response_id: str) -> None:
         RELAYING.set(native)
 
     async def put(more: Sequence[Delta]) -> None:
+        answering.count_written(more)
         deltas.extend(more)
 
     asked_at = asyncio.get_running_loop().time()

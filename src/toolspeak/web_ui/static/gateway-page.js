@@ -3,6 +3,7 @@
 import { gatewayEventsUrl } from "./api.js";
 import { h, number, oneLine, seconds, svg, visible } from "./dom.js";
 
+const MOST_STREAMS = 200; // the server lists no more
 const FIRST_WAIT = 500, LONGEST_WAIT = 5000;
 const MOST_STREAM_POINTS = 150; // five minutes
 const STATES = {
@@ -18,11 +19,12 @@ export function gatewayPage(main) {
   const state = h("p", { class: "faint", role: "status" }, "Loading …");
   const tiles = h("div", { class: "tiles" });
   const problem = h("p", { class: "problem" });
+  const streams = table("Streams", ["Model", "Upstream", "Key", "Age", "Tokens so far", "Answer", "Request"]);
   const upstreams = table("Upstreams", ["Upstream", "Serves", "State", "Under way", "Requests", "Failures", "Took over"]);
   const models = table("Models", ["Model", "Requests", "Errors", "Tokens in", "Tokens out", "First token", "Whole answer"]);
   const dialects = table("Calls, as each dialect reads them", ["Model", "Dialect", "Calls", "Malformed", "Made-up results", "Asked again"]);
   const keys = table("Keys", ["Key", "Models", "Requests", "Refused", "Errors", "Tokens in", "Tokens out", "Calls", "Limits"]);
-  const lists = [upstreams, models, dialects, keys];
+  const lists = [streams, upstreams, models, dialects, keys];
   main.append(h("div", { class: "head" }, h("h1", {}, "Gateway")), state, problem, tiles, ...lists.map((each) => each.element));
 
   function connect() {
@@ -56,6 +58,10 @@ export function gatewayPage(main) {
       tile("Upstreams up", `${status.upstreams.filter((each) => isUp(each)).length} of ${status.upstreams.length}`, `${number(failovers)} requests moved to another one`),
       tile("Calls", number(calls), `${number(malformed)} malformed`),
       tile("Not let in", number(refusals), visible(rejected.map(([code, count]) => `${code}: ${number(count)}`).join(" · "))));
+    streams.set(status.streams.map((each) => [name(each.model), visible(oneLine(each.upstream, 120)), each.key ? visible(oneLine(each.key, 120)) : h("span", { class: "faint" }, "none"),
+      seconds(Math.max(0, Math.round(status.time - each.began))), each.tokens ? `~${number(each.tokens)}` : "–", each.is_streamed ? "streamed" : "whole", h("code", {}, visible(oneLine(each.id, 100)))]));
+    streams.note(status.streams.length < MOST_STREAMS ? (status.streams.length ? "" : "No request is answered now.")
+      : `The ${number(MOST_STREAMS)} that began first.`);
     upstreams.set(status.upstreams.map((each) => [name(each.upstream), each.names.map((one, at) => [at ? ", " : "", visible(oneLine(one, 80))]),
       stateChips(each, status.time), count(each.active), count(each.requests, each.recent_requests),
       [count(sum(each.failures), each.recent_failures), h("div", { class: "faint" }, visible(Object.entries(each.failures).map(([code, times]) => `${code}: ${number(times)}`).join(" · ")))],
@@ -125,7 +131,7 @@ function bars(values) {
     ...values.map((each, at) => svg("rect", { x: MOST_STREAM_POINTS - values.length + at, y: 20 - (20 * each) / most, width: 0.8, height: (20 * each) / most })));
 }
 
-/** A list that is drawn anew. A row that says the same stays, so that a selection and the focus do. */
+/** A list that is drawn anew. A cell that says the same stays, so that a selection and the focus do. */
 function table(title, columns) {
   const body = h("tbody");
   const note = h("p", { class: "faint" });
@@ -142,7 +148,10 @@ function table(title, columns) {
       rows.forEach((cells, at) => {
         const row = h("tr", {}, cells.map((cell, column) => h(column ? "td" : "th", { "data-label": columns[column], ...(column ? {} : { scope: "row" }) }, cell)));
         if (!old[at]) body.append(row);
-        else if (!old[at].isEqualNode(row)) old[at].replaceWith(row);
+        else [...row.children].forEach((cell, column) => {
+          const before = old[at].children[column];
+          if (!before.isEqualNode(cell)) before.replaceWith(cell);
+        });
       });
       for (const each of old.slice(rows.length)) each.remove();
     },
