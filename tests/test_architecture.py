@@ -49,7 +49,7 @@ ALLOWED: dict[str, set[str]] = {
     "wire": {"errors", "data"},
     "sandbox": {"lazy", "errors", "data"},
     "tools": {"lazy", "errors", "data", "sandbox"},
-    "programs": {"lazy", "errors", "data", "tools"},
+    "programs": {"lazy", "errors", "data", "sandbox", "tools"},
     "journal": {"lazy", "errors", "data"},
     "providers": {"lazy", "errors", "data", "wire"},
     "execute": {"errors", "data", "tools"},

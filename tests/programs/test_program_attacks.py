@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -124,6 +127,25 @@ def test_an_error_of_any_length_is_cut():
     assert "ValueError: yyy" in answer
     assert '- write {"text": "x"}: done' in answer
     assert len(answer) < 1500
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_an_interpreter_whose_host_is_killed_does_not_compute_for_ever():
+    """The host ends it, at the limit of seconds and during the check of its types; without the host the kernel does."""
+    limits: list[str] = []
+
+    @tool(read_only=True)
+    def look() -> str:
+        "Looks at the limits of the processes that belong to this one."
+        for task in Path("/proc/self/task").iterdir():
+            limits.extend(Path(f"/proc/{pid}/limits").read_text() for pid in (task / "children").read_text().split())
+        return ""
+
+    turn = ScriptedTurn("", calls=[ScriptedCall("run_code", {"code": "await look()"})])
+    agent = Agent(ScriptedProvider([turn, "Done."]), [look], code_mode=CodeMode(seconds=7))
+    assert agent.run_sync("Go.").answer == "Done."
+    assert any(re.search(r"Max cpu time +74 +74 ", each) for each in limits), limits
+    assert any(re.search(r"Max core file size +0 +0 ", each) for each in limits), limits
 
 
 def test_a_turn_of_many_programs_starts_few_processes_at_once():

@@ -16,7 +16,7 @@ _PLACES = {
     "ProgramStop": _INTERPRETER,
     "ToolFunctions": "toolspeak.programs.tool_functions",
     "VERSION": _INTERPRETER,
-    "size_of": _INTERPRETER,
+    "size_of": "toolspeak.programs.program_limits",
     "type_returned_by": "toolspeak.programs.tool_functions",
     "ProgramWait": _INTERPRETER,
 }

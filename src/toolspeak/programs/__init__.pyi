@@ -6,6 +6,6 @@ from toolspeak.programs.interpreter import ProgramCall as ProgramCall
 from toolspeak.programs.interpreter import ProgramEnd as ProgramEnd
 from toolspeak.programs.interpreter import ProgramStop as ProgramStop
 from toolspeak.programs.interpreter import ProgramWait as ProgramWait
-from toolspeak.programs.interpreter import size_of as size_of
+from toolspeak.programs.program_limits import size_of as size_of
 from toolspeak.programs.tool_functions import ToolFunctions as ToolFunctions
 from toolspeak.programs.tool_functions import type_returned_by as type_returned_by

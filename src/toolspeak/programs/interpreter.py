@@ -12,7 +12,7 @@ import builtins
 import json
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Literal, TypeAlias, cast
 
@@ -34,17 +34,13 @@ from pydantic_monty import (
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import quick
 from toolspeak.programs.code_mode import CodeMode
+from toolspeak.programs.program_limits import MOST_CHARACTERS, limit_worker, most_round_trips, size_of
 from toolspeak.programs.tool_functions import ToolFunctions
 from toolspeak.tools.returned_values import jsonable, shown_as_text
 
 VERSION = f"pydantic-monty {__version__}"
 """What wrote a snapshot. Another version may not read it."""
 
-_MOST = 64 * 1024 * 1024
-"""The most characters of the arguments of all calls of one program, and of its value. Each call is recorded with its
-own arguments, while the program may pass one value to all."""
-_OF_ANY = 64
-"""The characters that any value counts besides its text: to look at a million of them takes a moment."""
 _SLEEP_SECONDS = 300.0
 """How long a program may sleep."""
 _SEVERAL = 8
@@ -195,13 +191,13 @@ class Interpreter:
     async def _open(self) -> Any:
         limits = self._limits
         pool = await self._process.enter_async_context(AsyncMonty(min_processes=0, max_processes=1))
-        return await self._process.enter_async_context(
+        session = await self._process.enter_async_context(
             pool.checkout(
                 script_name="program.py",
                 limits={
                     "max_feed_duration_secs": float(limits.seconds),
                     "max_memory": limits.memory,
-                    "max_suspensions": _most_round_trips(limits),
+                    "max_suspensions": most_round_trips(limits),
                 },
                 type_check=True,
                 type_check_stubs=self.functions.stubs_for_check(),
@@ -209,6 +205,8 @@ class Interpreter:
                 os_policy={"random_start": {"seed": self._seed}, "sleep_system_max": math.inf},
             )
         )
+        limit_worker(session.worker_pid, limits)
+        return session
 
     async def _advance(self, snapshot: AsyncSnapshot) -> ProgramStop:
         """Goes on until the program cannot without the results of its calls."""
@@ -246,11 +244,11 @@ class Interpreter:
                         " last gather did not run. Make fewer calls, or do the rest in another program."
                     )
                 self.argument_size += size_of(call.arguments)
-                if self.argument_size > _MOST:
+                if self.argument_size > MOST_CHARACTERS:
                     return ProgramEnd(
                         error="The program was stopped: the arguments of its calls have more than"
-                        f" {_MOST // 1024 // 1024} MB in all. Those of its last gather did not run. Pass less, or do"
-                        " the rest in another program."
+                        f" {MOST_CHARACTERS // 1024 // 1024} MB in all. Those of its last gather did not run. Pass"
+                        " less, or do the rest in another program."
                     )
                 calls.append(call)
             snapshot = await snapshot.resume(answer)
@@ -282,8 +280,8 @@ class Interpreter:
             names = ", ".join(self.functions.by_name)
             message = f"there is no function {snapshot.function_name!r}; the tools are: {names}"
             return {"exc_type": "NameError", "message": message}, None
-        if size_of([*snapshot.args, *snapshot.kwargs.values()]) > _MOST:
-            message = f"{function.name}(): the arguments have more than {_MOST // 1024 // 1024} MB; pass less"
+        if size_of([*snapshot.args, *snapshot.kwargs.values()]) > MOST_CHARACTERS:
+            message = f"{function.name}(): the arguments have more than {MOST_CHARACTERS // 1024 // 1024} MB; pass less"
             return {"exc_type": "ValueError", "message": message}, None
         try:
             arguments = function.arguments(snapshot.args, snapshot.kwargs)
@@ -303,8 +301,10 @@ class Interpreter:
             return ProgramEnd()
         if isinstance(value, str):
             return ProgramEnd(value)
-        if size_of(value) > _MOST:
-            return ProgramEnd(f"(The value has more than {_MOST // 1024 // 1024} MB. Print what you need of it.)")
+        if size_of(value) > MOST_CHARACTERS:
+            return ProgramEnd(
+                f"(The value has more than {MOST_CHARACTERS // 1024 // 1024} MB. Print what you need of it.)"
+            )
         try:
             return ProgramEnd(json.dumps(jsonable(value), ensure_ascii=False))
         except Exception:  # noqa: BLE001 - any value of a program's
@@ -332,7 +332,7 @@ class Interpreter:
         if "suspension limit" in text:
             return ProgramEnd(
                 error="The program was stopped: it called, slept or asked for a name more than"
-                f" {_most_round_trips(limits)} times (calls that are refused count). Look for a loop that does not end."
+                f" {most_round_trips(limits)} times (calls that are refused count). Look for a loop that does not end."
             )
         return ProgramEnd(error=error.display("traceback"))
 
@@ -341,29 +341,6 @@ class Interpreter:
         self.output_size += len(text)
         if room > 0:
             self._printed.append(text[:room])
-
-
-def _most_round_trips(limits: CodeMode) -> int:
-    """How often a program may turn to this process, for a name, a sleep or a call: a call needs three. They take time
-    of this process, which `CodeMode.seconds` does not count."""
-    return 10_000 + 10 * limits.calls
-
-
-def size_of(value: object) -> int:
-    """How large a value is as text, about; above 64 MB it is not looked at further. A list may hold the same list
-    twice, and that one another one twice: a hundred of them have more values than can ever be written."""
-    size, rest = 0, [value]
-    while rest and size <= _MOST:
-        each: Any = rest.pop()
-        size += _OF_ANY
-        if isinstance(each, str | bytes):
-            size += len(each)
-        elif isinstance(each, dict):
-            rest += cast("dict[object, object]", each)
-            rest += cast("dict[object, object]", each).values()
-        elif isinstance(each, list | tuple | set | frozenset):
-            rest += cast("Collection[object]", each)
-    return size
 
 
 def _function_of_name(name: str) -> Any:

@@ -9,7 +9,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
@@ -138,6 +138,12 @@ def _set_limits(pid: int, limits: ProcessLimits, *, has_control_group: bool) -> 
         wanted[resource.RLIMIT_DATA] = limits.memory
         if limits.processes is not None and os.getuid() != 0:  # root has no such limit
             wanted[resource.RLIMIT_NPROC] = limits.processes + _tasks_of_user()  # it counts all of the user's
+    lower_limits(pid, wanted)
+
+
+def lower_limits(pid: int, wanted: Mapping[int, int | None]) -> None:
+    """Lowers limits of a process, by their kind (`resource.RLIMIT_…`); None leaves one. Linux only. Raises OSError."""
+    resource: Any = importlib.import_module("resource")
     for kind, most in wanted.items():
         if most is not None:
             _, hard = resource.prlimit(pid, kind)

@@ -177,7 +177,7 @@ class ProgramConversation:
                 continue
             earlier_calls = [cast("ToolCall", call) for turn in self._turns[: place + 1] for call in turn.calls]
             interpreter.call_count = len(earlier_calls)
-            interpreter.argument_size = sum(programs.size_of(call.arguments) for call in earlier_calls)
+            interpreter.argument_size = sum(programs.size_of(dict(call.arguments)) for call in earlier_calls)
             interpreter.output_size = int(cast("int", _position_of(message).get("output_size", 0)))
             self._stop, self._resumed_count = programs.ProgramWait(calls), place
             return
