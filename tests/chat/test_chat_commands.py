@@ -244,6 +244,18 @@ def test_the_models_of_the_server_are_listed_and_completed(monkeypatch, folder):
     asyncio.run(main())
 
 
+def test_a_name_as_the_server_lists_it_is_a_model_of_the_same_provider(monkeypatch, folder):
+    async def main():
+        async with chat(monkeypatch, folder, reply("Yes."), models=("m", "qwen3:8b"), model="openai:m") as person:
+            person.type("/model qwen3:8b\r")
+            await person.until("the model is openai:qwen3:8b")
+            person.type("hello\r")
+            await person.until("Yes.")
+            assert json.loads(person.request())["model"] == "qwen3:8b"
+
+    asyncio.run(main())
+
+
 def test_a_message_in_place_of_an_answer_is_not_lost(monkeypatch, folder):
     async def main():
         arguments = json.dumps({"path": "b.txt", "content": "two\n"})

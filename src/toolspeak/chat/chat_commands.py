@@ -120,7 +120,7 @@ class ChatCommands:
 
     async def _model(self, name: str) -> None:
         if name:
-            await self._chat.use(model=with_absolute_path(resolved_model(self._config, name)))
+            await self._chat.use(model=with_absolute_path(await self._model_string(name)))
         model = self._chat.setup.model
         self._note(f"· the model is {model or 'not chosen: /model NAME chooses it'}")
         self._served = await self._chat.keeper.served_models()
@@ -139,6 +139,14 @@ class ChatCommands:
         elif name:
             remember_model(str(self._chat.folder), model)
             self._note("· the next conversation begins with it, unless --model or your configuration names another")
+
+    async def _model_string(self, name: str) -> str:
+        """The model string of an alias, or of a name as the server lists it."""
+        model = resolved_model(self._config, name)
+        provider, colon, _ = self._chat.setup.model.partition(":")
+        if model == name and colon and name in (self._served or await self._chat.keeper.served_models()):
+            return f"{provider}:{name}"
+        return model
 
     async def _dialect(self, name: str) -> None:
         chat = self._chat
