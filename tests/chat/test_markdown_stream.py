@@ -124,8 +124,8 @@ SIGNS = [
 @given(st.lists(st.sampled_from(["word", *SIGNS]), max_size=14))
 def test_every_word_that_the_model_wrote_is_shown(pieces: list[str]):
     text = "".join(f"w{number}q" if piece == "word" else piece for number, piece in enumerate(pieces))
-    shown = "".join(plain(text, 80))
-    assert [number for number, piece in enumerate(pieces) if piece == "word" and f"w{number}q" not in shown] == []
+    screen_text = "".join(plain(text, 80))
+    assert [number for number, piece in enumerate(pieces) if piece == "word" and f"w{number}q" not in screen_text] == []
 
 
 SESSION = [

@@ -343,14 +343,11 @@ class Agent(RunStarter[DepsT, OutputT]):
     async def compact(
         self, run_id: str, trigger: Literal["auto", "manual"] = "manual", *, thorough: bool = False
     ) -> HistoryCompacted | None:
-        """Makes the history that a run leaves to the next one shorter, and records that; see `Session.compact`. "auto"
-        keeps as many of the newest messages as the model's window is meant to; only the newest if `thorough`."""
-        settings = changed(self._settings, journal=self._run_journal())
-        return await compact_run(settings, run_id, trigger, thorough=thorough)
+        """Makes the history that a run leaves to the next one shorter, as `compact_run`; see `Session.compact`."""
+        return await compact_run(self._settings, self._run_journal(), run_id, trigger, thorough=thorough)
 
     async def suspend(self, run_id: str) -> bool:
-        """Suspends a run of the agent's journal, in whichever process it runs. That process reads the request within 3
-        seconds and stops before the run's next turn or call. Returns and raises as `suspend_run`."""
+        """Suspends a run of the agent's journal, in whichever process it runs. Returns and raises as `suspend_run`."""
         if self._journal is None:
             raise ConfigurationError("to suspend a run by its id, give the agent its journal: Agent(journal=…)")
         return await suspend_run(self._journal, run_id)

@@ -15,14 +15,16 @@ from toolspeak.data.events import HistoryCompacted
 from toolspeak.data.messages import tokens_of
 from toolspeak.data.values import changed
 from toolspeak.errors import RunError
+from toolspeak.journal import Journal
 
 
 async def compact_run(
-    settings: RunSettings, run_id: str, trigger: Literal["auto", "manual"], *, thorough: bool = False
+    settings: RunSettings, journal: Journal, run_id: str, trigger: Literal["auto", "manual"], *, thorough: bool
 ) -> HistoryCompacted | None:
     """Adds the compaction to the run's records. None if an interceptor refuses.
 
-    - `settings`: those of the agent whose model writes the summary; with the journal of the run.
+    - `settings`: those of the agent whose model writes the summary.
+    - `journal`: the one that holds the run.
     - `trigger`: "manual" has all but the newest messages summarised. "auto" shortens the history as if its model's
       window were full: old results first.
     - `thorough`: "auto" has all but the newest messages summarised too.
@@ -30,6 +32,7 @@ async def compact_run(
     Raises RunError for a run that has not ended and if there is nothing to make shorter, RunBusy while a process drives
     it, and ProviderError if the model writes no summary.
     """
+    settings = changed(settings, journal=journal)
     async with LeaseKeeper(settings.journal, run_id, lambda: None) as lease:
         loaded = await load_whole(settings.journal, run_id)
         state = loaded.existing_state
