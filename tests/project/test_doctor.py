@@ -44,8 +44,9 @@ def findings_of(done):
     return {row["subject"]: (row["state"], row["text"] + " " + row["remedy"]) for row in rows}
 
 
-def examined(folder, api, *answers, model="lab:qwen3-8b", tls=None, before="", more="", **env):
-    """What the doctor finds at a server that gives these answers, and the requests that it sent."""
+def examined(folder, api, *answers, model="lab:qwen3-8b", tls=None, before="", more="", is_silent=False, **env):
+    """What the doctor finds at a server that gives these answers, and the requests that it sent. Asks again if the
+    server was late, as on a machine that stands still, unless it `is_silent`."""
 
     async def main():
         async with serve(*answers, tls=tls) as server:
@@ -57,7 +58,11 @@ def examined(folder, api, *answers, model="lab:qwen3-8b", tls=None, before="", m
             assert KEY not in done.stdout + done.stderr
             return findings_of(done), server.exchanges
 
-    return asyncio.run(main())
+    for _ in range(3):
+        findings, exchanges = asyncio.run(main())
+        if is_silent or "no answer within" not in findings.get("server", ("", ""))[1]:
+            break
+    return findings, exchanges
 
 
 @pytest.mark.parametrize("api", LISTS)
@@ -162,7 +167,7 @@ def test_a_server_that_never_answers(folder):
     async def silent(exchange):
         await exchange.reader.read()  # until the client leaves
 
-    findings, _ = examined(folder, "openai", silent)
+    findings, _ = examined(folder, "openai", silent, is_silent=True)
     assert findings["server"][0] == "problem"
     assert "no answer within 5 seconds" in findings["server"][1]
 

@@ -49,7 +49,10 @@ async def refuse(exchange: Exchange) -> None:
 async def checked(config: Path | None, *arguments: str, **environ: str) -> tuple[int, str, str]:
     command = ["serve", "--check", *arguments, *(["--config", str(config)] if config else [])]
     env = {**os.environ, "NO_COLOR": "1", **environ}
-    process = await asyncio.to_thread(completed_text, command, cwd=Path.cwd(), env=env)
+    for _ in range(3):  # a machine may stand still for as long as an answer may take
+        process = await asyncio.to_thread(completed_text, command, cwd=Path.cwd(), env=env)
+        if "no answer within" not in process.stdout:
+            break
     return process.returncode, process.stdout, process.stderr
 
 
