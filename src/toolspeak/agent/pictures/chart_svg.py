@@ -86,7 +86,8 @@ def _bar(bar: Bar, scale: float) -> Iterator[str]:
     if room >= 4:
         is_call = bar.lane > 0
         label = middle_cut(bar.label, room) if is_call or len(bar.label) <= room else bar.label[: room - 1] + "…"
-        on = "" if bar.kind in ("wait", "outside") and kind != "failed" else ' class="on"'
+        is_pale = bar.state == "open" or (bar.kind in ("wait", "outside") and kind != "failed")
+        on = "" if is_pale else ' class="on"'
         yield f'<text{on} x="{x + 4:.1f}" y="{y + 12}">{_text(label)}</text>'
 
 

@@ -180,7 +180,7 @@ export class Timeline {
       if (x < -1 || x > width + 1) continue;
       parts.push(svg("line", { class: `mark ${mark.kind}`, x1: x, y1: 18, x2: x, y2: height - BOTTOM }, svg("title", {}, oneLine(mark.label))));
       const label = oneLine(mark.label, 24);
-      const room = label.length * 6.6;
+      const room = label.length * 7;
       const start = Math.max(0, Math.min(x, width - room));
       if (start >= free) {
         parts.push(svg("text", { class: "faint", x: start, y: 13 }, label));
@@ -206,8 +206,9 @@ export class Timeline {
       const room = Math.floor((span - 8 - Math.max(0, -left)) / 6.6);
       if (room >= 4) {
         const label = oneLine(bar.label, 80);
+        const isPale = bar.kind === "wait" || bar.kind === "outside" || bar.state === "open";
         const short = bar.lane > 0 ? middleCut(bar.label, room) : label.length <= room ? label : label.slice(0, room - 1) + "…";
-        parts.push(svg("text", { class: bar.kind === "wait" || bar.kind === "outside" ? "under" : "on", x: Math.max(left, 0) + 4, y: y + 12, "data-bar": at }, short));
+        parts.push(svg("text", { class: isPale ? "under" : "on", x: Math.max(left, 0) + 4, y: y + 12, "data-bar": at }, short));
       }
     });
     this.picture.replaceChildren(...parts);
