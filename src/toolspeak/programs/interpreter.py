@@ -235,6 +235,13 @@ class Interpreter:
                         " end, and look again with another program."
                     )
                 continue
+            self.argument_size += size_of([snapshot.args, snapshot.kwargs])  # also of calls that are refused
+            if self.argument_size > MOST_CHARACTERS:
+                return ProgramEnd(
+                    error="The program was stopped: the arguments of its calls have more than"
+                    f" {MOST_CHARACTERS // 1024 // 1024} MB in all. Those of its last gather did not run. Pass less, or"
+                    " do the rest in another program."
+                )
             answer, call = self._call(snapshot)
             if call is not None:
                 self.call_count += 1
@@ -242,13 +249,6 @@ class Interpreter:
                     return ProgramEnd(
                         error=f"The program was stopped: it makes more than {self._limits.calls} calls. Those of its"
                         " last gather did not run. Make fewer calls, or do the rest in another program."
-                    )
-                self.argument_size += size_of(call.arguments)
-                if self.argument_size > MOST_CHARACTERS:
-                    return ProgramEnd(
-                        error="The program was stopped: the arguments of its calls have more than"
-                        f" {MOST_CHARACTERS // 1024 // 1024} MB in all. Those of its last gather did not run. Pass"
-                        " less, or do the rest in another program."
                     )
                 calls.append(call)
             snapshot = await snapshot.resume(answer)
@@ -280,9 +280,6 @@ class Interpreter:
             names = ", ".join(self.functions.by_name)
             message = f"there is no function {snapshot.function_name!r}; the tools are: {names}"
             return {"exc_type": "NameError", "message": message}, None
-        if size_of([*snapshot.args, *snapshot.kwargs.values()]) > MOST_CHARACTERS:
-            message = f"{function.name}(): the arguments have more than {MOST_CHARACTERS // 1024 // 1024} MB; pass less"
-            return {"exc_type": "ValueError", "message": message}, None
         try:
             arguments = function.arguments(snapshot.args, snapshot.kwargs)
         except TypeError as error:
