@@ -20,6 +20,9 @@ DRAIN = 1.0
 """Seconds to continue reading after the group has ended. Only a process that left the group can keep the pipe open."""
 
 
+_STOP_SECONDS = 0.1
+"""How long a thread may go on after a signal that stops its process."""
+
 _SENDERS: set[Callable[[signal.Signals], None]] = set()
 """Send a signal to each command that runs."""
 
@@ -47,6 +50,7 @@ def stop_program() -> None:
     before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
     try:
         os.kill(0, signal.SIGTSTP)  # the whole group: whatever feeds this program stops, too
+        time.sleep(_STOP_SECONDS)  # another thread may take the signal: then this one stops a moment later
     finally:
         signal.signal(signal.SIGTSTP, before)
         for send in tuple(_SENDERS):
