@@ -90,23 +90,6 @@ def test_a_yes_counts_only_once_all_of_the_call_was_on_the_screen(monkeypatch, f
     asyncio.run(main())
 
 
-def test_what_is_typed_into_a_message_answers_no_question(monkeypatch, folder):
-    """A person writes a message when the question comes: its letters are no answer, until Tab."""
-
-    async def main():
-        async with chat(monkeypatch, folder, calls(shell("touch ran")), reply("Refused.")) as person:
-            person.type("go\ry")
-            await person.until("Run it?")
-            person.type("es\r")
-            await person.until("queued: yes")
-            assert not (folder / "ran").exists()
-            person.type("\tn\r")
-            await person.until("Refused.")
-            assert not (folder / "ran").exists()
-
-    asyncio.run(main())
-
-
 def test_the_arrows_choose_another_call(monkeypatch, folder):
     async def main():
         answers = calls(write("a", "1"), write("b", "2")), reply("Done.")

@@ -28,7 +28,7 @@ SYNONYMS = {"clear": "new", "exit": "quit", "q": "quit", "?": "help"}
 KEYS: dict[str, str] = {
     "Enter": "send; while the model works the message waits for its next step",
     "Alt-Enter, Ctrl-J": "begin a new line",
-    "Tab": "complete a command or a path; with an open question: change between answer and message",
+    "Tab": "complete a command or a path; with an open question: the keys go to the other input",
     "Up, Down": "earlier messages",
     "Ctrl-R": "search earlier messages",
     "Esc": "interrupt the model; what was said stays",

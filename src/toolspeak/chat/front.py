@@ -43,9 +43,13 @@ class Front(Protocol):
         """Draws what may change again soon."""
         ...
 
-    async def ask(self, prompt: str, text: str = "", *, arrows: bool = False) -> str | None:
+    async def ask(self, prompt: str, text: str = "", *, arrows: bool = False, can_leave: bool = False) -> str | None:
         """Asks for a line, which holds `text` at first. None: the person leaves. `arrows`: an arrow key in an empty
-        line is an answer, too."""
+        line is an answer, too. `can_leave`: Esc leaves this question, and does not interrupt the model."""
+        ...
+
+    def reply(self, text: str) -> None:
+        """Answers the question that is open in the person's place."""
         ...
 
     async def lend(self, work: Callable[[], Awaitable[ResultT]]) -> ResultT:

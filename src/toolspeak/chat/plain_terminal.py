@@ -76,7 +76,7 @@ class PlainTerminal:
         while line := await read_line(sys.stdin.fileno()):
             text = line.rstrip("\r\n")
             if self._answer is not None and not self._answer.done():
-                self._answer.set_result(text)
+                self.reply(text)
             elif text.strip():
                 self._take(text)
                 if not self.is_busy:
@@ -109,7 +109,7 @@ class PlainTerminal:
     def use_styles(self, styles: Mapping[str, str]) -> None:
         """Nothing has a style here."""
 
-    async def ask(self, prompt: str, text: str = "", *, arrows: bool = False) -> str | None:
+    async def ask(self, prompt: str, text: str = "", *, arrows: bool = False, can_leave: bool = False) -> str | None:
         """Writes the live rows and the prompt, and returns the next line that is typed after them."""
         self.print(self.live(self.columns, self.rows))
         if text:
@@ -120,6 +120,11 @@ class PlainTerminal:
             return await self._answer
         finally:
             self._answer = None
+
+    def reply(self, text: str) -> None:
+        """Answers the question that is open in the person's place."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(text)
 
     async def lend(self, work: Callable[[], Awaitable[ResultT]]) -> ResultT:
         """Does the work: the terminal is in no special mode."""

@@ -26,6 +26,7 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.renderer import print_formatted_text
 from prompt_toolkit.styles import Style
 
+from toolspeak.chat.answer_input import MESSAGE_KEYS, AnswerInput
 from toolspeak.chat.command_list import BUSY_HINTS, HINTS
 from toolspeak.chat.front import NEXT, PREVIOUS, ResultT
 from toolspeak.chat.message_input import MessageCompleter, Pastes, history_text
@@ -83,9 +84,6 @@ class Screen:
         self._rows: list[StyledLine] = []
         self._timer: asyncio.TimerHandle | None = None
         self._interrupted_at = -_TWICE
-        self._answer: asyncio.Future[str | None] | None = None
-        self._answer_prompt = ""
-        self._arrows = False
         self._is_lent = False  # whether another program has the terminal
         self._completer = MessageCompleter(folder, lambda name: self.arguments_of(name))
         self._message = Buffer(
@@ -94,15 +92,14 @@ class Screen:
             completer=self._completer,
             complete_while_typing=True,
         )
-        self._answer_buffer = Buffer(multiline=True)
+        self._question = AnswerInput(self._message, lambda: self._application.layout)
         self._style = Style.from_dict(dict(STYLES))
         self._application: Application[None] = Application(
             layout=screen_layout(
                 message=self._message,
-                answer=self._answer_buffer,
-                answer_prompt=lambda: self._answer_prompt if self._answer is not None else None,
+                question=self._question,
                 rows=lambda: self._rows,
-                status=lambda: [("class:warning", self.note)] if self.note else self.status(self.columns - 1),
+                status=self._status,
                 hints=lambda: BUSY_HINTS if self.is_busy else HINTS,
                 columns=lambda: self.columns,
             ),
@@ -194,26 +191,17 @@ class Screen:
         self._style = self._application.style = Style.from_dict(dict(styles))
         self.refresh()
 
-    async def ask(self, prompt: str, text: str = "", *, arrows: bool = False) -> str | None:
-        """Asks for a line below the live rows. Returns it, or None if the person leaves the question.
-
-        `text` is what the line holds at first. `arrows`: an arrow key in an empty line is an answer, too. A message
-        that the person is writing keeps the keys until Tab.
-        """
-        self._answer = asyncio.get_running_loop().create_future()
-        self._answer_prompt, self._arrows = prompt, arrows
-        self._answer_buffer.reset()
-        self._answer_buffer.insert_text(text)
-        if not self._message.text:
-            self._application.layout.focus(self._answer_buffer)
-        self.draw()
+    async def ask(self, prompt: str, text: str = "", *, arrows: bool = False, can_leave: bool = False) -> str | None:
+        """Asks for a line below the live rows, as `Front.ask`. A message that the person is writing keeps the keys
+        until Tab or its end."""
         try:
-            return await self._answer
+            return await self._question.ask(prompt, text, arrows=arrows, can_leave=can_leave, draw=self.draw)
         finally:
-            self._answer = None
-            self._answer_buffer.reset()
-            self._application.layout.focus(self._message)
             self.refresh()
+
+    def reply(self, text: str) -> None:
+        """Answers the question that is open in the person's place."""
+        self._question.reply(text)
 
     async def lend(self, work: Callable[[], Awaitable[ResultT]]) -> ResultT:
         """Gives the terminal to another program, such as an editor, while the work goes on."""
@@ -227,9 +215,10 @@ class Screen:
 
     def write_message(self, text: str) -> None:
         """Puts a text into the input, before what is there: a message that was not sent."""
-        before = self._message.text
+        before, is_writing = self._message.text, self._question.is_writing
         self._message.text = f"{self._pastes.fold(text)}\n{before}" if before else self._pastes.fold(text)
         self._message.cursor_position = len(self._message.text)
+        self._question.is_writing = is_writing
         self.refresh()
 
     # --- drawing -------------------------------------------------------------------------------------------------
@@ -241,6 +230,13 @@ class Screen:
             fragments.append(("", "\n"))
         self._above = []
         print_formatted_text(self._output, fragments, self._style, color_depth=self._application.color_depth)
+
+    def _status(self) -> StyledLine:
+        if self.note:
+            return [("class:warning", self.note)]
+        if self._question.is_open and not self._question.has_keys:
+            return [("class:status.asks", MESSAGE_KEYS)]
+        return self.status(self.columns - 1)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -254,18 +250,19 @@ class Screen:
     # --- keys ----------------------------------------------------------------------------------------------------
 
     def _keys(self) -> KeyBindings:
-        in_message, in_answer = has_focus(self._message), has_focus(self._answer_buffer)
-        asks = Condition(lambda: self._answer is not None)
-        takes_arrows = in_answer & asks & Condition(lambda: self._arrows and not self._answer_buffer.text)
+        question = self._question
+        in_message = has_focus(self._message)
+        asks, in_answer = Condition(lambda: question.is_open), Condition(lambda: question.has_keys)
+        takes_arrows = Condition(lambda: question.takes_arrows)
         always = ~is_searching
         actions: list[tuple[Sequence[str], Filter, Callable[[], object]]] = [
             (["enter"], in_message, self._send),
-            (["enter"], in_answer & asks, lambda: self._reply(self._answer_buffer.text)),
-            (["up"], takes_arrows, lambda: self._reply(PREVIOUS)),
-            (["down"], takes_arrows, lambda: self._reply(NEXT)),
+            (["enter"], in_answer, lambda: question.reply(question.buffer.text)),
+            (["up"], takes_arrows, lambda: question.reply(PREVIOUS)),
+            (["down"], takes_arrows, lambda: question.reply(NEXT)),
             (["escape", "enter"], always, self._begin_line),
             (["c-j"], always, self._begin_line),
-            (["tab"], asks, self._change_focus),
+            (["tab"], asks, question.change_focus),
             (["tab"], in_message & ~asks, self._complete),
             (["s-tab"], in_message, self._message.complete_previous),
             (["escape"], always, self._escape),
@@ -286,10 +283,6 @@ class Screen:
     def _begin_line(self) -> None:
         self._application.current_buffer.newline(copy_margin=False)
 
-    def _change_focus(self) -> None:
-        layout = self._application.layout
-        layout.focus(self._message if layout.has_focus(self._answer_buffer) else self._answer_buffer)
-
     def _complete(self) -> None:
         buffer = self._message
         state = buffer.complete_state
@@ -307,7 +300,7 @@ class Screen:
     def _escape(self) -> None:
         if self._message.complete_state is not None:
             self._message.cancel_completion()
-        elif not self.interrupt():
+        elif not self._question.leave() and not self.interrupt():
             self._say("Nothing to interrupt. Ctrl-D leaves.")
 
     def _open_editor(self) -> None:
@@ -354,7 +347,7 @@ class Screen:
         if self._application.layout.has_focus(self._message):
             self._message.insert_text(self._pastes.fold(text))
         else:
-            self._answer_buffer.insert_text(text.replace("\r\n", "\n").replace("\r", "\n"))
+            self._question.buffer.insert_text(text.replace("\r\n", "\n").replace("\r", "\n"))
 
     def _say(self, text: str) -> None:
         """Shows a note in the status line until the next change of the input."""
@@ -362,10 +355,10 @@ class Screen:
 
         def forget(_buffer: Buffer) -> None:
             self.note = ""
-            for buffer in (self._message, self._answer_buffer):
+            for buffer in (self._message, self._question.buffer):
                 buffer.on_text_changed -= forget
 
-        for buffer in (self._message, self._answer_buffer):
+        for buffer in (self._message, self._question.buffer):
             buffer.on_text_changed += forget
 
     def _send(self) -> None:
@@ -376,6 +369,10 @@ class Screen:
             if not line.startswith("/"):
                 return  # the key took the path that was chosen
         if not line.strip():
+            self._question.take_keys()
+            return
+        if objection := self._question.objection():
+            self._say(objection)
             return
         try:
             text = self._pastes.unfold(line)
@@ -384,11 +381,8 @@ class Screen:
             return
         buffer.history.append_string(history_text(line, text))
         buffer.reset()
+        self._question.take_keys()
         self._take(text)
-
-    def _reply(self, text: str) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result(text)
 
 
 def _act(action: Callable[[], object], _event: KeyPressEvent) -> None:
