@@ -105,11 +105,11 @@ $(GRAMMAR_VENV)/.ready: requirements/xgrammar.txt $(VENV)/.dev
 	$(GRAMMAR_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps -r requirements/xgrammar.txt
 	@touch $@
 
-# How many replacements and insertions of each place of a frame; all there are without a number.
-PLACES ?=
+# How many strings are sampled of each dialect.
+STRINGS ?= 1000
 
 test-grammar: $(GRAMMAR_VENV)/.ready
-	PLACES=$(PLACES) $(GRAMMAR_VENV)/bin/python -m pytest --numprocesses 2 -rs tests/dialects/slow_grammar.py
+	STRINGS=$(STRINGS) $(GRAMMAR_VENV)/bin/python -m pytest --numprocesses 2 -rs tests/dialects/slow_grammar.py
 
 $(SDK_VENV)/.ready: requirements/sdk.txt $(VENV)/.dev
 	$(BESIDE)

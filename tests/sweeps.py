@@ -1,5 +1,5 @@
 """Which part of a long sweep `make test` runs. `make test-slow` runs the rest: every part that is marked slow, three in
-four cases of a test that has many, and the full number of hypothesis' examples.
+four cases of a test that has many, and the full number of hypothesis' examples. CI leaves out what is `long`, too.
 
 SWEEPS chooses: `sample`, one in four cases of a test with many (`make test`); `few`, one in eight cases of any test
 (another Python in CI); `cases`, all cases (CI); `whole`, all cases with every example of hypothesis."""
@@ -46,10 +46,12 @@ def mark_more_cases(items: Sequence[pytest.Item]) -> None:
 
 
 def parts(number: int) -> Callable[[Any], Any]:
-    """Parametrises `part`, for `cases[part::number]`: part 0 runs in `make test`, the others in `make test-slow`, and
-    in CI every second one of these."""
-    marks = pytest.mark.slow, (pytest.mark.slow, pytest.mark.long)
-    return pytest.mark.parametrize("part", [0, *(pytest.param(i, marks=marks[(i + 1) % 2]) for i in range(1, number))])
+    """Parametrises `part`, for `cases[part::number]`: part 0 runs in `make test`, CI runs part 1 too, and
+    `make test-slow` all others."""
+    others = [
+        pytest.param(part, marks=[pytest.mark.slow, pytest.mark.long][: min(part, 2)]) for part in range(1, number)
+    ]
+    return pytest.mark.parametrize("part", [0, *others])
 
 
 @contextmanager

@@ -107,25 +107,29 @@ class ServedGateway:
         body = {"model": "fast", "stream": True, "messages": [{"role": "user", "content": task}], **more}
         headers = {"authorization": f"Bearer {key}"}
         url = f"{self.url}/v1/chat/completions"
-        while "limits_unavailable" in (response := httpx2.post(url, json=body, headers=headers, timeout=PATIENCE)).text:
-            pass
-        return response
+        for _ in range(5):
+            response = httpx2.post(url, json=body, headers=headers, timeout=PATIENCE)
+            if "limits_unavailable" not in response.text:
+                return response
+        raise AssertionError("the store of limits does not respond")
 
     @contextmanager
     def stream(self, task: str, key: str = KEY) -> Iterator[None]:
         """A stream that has begun, and stays open."""
         body = {"model": "fast", "stream": True, "messages": [{"role": "user", "content": task}]}
         headers = {"authorization": f"Bearer {key}"}
-        url, has_begun = f"{self.url}/v1/chat/completions", False
-        while not has_begun:
+        url = f"{self.url}/v1/chat/completions"
+        for _ in range(5):
             with httpx2.stream("POST", url, json=body, headers=headers, timeout=PATIENCE) as response:
                 if response.status_code == 503 and "limits_unavailable" in response.read().decode():
                     continue
                 assert response.status_code == 200
-                has_begun, pieces = True, response.iter_raw()
+                pieces = response.iter_raw()
                 next(pieces)
                 yield
                 pieces.close()  # not before: the connection would be closed with it
+                return
+        raise AssertionError("the store of limits does not respond")
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)

@@ -67,10 +67,11 @@ def bearer(secret: str) -> dict[str, str]:
 
 async def ask(client: httpx2.AsyncClient, **more: Any) -> httpx2.Response:
     """The answer to a request, which is sent again while the store of limits does not respond."""
-    while True:
-        response = await client.post(CHAT, json=BODY, **more)
-        if not await is_to_be_asked_again(response):
-            return response
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            response = await client.post(CHAT, json=BODY, **more)
+            if not await is_to_be_asked_again(response):
+                return response
 
 
 async def counts_of(store: str) -> dict[str, Counts]:
