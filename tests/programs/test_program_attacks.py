@@ -91,9 +91,13 @@ DOUBLES = "x = ['a']\nfor _ in range(100): x = [x, x]\n"
             "the arguments of its calls have more than 64 MB",
         ),
         ("x = 'a' * 1_000_000\n[x] * 100", "(The value has more than 64 MB."),
+        (
+            "class A: pass\nx = A()\nfor _ in range(100):\n    y = A()\n    y.a = y.b = x\n    x = y\nx",
+            "more than 64 MB.",
+        ),
         ("x = {'a': 1}\nfor _ in range(100): x = {'a': x, 'b': x}\n{1: (x, x)}", "(The value has more than 64 MB."),
     ],
-    ids=["a value", "a value that is no JSON", "an argument", "a long argument", "a long value", "dicts"],
+    ids=["a value", "a value that is no JSON", "an argument", "a long argument", "a long value", "objects", "dicts"],
 )
 def test_a_small_value_with_more_parts_than_can_be_written_holds_up_nobody(code, text):
     desk = Desk(code)

@@ -9,6 +9,8 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import Any, cast
 
+from pydantic_monty import MontyClassProxy
+
 from toolspeak.programs.code_mode import CodeMode
 from toolspeak.sandbox.limited_start import lower_limits
 
@@ -51,4 +53,6 @@ def size_of(value: object) -> int:
             rest += cast("dict[object, object]", each).values()
         elif isinstance(each, list | tuple | set | frozenset):
             rest += cast("Collection[object]", each)
+        elif isinstance(each, MontyClassProxy):  # of a class of the program's
+            rest.append(each.attributes)
     return size
