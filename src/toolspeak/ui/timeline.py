@@ -121,7 +121,8 @@ class Timeline:
                     if self._times
                     else ""
                 )
-                yield f"  {one_line(usage_event.agent)} ran for it{usage_note}"
+                which = f" (run {one_line(usage_event.run_id)[:8]})" if self._times else ""
+                yield f"  {one_line(usage_event.agent)}{which} ran for it{usage_note}"
             case HandedOff(_, agent, model):
                 yield f"→ {one_line(agent)} continues ({one_line(model)})"
             case RunConfigured(model=model):

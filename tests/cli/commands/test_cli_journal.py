@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -501,6 +502,9 @@ def test_runs_that_tools_started_are_no_conversations_and_each_run_has_its_title
     _, session_row, *run_rows = [line.split("\t") for line in folder.here("sessions").splitlines()]
     assert session_row[-1] == "The task"
     assert [row[-1] for row in run_rows] == ["More", "The task"]
+    inner = re.search(r"helper \(run ([0-9a-f]{8})\) ran for it", folder.here("show", run_ids[0]))
+    assert inner is not None
+    assert "user: Help me." in folder.here("show", inner[1])
 
 
 def test_a_title_cannot_control_the_terminal(folder, monkeypatch):
