@@ -24,8 +24,7 @@ from toolspeak.agent.state.decide import AskModel, Finish, seconds_left, time_is
 from toolspeak.agent.state.history import Plan, Window, hide_call, summary_message
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.state.steps import memory_after
-from toolspeak.agent.turn_answers import TurnAnswers
-from toolspeak.agent.turn_checkpoint import RawEnd, TurnCheckpoint
+from toolspeak.agent.turn_checkpoint import RawEnd, TurnAnswers, TurnCheckpoint
 from toolspeak.agent.validation import check_deps, check_submitted_options, checked_choice, toolset_of
 from toolspeak.data.deltas import CallCompleted, CallMalformed, CallStarted, Delta, TurnEnded, TurnRestarted
 from toolspeak.data.events import HistoryCompacted, ModelAnswered, ModelAsked, ModelFailed, RetryScheduled
