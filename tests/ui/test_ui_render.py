@@ -31,6 +31,7 @@ from toolspeak.data.events import (
     ModelAnswered,
     ModelAsked,
     Record,
+    RetryScheduled,
     RunFinished,
     RunPaused,
     RunStarted,
@@ -119,6 +120,17 @@ def test_a_calls_name_is_there_before_its_arguments():
         ([answered(CALL), ToolProgress("call_1_0", "half\x1b\n")], "  … read: half␛⏎\n"),
         ([TextDelta("cut"), answered(finish="length")], "cut\n! the model's turn ended early: length\n"),
         ([TextDelta("fine"), answered(finish="closed_by_us")], "fine\n"),
+        (
+            [
+                record(RetryScheduled("reset \x1b[31m", 1.5, status=503)),
+                answered(CALL),
+                record(RetryScheduled("busy", 0.25, by="Retry", call_id=CALL.id)),
+            ],
+            (
+                "! the model's API failed, tried again after 1.5 s: reset ␛[31m\n"
+                "! read failed, tried again after 0.2 s: busy\n"
+            ),
+        ),
         (
             [record(LimitReached("steps", 50, 50))],
             "! the limit of 50 steps is reached: asking for a final answer\n",

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 
 import httpx2
@@ -55,8 +56,12 @@ class ModelServer:
     def __init__(self) -> None:
         command = [sys.executable, str(HERE / "model_server.py")]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    @cached_property
+    def port(self) -> int:
+        """Its port. Servers that are started one after the other come up together: none waits for this."""
         assert self.process.stdout is not None
-        self.port = int(self.process.stdout.readline())
+        return int(self.process.stdout.readline())
 
     def kill(self) -> None:
         self.process.kill()
