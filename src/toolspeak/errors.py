@@ -10,6 +10,7 @@
     │   └── ToolDefinitionError  a function that cannot become a tool                          no
     ├── FormatError              stored or sent data that this version cannot read             no
     ├── ToolError                raised by a tool: its message goes to the model               -
+    │   ├── CertainFailure       a call that fails whatever runs before it: nobody is asked    -
     │   └── Unserialisable       (tools/returned_values.py) a value that must be JSON is not   -
     ├── AgentStop                raised by a tool or an interceptor: ends the run              -
     ├── ToolFailed               (Executor(throw_on_failure=True)) a call failed               no
@@ -89,6 +90,10 @@ class ToolError(ToolspeakError):
     def __init__(self, *arguments: object, extra: Mapping[str, Any] = MappingProxyType({})) -> None:
         super().__init__(*arguments)
         self.extra = extra
+
+
+class CertainFailure(ToolError):
+    """A call fails whatever other calls do before it: its arguments alone forbid it. Nobody is asked about it."""
 
 
 class AgentStop(ToolspeakError):

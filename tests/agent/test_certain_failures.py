@@ -102,6 +102,19 @@ def test_a_call_that_an_earlier_one_may_help_is_asked_about_with_all_of_its_argu
     assert (folder / "a.txt").read_text() == f"one\n{'zwei ' * 40}\n"
 
 
+def test_a_path_outside_is_refused_whatever_runs_before_it_and_one_inside_is_the_same_file(folder):
+    person = Person()
+    outside = ("write", {"path": f"{folder.parent}/b.txt", "content": "x"})
+    inside = ("edit", {"path": f"{folder}/a.txt", "old": "one", "new": "1"})
+    result = agent_of(folder, [WORKS, outside, inside], approve=person).run_sync("Go.")
+    assert [request.call.arguments for request in person.requests] == [WORKS[1], inside[1]]
+    assert person.requests[0].effects == person.requests[1].effects
+    first, failed, last = result.messages[2].results
+    assert [first.status, failed.status, last.status] == ["success", "failure", "success"]
+    assert "is an absolute path: only files inside the workspace can be used" in failed.text
+    assert (folder / "a.txt").read_text() == "1\n2\n"
+
+
 def test_a_question_that_nobody_answered_and_that_would_fail_by_now_is_not_asked_again(folder):
     journal, person = WatchedJournal(), Person()
 

@@ -44,6 +44,13 @@ def test_the_beginning_of_a_name(call, tree):
     assert call("list", prefix="n", recursive=True) == ["notes/", "notes/daily.md", "notes/weekly.md"]
 
 
+def test_an_absolute_path_inside_is_the_same_path(call, tree):
+    assert call("list", prefix=f"{tree}/notes/da") == ["notes/daily.md"]
+    assert call("list", prefix=str(tree)) == call("list")
+    assert call("list", prefix=f"{tree}/src", recursive=True) == call("list", prefix="src", recursive=True)
+    assert call("find", pattern="*.md", path=f"{tree}/notes") == ["notes/daily.md", "notes/weekly.md"]
+
+
 def test_recursive_leaves_out_git_and_follows_no_link(call, tree):
     assert call("list", recursive=True) == [
         "in/", "notes/", "notes/daily.md", "notes/weekly.md", "out",

@@ -16,7 +16,7 @@ from toolspeak.data.events import ApprovalDecided
 from toolspeak.data.messages import JSON, ToolCall, ToolResult, failure
 from toolspeak.data.tools import Effects
 from toolspeak.data.values import quick
-from toolspeak.errors import AgentStop, ConfigurationError, ToolError
+from toolspeak.errors import AgentStop, CertainFailure, ConfigurationError, ToolError
 from toolspeak.execute.approval.after_web import AfterWeb, answer_after_web
 from toolspeak.execute.approval.approvers import (
     ApprovalAnswer,
@@ -228,7 +228,7 @@ class RequestBuilder:
             before = Conflicts()
             for index, effects in enumerate(earlier):
                 before.add(index, effects)
-            if before.any_with(prepared.effects):
+            if not isinstance(error, CertainFailure) and before.any_with(prepared.effects):
                 return self._with_failure(request, error)
             result = failure(call, "exception", self.secrets.hide_text(describe(error)))
             result = replace(result, extra=error.extra) if error.extra else result

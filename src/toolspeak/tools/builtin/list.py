@@ -9,6 +9,7 @@ from typing import Any
 from toolspeak.data.tools import UNVERSIONED, Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
+from toolspeak.tools.builtin.paths import relative_path
 from toolspeak.tools.builtin.tree import join, printable_path, walk
 from toolspeak.tools.builtin.workspace import Entry, Workspace
 from toolspeak.tools.builtin.workspace_folders import anywhere
@@ -67,6 +68,7 @@ class EntryCounter:
 
 def _split(workspace: Workspace, prefix: str) -> tuple[str, str]:
     """The folder of a prefix, and the beginning of the names in it."""
+    prefix = relative_path(prefix, workspace.names)
     plain = "/".join(part for part in prefix.split("/") if part not in ("", "."))
     # A path that will be refused stays whole: opening it refuses it.
     if prefix.startswith("/") or prefix.endswith("/") or ".." in plain.split("/") or workspace.is_folder(prefix):

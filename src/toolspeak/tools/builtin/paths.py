@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+from contextlib import suppress
 from pathlib import PurePath
 
-from toolspeak.errors import ToolError
+from toolspeak.errors import CertainFailure, ToolError
 
 Parts = tuple[str, ...]
 """The components below the workspace's root, with no `.`, `..`, separator or symbolic link left in them."""
@@ -19,31 +20,60 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 _DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])(\.|$)", re.IGNORECASE)
 
 
+def relative_path(path: str, roots: tuple[str, str]) -> str:
+    """An absolute path in the workspace as one relative to it, "" for the workspace itself. Any other path stays as it
+    is.
+
+    `roots`: the path of the workspace as the caller wrote it, and its real one. A path that reaches it through other
+    links counts, too.
+    """
+    if not path.startswith("/") or "\0" in path:
+        return path
+    plain = "/" + path.lstrip("/")
+    for root in roots:
+        top = PurePath(root).as_posix().rstrip("/")
+        if plain == top or plain.startswith(f"{top}/"):
+            return plain[len(top) :].lstrip("/")
+    names = plain.split("/")
+    with suppress(UnicodeEncodeError):
+        for count in range(2, len(names) + 1 if ".." not in names else 0):
+            above = "/".join(names[:count])
+            if not os.path.isdir(above):
+                break
+            if os.path.realpath(above) == roots[1]:
+                return "/".join(names[count:]).lstrip("/")
+    return path
+
+
 def components(path: str, roots: tuple[str, ...]) -> Parts:
     """The components of a relative path, from its text alone, without access to the disk.
 
     `roots`: the paths of the workspace folder, for the remedy for an absolute path.
 
-    The empty path and `.` are the root, `()`. Raises ToolError for a path that is not relative to the workspace.
+    The empty path and `.` are the root, `()`. Raises CertainFailure for a path that is not relative to the workspace.
     """
     label = repr(path)
     if "\0" in path:
-        raise ToolError(f"{label} contains a NUL character: leave it out.")
+        raise CertainFailure(f"{label} contains a NUL character: leave it out.")
     try:
         path.encode()
     except UnicodeEncodeError:
-        raise ToolError(f"{label} contains a lone surrogate, which no file name can hold: leave it out.") from None
+        raise CertainFailure(f"{label} contains a lone surrogate, which no file name can hold: leave it out.") from None
     if _DRIVE.match(path):
-        raise ToolError(f"{label} starts with a drive letter: give a path relative to the workspace, like 'src/a.py'.")
+        raise CertainFailure(
+            f"{label} starts with a drive letter: give a path relative to the workspace, like 'src/a.py'."
+        )
     if "\\" in path:
-        raise ToolError(f"{label} contains a backslash: separate folders with '/', {path.replace(chr(92), '/')!r}.")
+        raise CertainFailure(
+            f"{label} contains a backslash: separate folders with '/', {path.replace(chr(92), '/')!r}."
+        )
     if path.startswith("/"):
-        raise ToolError(f"{label} is an absolute path: {_absolute_remedy(path, roots)}")
+        raise CertainFailure(f"{label} is an absolute path: {_absolute_remedy(path, roots)}")
     parts = tuple(part for part in path.split("/") if part not in ("", "."))
     if ".." in parts:
-        raise ToolError(f"{label} contains '..': {_parent_remedy(path)}")
+        raise CertainFailure(f"{label} contains '..': {_parent_remedy(path)}")
     if parts and parts[0] == "~":
-        raise ToolError(f"{label} starts with '~', which is not expanded: give a path relative to the workspace.")
+        raise CertainFailure(f"{label} starts with '~', which is not expanded: give a path relative to the workspace.")
     if os.name == "nt":
         _check_windows(label, parts)
     return parts
@@ -129,4 +159,4 @@ def _check_windows(label: str, parts: Parts) -> None:
     for part in parts:
         # `a.txt:x` is a hidden stream of a.txt, `nul.txt` a device, and `a.` another name of `a`.
         if ":" in part or _DEVICE.match(part) or part != part.rstrip(". "):
-            raise ToolError(f"{label}: {part!r} is not a file name on Windows: choose another one.")
+            raise CertainFailure(f"{label}: {part!r} is not a file name on Windows: choose another one.")

@@ -21,7 +21,7 @@ from toolspeak.data.protected import protected, protected_as
 from toolspeak.data.tools import UNVERSIONED
 from toolspeak.errors import ConfigurationError, ToolError
 from toolspeak.tools.builtin.folder import DESCRIPTORS, Folder
-from toolspeak.tools.builtin.paths import Parts, components, follow
+from toolspeak.tools.builtin.paths import Parts, components, follow, relative_path
 
 MAX_EDIT = 64 * 1024 * 1024
 """The size in bytes of the largest file that is read into memory as a whole (to edit, compare or append)."""
@@ -76,7 +76,7 @@ class Entry:
 
 
 class Workspace:
-    """One folder. Paths are relative to it and written with `/`. Nothing outside it is read or changed.
+    """One folder. Paths are relative to it, or absolute below it, with `/`. Nothing outside it is read or changed.
 
     A path is checked twice. First its name is resolved, with symbolic links, and must stay inside the folder. Then it
     is opened component by component from the root's descriptor, without following links, so a link that was created in
@@ -101,7 +101,7 @@ class Workspace:
 
     def resolve(self, path: str) -> Parts:
         """The place of a path, from names alone: the components below the root, without links; `()` is the root."""
-        parts = components(path, self.names)
+        parts = components(relative_path(path, self.names), self.names)
         return follow(str(self.root), self.names[0], parts, repr(path))
 
     def real(self, path: str) -> str:

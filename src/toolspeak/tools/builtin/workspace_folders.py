@@ -8,12 +8,13 @@ from typing import BinaryIO, Literal
 
 from toolspeak.data.tools import Effects
 from toolspeak.data.values import changed
+from toolspeak.tools.builtin.paths import relative_path
 from toolspeak.tools.builtin.workspace import Entry, Workspace
 
 
 class Folders(Workspace):
     """Paths are relative to the workspace, or absolute in one of the other folders. Each folder confines its paths as a
-    `Workspace` does. Where folders overlap, the first one has a path."""
+    `Workspace` does. Where folders overlap, the workspace has a path, or else the first one."""
 
     def __init__(self, workspace: Workspace, others: Sequence[Workspace]) -> None:
         super().__init__(workspace.root)
@@ -23,6 +24,9 @@ class Folders(Workspace):
 
     def at(self, path: str) -> tuple[Workspace, str]:
         """The folder that has a path, and the path relative to it."""
+        inner = relative_path(path, self.names)
+        if inner != path:
+            return self._workspace, inner
         for other in self.others if path.startswith("/") else ():
             for name in other.names:
                 if path == name or path.startswith(f"{name.rstrip('/')}/"):
@@ -86,4 +90,5 @@ def anywhere(workspace: Workspace, effects: Effects) -> Effects:
 def walk_start(workspace: Workspace, path: str) -> str:
     """The path of a folder, as a walk through it names what is below: without links, or absolute in another folder. An
     absolute path elsewhere is refused where it is opened."""
+    path = relative_path(path, workspace.names)
     return (path.rstrip("/") or path) if path.startswith("/") else "/".join(workspace.resolve(path))
