@@ -65,6 +65,52 @@ def test_a_command_outlives_the_thread_that_started_it(level: str, tmp_path: Pat
             each.wait()
 
 
+COMMANDS = [
+    "",
+    "exit 3",
+    "# nothing",
+    "echo $0 $# $- ${toolspeak_gate-no}; set | grep -c toolspeak_gate",
+    "cat; read -r line; echo $? $line",
+    "no-such-program",
+    "echo one\nno-such-program\necho three >&2",
+    "if",
+    ") echo",
+    "; echo",
+    "cat <<E\nin a document\nE",
+    "{ echo a; exit 4; } | cat; echo $?",
+    "f() { return 5; }; f",
+    "echo \"a 'b\" 'c \"d' \\\\e",
+    "exec 3<&0; cat <&3; trap 'echo end' EXIT; kill -TERM $$",
+    "set -eu; false; echo no",
+    "line=1; export line; sh -c 'echo $line'",
+    "exec sh -c 'echo $0 $1' name value",
+    "echo $LINENO\necho $LINENO",
+]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_shells_command_does_what_it_does_without_a_boundary(level: str, tmp_path: Path):
+    """The shell waits at its gate before that. Nothing of the gate is left in it, and no line of it is counted."""
+    opens = open_level(level)
+
+    async def main() -> list[tuple[str, CommandReport, CommandReport]]:
+        sandbox, confinement = await opens(), Confinement((str(tmp_path),), readable=(str(tmp_path),))
+        try:
+            return [
+                (
+                    command,
+                    await run_command(sandbox, command, tmp_path, confinement),
+                    await run_command(Unconfined(), command, tmp_path, confinement),
+                )
+                for command in COMMANDS
+            ]
+        finally:
+            await sandbox.aclose()
+
+    for command, inside, outside in asyncio.run(main()):
+        assert inside == outside, command
+
+
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("check", SANDBOX_CHECKS, ids=lambda check: check.__name__)
 def test_it_keeps_the_contract(check, level: str):
