@@ -35,6 +35,7 @@ async def serving(
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(("127.0.0.1", port))
         sock.listen()
+        config.timeout_keep_alive = 600  # no connection is closed under a client because the machine stood still
         server = PromptServer(config)
         task = asyncio.create_task(server.serve(sockets=[sock]))
         ready = asyncio.create_task(server.ready.wait())

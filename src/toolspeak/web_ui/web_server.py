@@ -118,6 +118,7 @@ async def serve_ui(
             log_config=None,
             access_log=False,
             server_header=False,
+            timeout_keep_alive=75,  # a client that sends its next request just when the connection is closed loses it
             timeout_graceful_shutdown=3,
             h11_max_incomplete_event_size=32 * 1024,
         )

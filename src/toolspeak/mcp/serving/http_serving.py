@@ -13,5 +13,11 @@ _GRACE = 5
 
 async def serve_http(app: ASGIApp, sock: socket.socket) -> None:
     """Serves on a socket that listens, until SIGTERM or Ctrl-C."""
-    config = uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=_GRACE)
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        ws="none",
+        timeout_keep_alive=75,  # a client that sends its next request just when the connection is closed loses it
+        timeout_graceful_shutdown=_GRACE,
+    )
     await uvicorn.Server(config).serve(sockets=[sock])
