@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 GRACE = 1.0
@@ -150,6 +151,22 @@ class Group:
                 return False
             await within(rest, self.exited.wait())
         return True
+
+    def left_commands(self) -> list[str]:
+        """The command lines of the processes that still run once the command has exited, and that `end` ends. Empty
+        where the system has no `/proc`, and of processes that a boundary has ended with the command."""
+        lines: list[str] = []
+        with suppress(OSError):
+            # The processes of a command are younger than it: the many older ones need no look.
+            for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) > self.pid):
+                with suppress(OSError, ValueError):
+                    place = Path("/proc", str(pid))
+                    name, _, rest = place.joinpath("stat").read_text(errors="replace").rpartition(")")
+                    state, _, group, *_ = rest.split()
+                    if int(group) == self.pid and state not in ("Z", "X"):
+                        words = place.joinpath("cmdline").read_bytes().decode(errors="replace").split("\0")
+                        lines.append(" ".join(words).strip() or name.partition("(")[2])
+        return lines
 
     async def end(self, closed: asyncio.Event, *, grace: float = GRACE, drain: float = DRAIN) -> None:
         """Ends all processes: SIGTERM, after `grace` seconds SIGKILL. Reaps the command and reads the output to its

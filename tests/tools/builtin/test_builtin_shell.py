@@ -133,13 +133,24 @@ def test_cancellation_ends_the_whole_tree(call, root, times):
 
 def test_a_background_process_does_not_keep_the_call_and_is_ended(call, root):
     result = run(call, "sleep 1000 & echo $! > pid; echo done")
-    assert result == {"exit_code": 0, "output": "done\n"}  # after its timeout it says `timed_out`
+    assert (result["exit_code"], result["output"]) == (0, "done\n")
+    assert "timed_out" not in result
     asyncio.run(until(lambda: gone(written_pid(root)), "the background process lives on"))
 
 
 def test_a_quiet_background_process_is_ended_too(call, root):
     run(call, "sleep 1000 >/dev/null 2>&1 & echo $! > pid")
     asyncio.run(until(lambda: gone(written_pid(root)), "the background process lives on"))
+
+
+def test_the_result_says_what_ran_on_and_was_ended(call):
+    result = run(call, "sleep 1001 & sleep 1002 >/dev/null 2>&1 & echo started")
+    note = result.pop("background")
+    assert result == {"exit_code": 0, "output": "started\n"}
+    assert "sleep 1001" in note
+    assert "sleep 1002" in note
+    assert "was ended with the command" in note
+    assert run(call, "sleep 0 & wait; (echo a; echo b) | cat") == {"exit_code": 0, "output": "a\nb\n"}
 
 
 def test_a_process_that_left_the_group_does_not_hold_the_call(call, root):

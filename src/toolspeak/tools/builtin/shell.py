@@ -7,7 +7,7 @@ import fnmatch
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any, Protocol
@@ -34,6 +34,9 @@ INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC
 """Environment variables that every command gets, as shell patterns. The caller may name more. A list of forbidden names
 instead would expose every secret with another name (DATABASE_URL, SSH_AUTH_SOCK)."""
 
+_MOST_NAME = 80
+"""Characters of the command line of a process that was ended."""
+
 UNLIMITED = Effects(reads={EVERYTHING}, writes={EVERYTHING}, external=True)
 
 _NO_NETWORK = re.compile(
@@ -52,12 +55,14 @@ class CommandOutcome:
     - `output`: what it wrote.
     - `timed_out`: it was ended at its time limit.
     - `notes`: what its sandbox has to say.
+    - `left_commands`: the command lines of processes that still ran when it had exited, and were ended with it.
     """
 
     exit_code: int | None
     output: str
     timed_out: bool
     notes: tuple[str, ...] = ()
+    left_commands: Sequence[str] = ()
 
 
 class RunCommand(Protocol):
@@ -121,6 +126,8 @@ def shell_tool(
         result: dict[str, Any] = {"exit_code": outcome.exit_code, "output": printed_text(outcome.output)}
         if outcome.timed_out:
             result["timed_out"] = f"ended after {timeout:g} seconds; pass a longer timeout if it needs more time"
+        if outcome.left_commands:
+            result["background"] = _ended_note(outcome.left_commands)
         notes = list(outcome.notes)
         had_network = confinement is None or confinement.hosts != ()
         if sandbox is not None and not had_network and outcome.exit_code and _NO_NETWORK.search(outcome.output):
@@ -280,6 +287,16 @@ def _check(command: str) -> None:
         raise ToolError("'command' contains a lone surrogate: leave it out.") from None
 
 
+def _ended_note(commands: Sequence[str]) -> str:
+    """What a model and a person read of processes that were ended with their command."""
+    names = ", ".join(visible(f"{each[:_MOST_NAME]}…" if len(each) > _MOST_NAME else each) for each in commands[:3])
+    names += f" and {len(commands) - 3:,} more" if len(commands) > 3 else ""
+    return (
+        f"still ran in the background, and was ended with the command: {names}. Nothing runs on after a command:"
+        " start a server and use it within one command."
+    )
+
+
 def command_environment(folder: str, env: Collection[str]) -> dict[str, str]:
     """The environment of a command in a folder: the variables of this process that every command gets, and `env`."""
     names = (*INHERITED, *env)
@@ -314,7 +331,7 @@ async def _run(
         os.close(write_end)
         raise
     command_line = ProcessCommand(("/bin/sh", "-c", command), folder, environment, write_end)
-    timed_out = False
+    timed_out, left_commands = False, list[str]()
     try:
         async with AsyncExitStack() as boundary:
             try:
@@ -327,9 +344,11 @@ async def _run(
                 os.close(write_end)
             try:
                 timed_out = not await process.group.exits_within(timeout)
+                left_commands = [] if timed_out else process.group.left_commands()
             finally:
                 await finished(process.group.end(output.closed))
-        return CommandOutcome(process.group.exit_code, capture.text(), timed_out, tuple(process.notes))
+        notes = tuple(process.notes)
+        return CommandOutcome(process.group.exit_code, capture.text(), timed_out, notes, left_commands)
     finally:
         live_output.close()
         transport.close()
