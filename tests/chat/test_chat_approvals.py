@@ -315,6 +315,24 @@ def test_quit_ends_the_turn_and_runs_nothing(monkeypatch, folder):
     asyncio.run(main())
 
 
+def test_a_long_output_is_shown_by_its_beginning_and_its_end(monkeypatch, folder):
+    async def main():
+        command = shell("seq 1 30000; echo the end of the build; exit 3")
+        async with chat(monkeypatch, folder, calls(command), reply("Done.")) as person:
+            person.type("go\r")
+            await person.until("Run it?")
+            person.type("y\r")
+            await person.until("Done.")
+            rows = [row.strip() for row in person.terminal.everything]
+            start = next(i for i, row in enumerate(rows) if row.startswith("✗ shell"))
+            body = rows[start : start + 14]
+            assert "the end of the build" in body
+            assert "1" in body
+            assert "exit 3" in body[0]
+
+    asyncio.run(main())
+
+
 def test_a_running_command_shows_its_last_lines(monkeypatch, folder):
     async def main():
         answers = calls(shell("for i in 1 2 3 4 5 6; do echo line $i; done; while [ ! -e go ]; do sleep 0.05; done"))

@@ -131,6 +131,17 @@ def test_what_is_shown_of_a_result(value, failure: str, lines: list[str]):
     assert [line for line, _ in fold_result(result)] == lines
 
 
+def test_the_end_of_a_command_s_output_is_shown_of_a_result_that_was_shortened_too():
+    output = "".join(f"{i}\n" for i in range(20))
+    content = JsonPart({"exit_code": 1, "output": output}), TextPart("[Shortened: 9 of 99 bytes are left out.]")
+    result = ToolResult("c", "shell", "success", content)
+    assert command_failure(result) == "exit 1"
+    assert [line for line, _ in fold_result(result)] == [
+        *("0", "1", "… 12 more lines", "14", "15", "16", "17", "18", "19"),
+        "[Shortened: 9 of 99 bytes are left out.]",
+    ]
+
+
 def test_folding():
     lines = [str(i) for i in range(20)]
     assert fold(lines, 8) == (lines[:8], 12)

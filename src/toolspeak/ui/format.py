@@ -164,12 +164,15 @@ def fold_result(result: ToolResult) -> list[tuple[str, bool]]:
         note = (f"… {more:,} more lines", True)
         shown_lines = [*shown_lines[:_COMMAND_START], note, *shown_lines[_COMMAND_START + more :]]
     notes = [(one_line(str(item)), True) for key, item in value.items() if key not in ("exit_code", "output")]
+    notes += [(one_line(part.text), True) for part in result.content[1:] if isinstance(part, TextPart)]
     return [*(shown_lines or [("(no output)", True)]), *notes]
 
 
 def _command_value(result: ToolResult) -> Mapping[str, Any] | None:
-    """The value of a result that says how a command ended."""
-    if len(result.content) != 1 or not isinstance(part := result.content[0], JsonPart):
+    """The value of a result that says how a command ended. A text may follow it: that it was shortened."""
+    if not result.content or not isinstance(part := result.content[0], JsonPart):
+        return None
+    if not all(isinstance(each, TextPart) for each in result.content[1:]):
         return None
     value = part.value
     if not isinstance(value, Mapping) or "exit_code" not in value or "output" not in value:
