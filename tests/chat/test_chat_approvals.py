@@ -8,6 +8,7 @@ import re
 
 import pytest
 from chat_screen import calls, chat, reply
+from loopback_server import STREAM_HEAD, chunked, event
 
 from forked import completed_text
 from toolspeak.data.approvals import Rule
@@ -311,6 +312,53 @@ def test_quit_ends_the_turn_and_runs_nothing(monkeypatch, folder):
             assert not any(
                 "the turn stops" in row for row in person.terminal.everything
             )  # the results say who ended it
+
+    asyncio.run(main())
+
+
+def test_a_changed_file_is_named_with_its_lines(monkeypatch, folder):
+    async def main():
+        answers = (
+            calls(write("src/a.py", "one\ntwo\n"), write("b.py", "1\n2\n3\n")),
+            calls(("edit", json.dumps({"path": "src/a.py", "old": "two", "new": "2\n3"}))),
+            calls(write("src/a.py", "one\n2\n3\n")),
+            reply("Done."),
+        )
+        async with chat(monkeypatch, folder, *answers, rows=40) as person:
+            person.type("go\r")
+            await person.until("2 of 2 calls")
+            person.type("y\r")
+            await person.until("1 of 2 calls")
+            person.type("a\r")
+            await person.until("Done.")
+            rows = person.terminal.everything
+            assert [row for row in rows if row.startswith("✓ ")] == [
+                *("✓ write src/a.py  +2", "✓ write b.py  +3", "✓ edit src/a.py  +2 -1", "✓ write src/a.py  unchanged"),
+            ]
+            assert not any("bytes" in row for row in rows)
+
+    asyncio.run(main())
+
+
+def test_a_file_is_named_while_the_model_writes_it(monkeypatch, folder):
+    async def main():
+        gate = asyncio.Event()
+
+        async def answer(exchange):
+            def piece(**fields):
+                choice = {"index": 0, "delta": {"tool_calls": [{"index": 0, **fields}]}, "finish_reason": None}
+                return chunked([event({"model": "m-1", "choices": [choice]})])
+
+            await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n")
+            begin = {"name": "write", "arguments": '{"path": "src/lon'}
+            await exchange.send(piece(id="c0", type="function", function=begin))
+            await exchange.send(piece(function={"arguments": 'g.py", "content": "x'}))
+            await gate.wait()
+
+        async with chat(monkeypatch, folder, answer) as person:
+            person.type("go\r")
+            await person.until("· write src/long.py  is written … 37 characters")
+            gate.set()
 
     asyncio.run(main())
 

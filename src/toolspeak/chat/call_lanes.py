@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Mapping
 
@@ -14,6 +15,9 @@ _OUTPUT_ROWS = 4
 
 _OUTPUT_LINES = 200
 """How many of them a lane holds, for a call that is interrupted."""
+
+_MOST_BEGINNING = 300
+_PATH = re.compile(r'\s*\{\s*"(?:path|file)"\s*:\s*"([^"\\]+)"')
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _SIGNS = {"asks you": "?", "is refused": "✗", "is allowed": "✓"}
@@ -28,8 +32,22 @@ class CallLane:
         self.state = "is written"
         self.written = 0
         """Characters of its arguments so far."""
+        self.beginning = ""
+        """The first of them."""
         self.started_at: float | None = None
         self.output: deque[str] = deque(maxlen=_OUTPUT_LINES)
+
+    def write(self, text: str) -> None:
+        """Takes a piece of the arguments, while the model writes them."""
+        self.written += len(text)
+        if len(self.beginning) < _MOST_BEGINNING:
+            self.beginning += text[:_MOST_BEGINNING]
+
+    @property
+    def written_path(self) -> str:
+        """The path of the call, once the model has written it; "" before, and if the arguments do not begin with it."""
+        match = _PATH.match(self.beginning)
+        return match[1] if match is not None else ""
 
 
 def spinner(seconds: float) -> str:
@@ -56,6 +74,8 @@ def lane_rows(lanes: Mapping[str, CallLane], columns: int, most: int, clock: Cal
         elif lane.state == "is written" and lane.call is None:
             state = f"is written … {count(lane.written, 'character')}" if lane.written else "is written …"
         line = call_line(sign, "question" if lane.state == "asks you" else "call", lane.name, lane.call)
+        if lane.call is None and lane.written_path:
+            line.append(("", one_line(lane.written_path)))
         rows.append([*truncate(line, max(10, columns - len(state) - 2)), ("class:note", f"  {state}")])
         output = list(lane.output)[-min(room, _OUTPUT_ROWS) :] if room > 0 else []
         room -= len(output)

@@ -11,7 +11,18 @@ from toolspeak.chat.theme import theme_class
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
 from toolspeak.tools.builtin.diff import shortened
 from toolspeak.tools.builtin.todo import TODO
-from toolspeak.ui.format import FOLD, command_failure, diff_style, fold, fold_result, is_diff, printable, result_lines
+from toolspeak.ui.changed_file import changed_file, is_counted
+from toolspeak.ui.format import (
+    FOLD,
+    command_failure,
+    diff_style,
+    fold,
+    fold_result,
+    is_diff,
+    one_line,
+    printable,
+    result_lines,
+)
 from toolspeak.ui.todo_list import todo_lines
 
 _INDENT: StyledLine = [("", "    ")]
@@ -34,7 +45,10 @@ def result_rows(
     end = f" ({result.code})" if failed else ""
     exit_text = command_failure(result)
     sign, style = ("✗", "failed") if failed or exit_text else ("✓", "done")
-    line = call_line(sign, style, name + end, None if items or is_program(call) else call)
+    file = changed_file(call, result, preview) if isinstance(call, ToolCall) else ""
+    line = call_line(sign, style, name + end, None if items or file or is_program(call) else call)
+    if file:
+        line = [*line[:1], ("", f" {one_line(file)}")]
     notes: list[str] = [exit_text] if exit_text else []
     if seconds is not None and seconds >= 1:
         notes.append(f"{seconds:.0f} s")
@@ -50,6 +64,8 @@ def result_rows(
         heading = list(indent(wrap([*line, *suffix], columns - 2), [], [("", "  ")]))
     if items:
         return [*heading, *(truncate([*_INDENT, (theme_class(each), text)], columns) for text, each in items)]
+    if file and isinstance(call, ToolCall) and is_counted(call) and not diff:
+        return heading
     if was_shown:
         return [*heading, [*_INDENT, ("class:note", "done as shown above")]]
     if failed:
@@ -71,7 +87,10 @@ def earlier_call_rows(call: ToolCall | MalformedCall, result: ToolResult | None,
     failed = result is not None and result.status == "failure"
     problem = "" if result is None else f"({result.code})" if failed else command_failure(result)
     sign, style = ("▸", "call") if result is None else ("✗", "failed") if problem else ("✓", "done")
-    line = call_line(sign, style, call.name or "?", None if items else call)
+    file = changed_file(call, result) if isinstance(call, ToolCall) and result is not None else ""
+    line = call_line(sign, style, call.name or "?", None if items or file else call)
+    if file:
+        line = [*line[:1], ("", f" {one_line(file)}")]
     if problem:
         line.append(("class:note", f"  {problem}"))
     reason = result_lines(result)[:1] if failed and result is not None else []

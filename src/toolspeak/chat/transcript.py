@@ -245,7 +245,7 @@ class Transcript:
             case ArgumentsDelta(index, text):
                 lane = self.lanes.get(self._by_index.get(index, ""))
                 if lane is not None:
-                    lane.written += len(text)
+                    lane.write(text)
             case CallCompleted(index, name, arguments, notes=notes, call_id=call_id):
                 self.end_text()
                 lane = self.lanes.setdefault(call_id or str(index), CallLane(name))

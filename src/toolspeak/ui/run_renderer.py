@@ -43,6 +43,7 @@ from toolspeak.data.events import (
 from toolspeak.data.messages import NORMAL_END, MalformedCall, ToolCall, ToolResult
 from toolspeak.tools.builtin.diff import shortened
 from toolspeak.tools.builtin.todo import TODO
+from toolspeak.ui.changed_file import changed_file, is_counted
 from toolspeak.ui.console import write
 from toolspeak.ui.format import (
     argument_lines,
@@ -235,8 +236,14 @@ class Renderer:
         code = f" ({result.code})" if failed else f"  {exit_text}" if exit_text else ""
         failed_look = failed or bool(exit_text)
         heading = f"  {'✗' if failed_look else '✓'} {one_line(result.name) or '(no name)'}{code}"
-        write(self._console, heading, "bold red" if failed_look else "green")
-        call = self._calls.get(result.call_id)
+        call, request = self._calls.get(result.call_id), self._requests.get(result.call_id)
+        preview = "" if request is None else request.preview
+        file = changed_file(call, result, preview) if isinstance(call, ToolCall) else ""
+        write(self._console, heading, "bold red" if failed_look else "green", end="" if file else "\n")
+        if file:
+            write(self._console, f" {one_line(file)}")
+            if isinstance(call, ToolCall) and is_counted(call):
+                return
         if result.name == TODO and not failed and isinstance(call, ToolCall):
             for line, style in todo_lines(call.arguments):
                 write(self._console, _INDENT + fit(line, self._width), style)
