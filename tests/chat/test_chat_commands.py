@@ -256,6 +256,32 @@ def test_a_name_as_the_server_lists_it_is_a_model_of_the_same_provider(monkeypat
     asyncio.run(main())
 
 
+def test_an_undo_that_is_undone_says_that_the_changes_come_back(monkeypatch, folder):
+    async def main():
+        arguments = [json.dumps({"path": path, "content": "two\n"}) for path in ("b.txt", "c.txt")]
+        answers = calls(*(("write", each) for each in arguments)), reply("Done.")
+        async with chat(monkeypatch, folder, *answers, approve="all", rows=60) as person:
+            person.type("go\r")
+            await person.until("Done.")
+            await person.until_idle()
+            person.type("/diff\r")
+            await person.until("+++ b/c.txt")
+            rows = person.terminal.everything
+            heads = [rows.index(f"  created  {name}  +1 -0") for name in ("b.txt", "c.txt")]
+            assert heads[0] < heads[1] < rows.index("--- /dev/null")
+            person.type("/undo\r")
+            await person.until("Take these changes back?")
+            person.type("y\r")
+            await person.until("2 paths undone")
+            person.type("/undo undo-1\r")
+            await person.until("Make these changes again?")
+            person.type("y\r")
+            await person.until("2 paths restored")
+            assert (folder / "b.txt").read_text() == "two\n"
+
+    asyncio.run(main())
+
+
 def test_a_message_in_place_of_an_answer_is_not_lost(monkeypatch, folder):
     async def main():
         arguments = json.dumps({"path": "b.txt", "content": "two\n"})

@@ -68,6 +68,24 @@ def test_an_answer_is_shown_as_it_streams_and_stays(monkeypatch, folder, columns
     asyncio.run(main())
 
 
+def test_a_path_is_completed_by_any_part_of_its_name(monkeypatch, folder):
+    (folder / "ledger").mkdir()
+    (folder / "ledger" / "money.py").write_text("x\n")
+    (folder / "README.md").write_text("y\n")
+    (folder / "build").mkdir()
+    (folder / "build" / "money.o").touch()
+    (folder / ".gitignore").write_text("build/\n")
+
+    async def main():
+        async with chat(monkeypatch, folder, reply("Seen.")) as person:
+            person.type("@mon\t")
+            await person.until("› @ledger/money.py")
+            person.type(" @re\t")
+            await person.until("› @ledger/money.py @README.md")
+
+    asyncio.run(main())
+
+
 def test_no_color_turns_colours_off(monkeypatch, folder):
     async def colours() -> list[str]:
         async with chat(monkeypatch, folder, reply(ANSWER)) as person:

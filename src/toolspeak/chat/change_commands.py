@@ -18,6 +18,10 @@ from toolspeak.ui.terminal_approver import understand
 _MOST_LINES = 400
 """Lines of a patch that are shown."""
 
+_UNDO = "to undo", "undone", "Take these changes back? (y)es, (n)o › "
+_REDO = "to restore", "restored", "Make these changes again? (y)es, (n)o › "
+"""What an undo that is undone says in place of `_UNDO`: the changes come back."""
+
 
 async def show_changes(chat: Chat) -> None:
     """Writes what the tools of the conversation changed in files, as one patch."""
@@ -25,12 +29,16 @@ async def show_changes(chat: Chat) -> None:
     try:
         roots = await root_runs(chat.journal, store, session_id=chat.session_id)
         nets = net_changes(change_sets_of(store, roots))
-        patch = await asyncio.to_thread(lambda: patch_of(list(path_patches(nets, store.content))))
+        parts = await asyncio.to_thread(lambda: list(path_patches(nets, store.content)))
     finally:
         store.close()
+    patch = patch_of(parts)
     if not patch:
         chat.transcript.note("· the conversation changed no files")
         return
+    for part in parts if len(parts) > 1 else ():
+        size = (part.note or "binary") if part.added is None else f"+{part.added:,} -{part.removed or 0:,}"
+        chat.transcript.note(f"  {part.kind:8} {visible_name(part.path)}  {size}", "code")
     lines = visible_lines(patch.decode(errors="replace"))
     chat.front.print(colour_lines(lines[:_MOST_LINES], lexer_of_language("diff")))
     if len(lines) > _MOST_LINES:
@@ -53,13 +61,15 @@ async def undo(chat: Chat, call: str) -> None:
         if not net_changes(change_sets):
             chat.transcript.note("· there is no change of a file to take back")
             return
+        is_redo = call.startswith("undo-") and len(change_sets) == 1
+        plan_word, end_word, question = _REDO if is_redo else _UNDO
         groups = by_workspace(change_sets, None)
         reports = [await asyncio.to_thread(undo_changes, store, each, place, dry_run=True) for place, each in groups]
         for report in reports:
-            _show(chat, report, "to undo")
+            _show(chat, report, plan_word)
         if not any(entry.outcome == "undone" for report in reports for entry in report.entries):
             return
-        line = await chat.front.ask("Take these changes back? (y)es, (n)o › ") or "n"
+        line = await chat.front.ask(question) or "n"
         answer = understand(line)
         if answer is None:  # a message, not an answer
             chat.front.write_message(line)
@@ -67,7 +77,7 @@ async def undo(chat: Chat, call: str) -> None:
             chat.transcript.note("· nothing was changed")
             return
         for place, each in groups:
-            _show(chat, await asyncio.to_thread(undo_changes, store, each, place), "undone")
+            _show(chat, await asyncio.to_thread(undo_changes, store, each, place), end_word)
     finally:
         store.close()
 
@@ -84,7 +94,8 @@ def _show(chat: Chat, report: UndoReport, word: str) -> None:
     for entry in report.entries:
         outcome = {"undone": word, "already": "as before"}.get(entry.outcome, "left")
         reason = f": {entry.reason}" if entry.reason else ""
-        note(f"  {outcome:9} {visible_name(entry.path)}{reason}", "code" if entry.outcome != "changed" else "warning")
+        note(f"  {outcome:10} {visible_name(entry.path)}{reason}", "code" if entry.outcome != "changed" else "warning")
     changed_count = sum(entry.outcome == "undone" for entry in report.entries)
-    back = f"; /undo {report.name} brings the changes back" if report.name else ""
+    effect = "takes them back again" if word == _REDO[1] else "brings the changes back"
+    back = f"; /undo {report.name} {effect}" if report.name else ""
     note(f"· {count(changed_count, 'path')} {word} in {visible_name(report.workspace)}{back}")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -132,14 +134,41 @@ class MessageCompleter(Completer):
             for number, entry in enumerate(scan):
                 if number >= _MOST_ENTRIES:
                     break
-                if not entry.name.startswith(beginning) or (entry.name[0] == "." and not beginning.startswith(".")):
+                fits = entry.name.casefold().startswith(beginning.casefold())
+                if not fits or (entry.name[0] == "." and not beginning.startswith(".")):
                     continue
                 if ignored is None or not ignored.names(os.path.join(real, entry.name), entry.is_dir()):
                     entries.append((entry.name, entry.is_dir()))
-        for name, is_folder in sorted(entries)[:_MOST_CANDIDATES]:
+        entries.sort()
+        if beginning and not slash:
+            entries += self._below(beginning.casefold(), {name for name, _ in entries}, ignored)
+        for name, is_folder in entries[:_MOST_CANDIDATES]:
             whole = f"{folder_text}{slash}{name}{'/' if is_folder else ''}"
             if not name.isprintable():
                 continue
             quoted = attachment[1] is not None or not _PLAIN_PATH.fullmatch(whole)
             written = f'@"{whole}{"" if is_folder else chr(34)}' if quoted else f"@{whole}"
             yield Completion(written, -len(attachment[0]), display=f"{name}{'/' if is_folder else ''}")
+
+    def _below(self, part: str, others: set[str], ignored: IgnoredPaths | None) -> list[tuple[str, bool]]:
+        """The paths anywhere in the folder whose name contains `part`, and whether each is a folder: the nearest first.
+        Without `others`, what is hidden and what .gitignore names, among the first entries of a large folder."""
+        top = os.path.realpath(self._folder)
+        paths: list[tuple[str, bool]] = []
+        rest, folders = _MOST_ENTRIES, deque([""])
+        while folders and rest > 0 and len(paths) < _MOST_CANDIDATES:
+            above = folders.popleft()
+            with suppress(OSError), os.scandir(os.path.join(top, above)) as scan:
+                for entry in sorted(islice(scan, rest), key=lambda each: each.name):
+                    rest -= 1
+                    path, is_folder = os.path.join(above, entry.name), entry.is_dir(follow_symlinks=False)
+                    matches = part in entry.name.casefold() and path not in others
+                    if entry.name[0] == "." or not (matches or is_folder):
+                        continue
+                    if ignored is not None and ignored.names(os.path.join(top, path), is_folder):
+                        continue
+                    if matches:
+                        paths.append((path, is_folder))
+                    if is_folder:
+                        folders.append(path)
+        return paths
