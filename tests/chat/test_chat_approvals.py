@@ -193,24 +193,6 @@ def test_approve_all_ends_with_approve_ask(monkeypatch, folder):
     asyncio.run(main())
 
 
-def test_edited_arguments_are_shown_and_run(monkeypatch, folder):
-    async def main():
-        async with chat(monkeypatch, folder, calls(shell("touch wrong")), reply("Done.")) as person:
-            person.type("go\r")
-            await person.until("Run it?")
-            person.type("e\r")
-            await person.until("Arguments:")
-            person.type("\x15" + '{"command": "touch right"}\r')
-            await person.until("    touch right")
-            assert not (folder / "right").exists()
-            person.type("y\r")
-            await person.until("Done.")
-            assert (folder / "right").exists()
-            assert not (folder / "wrong").exists()
-
-    asyncio.run(main())
-
-
 def test_an_approval_is_remembered_in_the_conversation(monkeypatch, folder):
     async def main():
         answers = calls(shell("touch one")), calls(shell("touch two")), reply("Done.")

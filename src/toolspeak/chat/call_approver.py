@@ -21,7 +21,15 @@ from toolspeak.execute import ApprovalRequest, Escalate, StandingRules
 from toolspeak.execute.approval.approvers import question_fact
 from toolspeak.execute.approval.evaluator import unapproved_repair
 from toolspeak.execute.approval.offered_rules import rules_offered
-from toolspeak.ui.argument_editor import arguments_from_json, arguments_to_json, edit, editor
+from toolspeak.ui.argument_editor import (
+    HOW_TO_LEAVE,
+    argument_changes,
+    arguments_from_text,
+    arguments_to_json,
+    arguments_to_text,
+    edit,
+    editor_command,
+)
 from toolspeak.ui.format import argument_lines, is_diff, one_line, printable, shorten
 from toolspeak.ui.question import REASON_STYLE, Line, Question
 from toolspeak.ui.terminal_approver import understand
@@ -29,6 +37,7 @@ from toolspeak.ui.terminal_approver import understand
 _KEYS = "(y)es · (n)o and why · (e)dit · (r)emember this approval · (a)pprove all · (q)uit the turn"
 _HIDDEN_KEYS = "{hidden:,} more characters: (s)how them first · (n)o and why · (e)dit · (q)uit the turn"
 _PROMPT = "Run it? › "
+_LINE_KEYS = "Enter takes your version, Esc leaves the call as it is. With $EDITOR set, the call opens in your editor."
 _PANEL_ROWS = 10
 """The screen rows for the list, the keys, the input and the status line."""
 
@@ -49,7 +58,10 @@ class _CallQuestion:
         self.decision: Decision | None = None
 
     def revise(self, request: ApprovalRequest) -> None:
-        self.request, self.question, self.has_begun, self.draft = request, Question(request), False, ""
+        changes: list[Line] = []
+        if request is not self.original:
+            changes = argument_changes(self.original.call.arguments, request.call.arguments)
+        self.request, self.question, self.has_begun, self.draft = request, Question(request, changes), False, ""
 
     @property
     def state(self) -> str:
@@ -274,7 +286,7 @@ class CallApprover:
     async def _ask_more(self, prompt: str, text: str = "") -> str | None:
         self._asks_more = True
         try:
-            return await self._front.ask(prompt, text)
+            return await self._front.ask(prompt, text, can_leave=True)
         finally:
             self._asks_more = False
 
@@ -282,14 +294,19 @@ class CallApprover:
         try:
             if not current.request.can_be_revised:
                 raise ConfigurationError("this call was started before: it can run again only with its old arguments")
-            arguments = current.request.call.arguments
-            if command := editor():
-                draft = current.draft or arguments_to_json(arguments, indent=2)
-                text = await self._front.lend(lambda: edit(draft, command))
+            arguments, extension = current.request.call.arguments, ".json"
+            if command := editor_command():
+                arguments_text, extension = arguments_to_text(arguments)
+                draft = current.draft or arguments_text
+                self._note(f"{printable(command)} opens the call. {HOW_TO_LEAVE}")
+                text = await self._front.lend(lambda: edit(draft, command, extension))
             else:
+                self._note(_LINE_KEYS)
                 text = await self._ask_more("Arguments: ", current.draft or arguments_to_json(arguments))
             current.draft = text or current.draft
-            if not text or arguments_to_json(edited := arguments_from_json(text)) == arguments_to_json(arguments):
+            if not text or (
+                arguments_to_json(edited := arguments_from_text(text, extension)) == arguments_to_json(arguments)
+            ):
                 self._note("The arguments are unchanged.")
                 return
             current.revise(await current.request.revised(edited))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.cells import chop_cells
 from rich.console import Console
@@ -37,10 +37,13 @@ REASON_STYLE = "bold yellow"
 
 
 class Question:
-    """The lines of a request, or of any other text, shown a screen at a time."""
+    """The lines of a request, or of any other text, shown a screen at a time. `notes` follow a request's first line."""
 
-    def __init__(self, subject: ApprovalRequest | Iterator[Line]) -> None:
-        self._lines = folded(_lines(subject) if isinstance(subject, ApprovalRequest) else subject)
+    def __init__(self, subject: ApprovalRequest | Iterator[Line], notes: Iterable[Line] = ()) -> None:
+        if isinstance(subject, ApprovalRequest):
+            first, *others = _lines(subject)
+            subject = iter([first, *notes, *others])
+        self._lines = folded(subject)
         self._next = 0
         self._rest: Line | None = None  # the rest of a line that is longer than a screen
         self.hidden = sum(len(text) for text, _ in self._lines)

@@ -7,7 +7,7 @@ import os
 import re
 import select
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -20,7 +20,15 @@ from toolspeak.execute import ApprovalRequest, Approver, Decision, Escalate
 from toolspeak.execute.approval.approvers import approve_none, question_fact
 from toolspeak.execute.approval.offered_rules import rules_offered
 from toolspeak.execute.concurrency.limits import in_thread
-from toolspeak.ui.argument_editor import arguments_from_json, arguments_to_json, edit, editor
+from toolspeak.ui.argument_editor import (
+    HOW_TO_LEAVE,
+    argument_changes,
+    arguments_from_text,
+    arguments_to_json,
+    arguments_to_text,
+    edit,
+    editor,
+)
 from toolspeak.ui.console import make_console, write
 from toolspeak.ui.question import Line, Question, screen_rows
 
@@ -128,7 +136,8 @@ class TerminalApprover:
                         continue
                     edited_request = await self._edit(current, fd, console)
                     if edited_request is not current:
-                        current, question = edited_request, _first_screen(edited_request, console)
+                        changes = argument_changes(request.call.arguments, edited_request.call.arguments)
+                        current, question = edited_request, _first_screen(edited_request, console, changes)
                 if answer.all:
                     write(console, _ALL, "dim")
         except OSError as error:
@@ -160,9 +169,9 @@ class TerminalApprover:
         try:
             if not current.can_be_revised:
                 raise ConfigurationError("this call was started before: it can run again only with its old arguments")
-            text = await self._ask_arguments(current, fd, console)
+            text, extension = await self._ask_arguments(current, fd, console)
             before = arguments_to_json(current.call.arguments)
-            if text is None or arguments_to_json(arguments := arguments_from_json(text)) == before:
+            if text is None or arguments_to_json(arguments := arguments_from_text(text, extension)) == before:
                 write(console, "  The arguments are unchanged.", "dim")
                 return current
             revised = await current.revised(arguments)
@@ -172,16 +181,19 @@ class TerminalApprover:
         self._draft = None
         return revised
 
-    async def _ask_arguments(self, current: ApprovalRequest, fd: int, console: Console) -> str | None:
-        """The arguments that the person writes; None if nothing was written. The draft keeps them until they are
-        valid."""
+    async def _ask_arguments(self, current: ApprovalRequest, fd: int, console: Console) -> tuple[str | None, str]:
+        """The arguments that the person writes, None if nothing was written, and the extension of their notation. The
+        draft keeps them until they are valid."""
+        extension = ".json"
         if command := editor():
-            text = await edit(self._draft or arguments_to_json(current.call.arguments, indent=2), command)
+            arguments_text, extension = arguments_to_text(current.call.arguments)
+            write(console, f"  {HOW_TO_LEAVE}", "dim")
+            text = await edit(self._draft or arguments_text, command, extension)
         else:
             write(console, f"  {self._draft or arguments_to_json(current.call.arguments)}")
             text = (await _ask_line(_LINE_PROMPT, fd, console)).strip() or None
         self._draft = text or self._draft
-        return text
+        return text, extension
 
     async def _answer(self, question: Question, fd: int, console: Console) -> TypedAnswer:
         while True:
@@ -202,9 +214,9 @@ class TerminalApprover:
                 write(console, _UNCLEAR, "yellow")
 
 
-def _first_screen(request: ApprovalRequest, console: Console) -> Question:
+def _first_screen(request: ApprovalRequest, console: Console, notes: Sequence[Line] = ()) -> Question:
     """Writes the first screen of the question about a request."""
-    question = Question(request)
+    question = Question(request, notes)
     question.show(console, screen_rows(console))
     return question
 
