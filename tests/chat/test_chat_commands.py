@@ -12,6 +12,8 @@ import pytest
 from chat_screen import calls, chat, gated, reply, user_hooks
 from loopback_server import whole
 
+from toolspeak.journal import open_journal
+
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
@@ -126,6 +128,30 @@ def test_a_new_conversation_and_back_to_the_old_one(monkeypatch, folder):
     asyncio.run(main())
 
 
+def test_a_conversation_of_another_folder_is_not_continued_here(monkeypatch, folder):
+    async def main():
+        other = folder.parent / "other"
+        other.mkdir()
+        async with chat(monkeypatch, other, reply("Hello.")) as first:
+            first.type("hello\r")
+            await first.until("Hello.")
+            await first.until_idle()
+        async with chat(monkeypatch, folder, reply("Hello."), columns=200) as second:
+            journal = open_journal(str(folder.parent / "chat.db"))
+            (session,) = [each.session_id for each in await journal.sessions()]
+            await journal.aclose()
+            for part in session[0], "1":  # it begins so; and the list of this folder is empty
+                second.type(f"/sessions {part}\r")
+                await second.until(f"/sessions {part}: there is no such number; this folder has 0 conversations")
+            second.type(f"/sessions {session[:8]}\r")
+            await second.until(f"this conversation is of {other}")
+            second.type("hi\r")
+            await second.until("Hello.")
+            assert "hello" not in [message["content"] for message in json.loads(second.request())["messages"]]
+
+    asyncio.run(main())
+
+
 def test_the_conversation_that_was_used_last_is_continued_and_one_that_waits_is_named(monkeypatch, folder):
     """One that began before and was used later; and another one whose question nobody has answered."""
 
@@ -151,7 +177,7 @@ def test_the_conversation_that_was_used_last_is_continued_and_one_that_waits_is_
             rows = [row for row in fourth.terminal.everything if "  the " in row and "third" not in row]
             assert [row.split("  ")[-1] for row in rows] == ["the first", "the second"]
             fourth.type("/sessions 9\r")
-            await fourth.until("no conversations begin so; there are 3 in the list")
+            await fourth.until("there is no such number; this folder has 3 conversations")
             fourth.type("the fourth\r")
             await fourth.until("Hello.")
             await fourth.until_idle()

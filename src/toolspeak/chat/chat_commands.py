@@ -23,8 +23,8 @@ from toolspeak.errors import ConfigurationError, suggest
 from toolspeak.journal import SessionInfo
 from toolspeak.project.chosen_models import remember_model
 from toolspeak.project.configuration.config import Config, resolved_model
-from toolspeak.project.recorded_setup import setup_of
-from toolspeak.project.run_lookup import WAITING, sessions_of
+from toolspeak.project.recorded_setup import folder_of, setup_of
+from toolspeak.project.run_lookup import SHORT, WAITING, sessions_of
 from toolspeak.project.run_setup import with_absolute_path
 from toolspeak.tools import Tool
 from toolspeak.ui.format import count, money, one_line, shorten
@@ -205,21 +205,30 @@ class ChatCommands:
             place = str(chat.folder.resolve())
             self._note("· /sessions NUMBER continues one" if uses else f"· there is no conversation of {place} yet")
             return
-        if which.isdecimal() and 1 <= int(which) <= len(self._sessions):
-            session_id = self._sessions[int(which) - 1].session_id
-        else:
-            ids = [each.session_id for each in await journal.sessions() if each.session_id.startswith(which)]
-            if len(ids) != 1:
-                there = f"there are {len(self._sessions)} in the list" if self._sessions else "/sessions lists them"
-                raise ConfigurationError(f"/sessions {which}: {len(ids) or 'no'} conversations begin so; {there}")
-            session_id = ids[0]
-        session = await journal.session(session_id)
-        if session is not None:
-            earlier = await setup_of(journal, session)
-            model, dialect = earlier.get("model"), earlier.get("dialect")
-            if isinstance(model, str) and model and isinstance(dialect, str):
-                await chat.use(model=model, dialect=dialect)
-            await chat.continue_session(session)
+        session = await journal.session(which)
+        if not self._sessions:
+            self._sessions = [use.session for use in await sessions_of(journal, str(chat.folder))]
+        if session is None and len(which) < SHORT:  # a number: so short a part of an id fits others by chance
+            if not (which.isdecimal() and 1 <= int(which) <= len(self._sessions)):
+                there = count(len(self._sessions), "conversation")
+                raise ConfigurationError(f"/sessions {which}: there is no such number; this folder has {there}")
+            session = self._sessions[int(which) - 1]
+        elif session is None:
+            found = [each for each in await journal.sessions() if each.session_id.startswith(which)]
+            if len(found) != 1:
+                raise ConfigurationError(f"/sessions {which}: {len(found) or 'no'} conversations begin so")
+            session = found[0]
+        earlier = await setup_of(journal, session)
+        folder = folder_of(earlier)
+        if folder and folder != str(chat.folder.resolve()):
+            raise ConfigurationError(
+                f"/sessions {which}: this conversation is of {folder}; there, "
+                f"`toolspeak chat --session {session.session_id[:SHORT]}` continues it"
+            )
+        model, dialect = earlier.get("model"), earlier.get("dialect")
+        if isinstance(model, str) and model and isinstance(dialect, str):
+            await chat.use(model=model, dialect=dialect)
+        await chat.continue_session(session)
 
     async def _compact(self, _argument: str) -> None:
         if self._chat.state is None:
