@@ -12,7 +12,7 @@ from toolspeak.agent.recorder import Watched
 from toolspeak.chat.call_lanes import call_line
 from toolspeak.chat.code_colours import colour_line, lexer_of_file
 from toolspeak.chat.front import NEXT, PREVIOUS, Front
-from toolspeak.chat.styled_text import StyledLine, truncate, wrap
+from toolspeak.chat.styled_text import StyledLine, cells, pieces_of, rows_of, truncate, wrap
 from toolspeak.chat.theme import theme_class
 from toolspeak.data.approvals import Decision, Rule
 from toolspeak.data.events import ApprovalRequested, Record
@@ -40,6 +40,9 @@ _PROMPT = "Run it? › "
 _LINE_KEYS = "Enter takes your version, Esc leaves the call as it is. With $EDITOR set, the call opens in your editor."
 _PANEL_ROWS = 10
 """The screen rows for the list, the keys, the input and the status line."""
+
+_CONTINUED: StyledLine = [("class:note", "    ↳ ")]
+"""In front of the second and later rows of a long line: where a diff has its sign, a file's text has none."""
 
 _FILE = re.compile(r"^\+\+\+ (?:b/)?(.+?)(?:\t.*)?$", re.MULTILINE)
 
@@ -178,13 +181,10 @@ class CallApprover:
             request = current.request
             decision = replace(decision, arguments=request.call.arguments, digest=request.digest)
         current.decision = decision
-        sign, style = ("✓", "done") if decision.approved else ("✗", "error")
-        reason = f": {printable(decision.reason)}" if decision.reason else ""
-        word = "approved" if decision.approved else "refused"
-        which = ""
-        if len(self._open) > 1:  # a name alone does not say which call
-            which = f" {shorten(one_line(', '.join(argument_lines(current.request.call.arguments))), 60)}"
-        self._note(f"{sign} {one_line(current.request.tool.name)}{which} {word}{reason}", style)
+        if len(self._open) > 1:  # the results come after the last answer: until then this says what was decided
+            sign, style, word = ("✓", "done", "approved") if decision.approved else ("✗", "error", "refused")
+            which = shorten(one_line(", ".join(argument_lines(current.request.call.arguments))), 60)
+            self._note(f"{sign} {one_line(current.request.tool.name)} {which} {word}", style)
 
     def _refuse_rest(self, reason: str, *, ends_run: bool) -> None:
         for each in self._open:
@@ -216,7 +216,7 @@ class CallApprover:
     def _show(self, current: _CallQuestion) -> None:
         """Writes the next screen of a question."""
         rows = max(5, self._front.rows - _PANEL_ROWS - current.has_begun)
-        columns = max(20, self._front.columns)
+        columns, indentation = max(20, self._front.columns), cells(_CONTINUED)
         file = _FILE.search(current.request.preview) if is_diff(current.request.preview) else None
         if not current.has_begun:
             self._front.print([[]])
@@ -224,10 +224,11 @@ class CallApprover:
             head = call_line("…", "question", f"the rest of {current.request.tool.name}", current.request.call)
             self._front.print([truncate(head, columns)])
         current.has_begun, self._on_screen = True, current
-        for line in current.question.next_lines(columns, rows):
+        for line in current.question.next_lines(columns, rows, lambda text, width: pieces_of(text, width, indentation)):
             painted_line = _painted(line, file[1] if file else "")
-            # The terminal wraps the others: every space of what would run counts.
-            self._front.print(wrap(painted_line, columns) if line[1] == REASON_STYLE else [painted_line])
+            # Every space of what would run counts.
+            is_reason = line[1] == REASON_STYLE
+            self._front.print(wrap(painted_line, columns) if is_reason else rows_of(painted_line, columns, _CONTINUED))
 
     def rows(self, columns: int) -> list[StyledLine]:
         """The list of the batch's calls, each with its state, and what can be answered."""

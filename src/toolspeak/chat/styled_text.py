@@ -16,6 +16,9 @@ Fragment: TypeAlias = tuple[str, str]
 
 StyledLine: TypeAlias = list[Fragment]
 
+_NEAR_END = 12
+"""The characters at the end of a row among which `pieces_of` looks for a space."""
+
 _PIECES = re.compile(r" +|[^ ]+")
 
 
@@ -139,3 +142,41 @@ def truncate(line: StyledLine, width: int) -> StyledLine:
         result.append((style, text))
         room -= size
     return [*result, ("", "…")]
+
+
+def pieces_of(text: str, width: int, front: int) -> list[str]:
+    """The text in pieces for rows of `width` cells, of which all but the first begin with `front` other cells. Unlike
+    `wrap` it leaves nothing out: a piece ends behind a space, if there is one near its end."""
+    pieces: list[str] = []
+    start, room = 0, width
+    while start < len(text):
+        end, used = start, 0
+        while end < len(text) and (end == start or used + _width(text[end]) <= room):
+            used += _width(text[end])
+            end += 1
+        if end < len(text) and text[end] != " ":
+            space = text.rfind(" ", max(start, end - _NEAR_END), end)
+            end = space + 1 if text[start : space + 1].strip() else end
+        pieces.append(text[start:end])
+        start, room = end, max(1, width - front)
+    return pieces
+
+
+def rows_of(line: StyledLine, width: int, front: StyledLine) -> list[StyledLine]:
+    """The line in rows of at most `width` cells, each a piece of `pieces_of`, with `front` before all but the first."""
+    rows: list[StyledLine] = []
+    start = 0
+    for piece in pieces_of(text_of(line), width, cells(front)):
+        rows.append([*(front if rows else []), *_cut(line, start, start + len(piece))])
+        start += len(piece)
+    return rows or [[]]
+
+
+def _cut(line: StyledLine, start: int, end: int) -> Iterator[Fragment]:
+    """The characters of a line from `start` to `end`."""
+    at = 0
+    for style, text in line:
+        piece = text[max(0, start - at) : max(0, end - at)]
+        at += len(text)
+        if piece:
+            yield style, piece

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from rich.cells import chop_cells
 from rich.console import Console
@@ -55,16 +55,19 @@ class Question:
         for text, style in self.next_lines(width, rows):
             write(console, text, style)
 
-    def next_lines(self, width: int, rows: int | None = None) -> Iterator[Line]:
-        """The next lines, as many as fit into `rows` rows of `width` cells; None: all. They count as shown."""
+    def next_lines(
+        self, width: int, rows: int | None = None, pieces_of: Callable[[str, int], list[str]] = chop_cells
+    ) -> Iterator[Line]:
+        """The next lines, as many as fit into `rows` rows of `width` cells; None: all. They count as shown.
+        `pieces_of`: how a line is cut into rows."""
         while (self._rest or self._next < len(self._lines)) and (rows is None or rows > 0):
             if self._rest is None:
                 self._rest, self._next = self._lines[self._next], self._next + 1
             text, style = self._rest
-            fits = text if rows is None else "".join(chop_cells(text[: rows * width], width)[:rows])
+            fits = text if rows is None else "".join(pieces_of(text[: rows * width], width)[:rows])
             yield fits, style
             if rows is not None:
-                rows -= max(1, len(chop_cells(fits, width)))
+                rows -= max(1, len(pieces_of(fits, width)))
             self.hidden -= len(fits)
             self._rest = (text[len(fits) :], style) if len(fits) < len(text) else None
 
