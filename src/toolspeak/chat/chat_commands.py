@@ -214,10 +214,10 @@ class ChatCommands:
                 raise ConfigurationError(f"/sessions {which}: there is no such number; this folder has {there}")
             session = self._sessions[int(which) - 1]
         elif session is None:
-            found = [each for each in await journal.sessions() if each.session_id.startswith(which)]
-            if len(found) != 1:
-                raise ConfigurationError(f"/sessions {which}: {len(found) or 'no'} conversations begin so")
-            session = found[0]
+            candidates = [each for each in await journal.sessions() if each.session_id.startswith(which)]
+            if len(candidates) != 1:
+                raise ConfigurationError(f"/sessions {which}: {len(candidates) or 'no'} conversations begin so")
+            session = candidates[0]
         earlier = await setup_of(journal, session)
         folder = folder_of(earlier)
         if folder and folder != str(chat.folder.resolve()):

@@ -150,9 +150,9 @@ def pieces_of(text: str, width: int, front: int) -> list[str]:
     pieces: list[str] = []
     start, room = 0, width
     while start < len(text):
-        end, used = start, 0
-        while end < len(text) and (end == start or used + _width(text[end]) <= room):
-            used += _width(text[end])
+        end, size = start, 0
+        while end < len(text) and (end == start or size + _width(text[end]) <= room):
+            size += _width(text[end])
             end += 1
         if end < len(text) and text[end] != " ":
             space = text.rfind(" ", max(start, end - _NEAR_END), end)
