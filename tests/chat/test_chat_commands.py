@@ -67,9 +67,9 @@ def test_the_model_reads_which_files_were_taken_back_and_brought_back(monkeypatc
 
             async def undo(name: str, end: str) -> None:
                 person.type(f"/undo {name}\r")
-                await person.until(lambda: any("Take these changes back?" in row for row in person.terminal.lines))
+                await person.until(lambda: any("these changes" in row for row in person.terminal.lines))
                 person.type("y\r")
-                await person.until(f"/undo {end} brings the changes back")
+                await person.until(f"; /undo {end} ")
 
             person.type("go\r")
             await person.until("Done.")
@@ -124,6 +124,25 @@ def test_a_new_conversation_and_back_to_the_old_one(monkeypatch, folder):
             await person.until("Third.")
             texts = [message["content"] for message in json.loads(person.request())["messages"]]
             assert texts[-3:] == ["one", "First.", "three"]
+
+    asyncio.run(main())
+
+
+def test_a_message_after_new_is_for_the_new_conversation_also_while_the_model_answers(monkeypatch, folder):
+    async def main():
+        gate = asyncio.Event()
+        async with chat(monkeypatch, folder, gated(gate, "First.\n\n"), reply("Second.")) as person:
+            person.type("one\r")
+            await person.until("First.")
+            person.type("/new\r")
+            await person.until("after this turn (Esc interrupts it): /new")
+            person.type("two\r")
+            await person.until("after this turn (Esc interrupts it): two")
+            gate.set()
+            await person.until("Second.")
+            texts = [message["content"] for message in json.loads(person.request())["messages"]]
+            assert "two" in texts
+            assert "one" not in texts
 
     asyncio.run(main())
 
@@ -426,6 +445,9 @@ def test_a_project_configuration_is_shown_and_trusted_first(monkeypatch, folder)
 
 
 def test_an_mcp_server_asks_the_person_during_a_call(monkeypatch, folder):
+    monkeypatch.setenv("PATH", str(folder))  # a machine without an editor
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.delenv("EDITOR", raising=False)
     schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
     look = {
         "name": "look",

@@ -32,7 +32,7 @@ from toolspeak.errors import ConfigurationError, ProviderError, RunBusy, RunErro
 from toolspeak.journal import Journal, SessionInfo
 from toolspeak.journal.leases import is_held
 from toolspeak.project.run_setup import Setup
-from toolspeak.ui.format import compaction_text
+from toolspeak.ui.format import compaction_text, one_line
 
 _TICK = 0.1
 """Seconds between two pictures of the spinner."""
@@ -140,10 +140,14 @@ class Chat:
         self.front.refresh()
 
     def say(self, text: str) -> None:
-        """Takes a message: for the next step of the turn that is under way, else for a turn of its own."""
+        """Takes a message: for the next step of the turn that is under way, else for a turn of its own. It follows the
+        commands that wait."""
         if not self.is_busy:
             self.front.is_busy = True
             self._jobs.put_nowait(lambda: self.turn(text))
+            return
+        if self.driver.waiting.commands:  # a message after /new is for the new conversation
+            self.do(lambda: self.turn(text), one_line(text.strip()))
             return
         try:
             message = message_with_files(text, self.folder)
