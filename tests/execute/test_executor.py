@@ -178,6 +178,16 @@ def test_a_call_whose_value_fails_to_be_converted_has_run_and_is_a_success(caplo
     assert 'raise ZeroDivisionError("no rows")' in caplog.text
 
 
+def test_the_log_of_a_tools_exception_is_text_that_a_file_can_hold(caplog):
+    @tool
+    def insert():
+        raise ValueError("half \ud83d of it")
+
+    result_of([insert], a_call("insert"))
+    assert "half \\ud83d of it" in caplog.text
+    caplog.text.encode("utf-8")
+
+
 def test_a_synchronous_tool_that_returns_an_awaitable_is_awaited():
     async def later(number):
         return number + 1

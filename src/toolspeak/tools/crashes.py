@@ -41,7 +41,8 @@ def log_crash(
     except Exception:  # noqa: BLE001 - a broken __str__ of the exception
         log_crash(logger, hide(message), error, level=level)
         return
-    safe = hide(whole)
+    # A log is a file of UTF-8, which has no half of a surrogate pair.
+    safe = hide(whole).encode("utf-8", "backslashreplace").decode("utf-8")
     if safe == whole:
         logger.log(level, "%s", hide(message), exc_info=error)
     else:
