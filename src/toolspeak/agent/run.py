@@ -70,8 +70,8 @@ class Run(Generic[AnswerT]):
         self._recorder = recorder = Recorder(settings, run_id, state, before, run_records)
         self.record = recorder.record
         self._first_events, self._load, self._driven = first_events, load, False
-        self._inbox = Inbox()
-        self.run_id = run_id
+        self._inbox, self.run_id = Inbox(), run_id
+        self.take_back = self._inbox.take_back
         self._contexts = contexts = RunContexts(settings, run_id, recorder, {} if memory is None else memory)
         self._pause = contexts.pause
         self._work_with(settings)

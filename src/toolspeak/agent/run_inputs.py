@@ -26,12 +26,21 @@ class Inbox:
     def __init__(self) -> None:
         self.messages: list[Message] = []
         """The messages of this process that were not read."""
+        self._is_reading = False  # whether the first one is being recorded
         self.has_news = False
         """Whether other processes may have sent messages."""
 
     def put(self, message: Message) -> None:
         """Adds a message of this process."""
         self.messages.append(message)
+
+    def take_back(self, message: Message) -> bool:
+        """Removes a message of this process that no `read` has begun with. Returns whether it was one."""
+        for i, each in enumerate(self.messages):
+            if each is message and not (i == 0 and self._is_reading):
+                del self.messages[i]
+                return True
+        return False
 
     def look(self) -> None:
         """Lets the next `read` look for messages of other processes."""
@@ -50,8 +59,12 @@ class Inbox:
                     await _admit(message, settings, recorder, interceptors, entry.key, entry.principal)
                 await journal.take_input(entry, run_id)
         while self.messages:
-            await _admit(self.messages[0], settings, recorder, interceptors)
-            del self.messages[0]  # now it is read, or refused
+            self._is_reading = True
+            try:
+                await _admit(self.messages[0], settings, recorder, interceptors)
+                del self.messages[0]  # now it is read, or refused
+            finally:
+                self._is_reading = False
 
 
 async def _admit(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from toolspeak.agent.recorder import Watched
 from toolspeak.chat.call_lanes import call_line
 from toolspeak.chat.code_colours import colour_line, lexer_of_file
-from toolspeak.chat.front import NEXT, PREVIOUS, Front
+from toolspeak.chat.front import AGAIN, NEXT, PREVIOUS, Front
 from toolspeak.chat.styled_text import StyledLine, cells, pieces_of, rows_of, truncate, wrap
 from toolspeak.chat.theme import theme_class
 from toolspeak.data.approvals import Decision, Rule
@@ -35,7 +35,10 @@ from toolspeak.ui.question import REASON_STYLE, Line, Question
 from toolspeak.ui.terminal_approver import understand
 
 _KEYS = "(y)es · (n)o and why · (e)dit · (r)emember this approval · (a)pprove all · (q)uit the turn"
-_HIDDEN_KEYS = "{hidden:,} more characters: (s)how them first · (n)o and why · (e)dit · (q)uit the turn"
+_HIDDEN_KEYS = (
+    "{hidden:,} more characters: (s)how the next, or the (w)hole, first · (n)o and why · (e)dit · (q)uit the turn"
+)
+_APPROVES_ALL = "Until this program ends, only repaired calls need your approval. /approve ask ends that."
 _PROMPT = "Run it? › "
 _LINE_KEYS = "Enter takes your version, Esc leaves the call as it is. With $EDITOR set, the call opens in your editor."
 _PANEL_ROWS = 10
@@ -69,7 +72,7 @@ class _CallQuestion:
     @property
     def state(self) -> str:
         if self.decision is not None:
-            return "approved" if self.decision.approved else "refused"
+            return "approved, runs when all are answered" if self.decision.approved else "refused"
         if not self.has_begun:
             return "not shown yet"
         return f"{self.question.hidden:,} characters not shown yet" if self.question.hidden else "shown"
@@ -82,15 +85,22 @@ class CallApprover:
 
     - `rules_path`: the file in which the agent stores rules; "" if it has none. Rules for this conversation alone stay
       here, and end with the program.
+    - `before_end`: is called before an answer ends the run.
     - `unasked`: gets the id of each call that an earlier answer approves: the person does not see its question.
     """
 
-    def __init__(self, front: Front, rules_path: str = "", unasked: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        front: Front,
+        rules_path: str = "",
+        unasked: Callable[[str], None] = lambda _: None,
+        before_end: Callable[[], object] = lambda: None,
+    ) -> None:
         self.rules_path = rules_path
         self.approves_all = False
         """Whether every call runs without a question, except repaired ones."""
         self._front = front
-        self._unasked = unasked
+        self._unasked, self._before_end = unasked, before_end
         self._rules = StandingRules()
         self._on_screen: _CallQuestion | None = None  # the question that was written last
         self._lock = asyncio.Lock()  # the calls of a sub-run may ask while another question is open
@@ -108,6 +118,13 @@ class CallApprover:
         """Takes what the person has seen of the run: a question follows the text that led to it."""
         if isinstance(item, Record) and isinstance(item.event, ApprovalRequested):
             self._announced[item.event.call_id].set()
+
+    def approve_all(self) -> None:
+        """Approves every call from now on, except repaired ones, also those that are asked about now."""
+        self.approves_all = True
+        self._note(_APPROVES_ALL)
+        if self._open and not self._asks_more:
+            self._front.reply(AGAIN)
 
     def ask_again(self) -> None:
         """Forgets the answers that counted for later calls of this conversation: each call needs one of its own."""
@@ -148,10 +165,14 @@ class CallApprover:
             line = await self._front.ask(_PROMPT, arrows=len(self._open) > 1)
             if line is None:
                 self._refuse_rest("the user closed the question without an answer", ends_run=False)
+            elif line == AGAIN:
+                continue
             elif line in (PREVIOUS, NEXT):
                 self._move(-1 if line == PREVIOUS else 1)
             elif line.strip().lower() in ("s", "show"):
                 self._show(current)
+            elif line.strip().lower() in ("w", "whole"):
+                self._show(current, whole=True)
             else:
                 await self._answer(current, line)
 
@@ -163,6 +184,7 @@ class CallApprover:
         elif answer.edit:
             await self._edit(current)
         elif answer.ends:
+            self._before_end()
             self._refuse_rest(answer.reason, ends_run=True)
         elif not answer.yes:
             self._decide(current, Decision(False, answer.reason, by="user"))
@@ -173,7 +195,7 @@ class CallApprover:
         else:
             if answer.all:
                 self.approves_all = True
-                self._note("Until this program ends, only repaired calls need your approval. /approve ask ends that.")
+                self._note(_APPROVES_ALL)
             self._decide(current, Decision(True, by="user"))
 
     def _decide(self, current: _CallQuestion, decision: Decision) -> None:
@@ -213,9 +235,9 @@ class CallApprover:
 
     # --- what the person sees ------------------------------------------------------------------------------------
 
-    def _show(self, current: _CallQuestion) -> None:
-        """Writes the next screen of a question."""
-        rows = max(5, self._front.rows - _PANEL_ROWS - current.has_begun)
+    def _show(self, current: _CallQuestion, *, whole: bool = False) -> None:
+        """Writes the next screen of a question, or the `whole` rest of it."""
+        rows = None if whole else max(5, self._front.rows - _PANEL_ROWS - current.has_begun)
         columns, indentation = max(20, self._front.columns), cells(_CONTINUED)
         file = _FILE.search(current.request.preview) if is_diff(current.request.preview) else None
         if not current.has_begun:

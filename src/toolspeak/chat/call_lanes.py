@@ -20,7 +20,7 @@ _MOST_BEGINNING = 300
 _PATH = re.compile(r'\s*\{\s*"(?:path|file)"\s*:\s*"([^"\\]+)"')
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_SIGNS = {"asks you": "?", "is refused": "✗", "is allowed": "✓"}
+_SIGNS = {"asks you": "?", "is refused": "✗", "is allowed": "·"}
 
 
 class CallLane:

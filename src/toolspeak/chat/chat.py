@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from toolspeak.chat.settings_row import settings_row
 from toolspeak.chat.styled_text import StyledLine
 from toolspeak.chat.transcript import Transcript
 from toolspeak.chat.undo_note import with_undo_note
+from toolspeak.chat.unsent_messages import keep_unsent, take_unsent
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import ImagePart, Message
 from toolspeak.data.run_values import UNFINISHED
@@ -72,7 +73,7 @@ class Chat:
         self.limits = limits
         self.session_id = new_session_id() if session is None else session.session_id
         self.transcript = Transcript(front.print, lambda: front.columns, clock)
-        self.approver = CallApprover(front, setup.rules, self.transcript.show_with_result)
+        self.approver = CallApprover(front, setup.rules, self.transcript.show_with_result, self._before_end)
         self.keeper = AgentKeeper(journal, self.approver, self.transcript.note)
         self.servers_of = self.keeper.servers_of
         self.transcript.thoughts = thoughts
@@ -81,8 +82,9 @@ class Chat:
         self.clock = clock
         self._jobs: asyncio.Queue[Job] = asyncio.Queue()
         self.next_message = NextMessage()
-        self.driver = RunDriver(journal, front, self.transcript, self.approver.saw)
+        self.driver = RunDriver(journal, front, self.transcript, self.approver.saw, self._keep_unsent)
         front.live, front.status = self._live, self._status
+        front.take_back = self.driver.take_back_newest
         front.interrupt, front.show_thoughts = self.driver.interrupt, self.transcript.show_thoughts
 
     @property
@@ -228,6 +230,7 @@ class Chat:
                 )
             else:
                 self.transcript.note(f"✗ {error}", "error")
+                self.transcript.note("· your message stays in the conversation: say how to go on")
                 if self._model_before:
                     self.transcript.note(f"· /model {self._model_before} goes back to the model before")
 
@@ -268,11 +271,20 @@ class Chat:
 
     def _end_turn(self) -> None:
         """Begins the next turn with the messages that came too late for this one."""
-        texts = self.driver.waiting.take_all()
+        texts = self.driver.waiting.take_later()
         self.front.is_busy = bool(texts)
         if texts:
             self._jobs.put_nowait(lambda: self.turn("\n\n".join(texts)))
         self.front.refresh()
+
+    def _before_end(self) -> None:
+        self.driver.give_back_messages()
+
+    def _keep_unsent(self, texts: Sequence[str]) -> None:
+        try:
+            keep_unsent(self.session_id, texts)
+        except OSError as error:
+            self.transcript.note(f"! a message that waits would be lost with this terminal: {error}", "warning")
 
     def _give_back(self, text: str, problem: str) -> None:
         """Gives a message back that was not sent, with the reason."""
@@ -307,6 +319,12 @@ class Chat:
         hidden = f", after {earlier:,} earlier messages" if earlier else ""
         self.transcript.note(f"· conversation {session.session_id[:8]} goes on{hidden}: {session.title}")
         self.transcript.messages(messages[earlier:])
+        with suppress(OSError):
+            if text := take_unsent(session.session_id):
+                self.transcript.note(
+                    "· what you had written and the model has not read is in the input again", "warning"
+                )
+                self.front.write_message(text)
         if last is None:
             return
         if is_held(last):

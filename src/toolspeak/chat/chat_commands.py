@@ -87,6 +87,11 @@ class ChatCommands:
             handler = self._between.get(name) or partial(use_prompt, self._chat, name)
             if name == "approve" and argument.strip() == "ask":
                 self._chat.approver.ask_again()  # at once: the turn may go on for long
+            elif (
+                name == "approve" and argument.strip() == "all" and self._chat.is_busy and self._chat.approves == "ask"
+            ):
+                self._chat.approver.approve_all()  # the turn that is under way is the one that asks
+                return
             self._chat.do(lambda: handler(argument.strip()), one_line(text.strip()))
         else:
             known_names = [f"/{each}" for each in COMMANDS]

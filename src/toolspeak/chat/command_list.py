@@ -29,7 +29,7 @@ KEYS: dict[str, str] = {
     "Enter": "send; while the model works the message waits for its next step",
     "Alt-Enter, Ctrl-J": "begin a new line",
     "Tab": "complete a command or a path; with an open question: the keys go to the other input",
-    "Up, Down": "earlier messages",
+    "Up, Down": "earlier messages; Up takes a queued message back",
     "Ctrl-R": "search earlier messages",
     "Esc": "interrupt the model; what was said stays",
     "Ctrl-T": "show or hide thoughts",

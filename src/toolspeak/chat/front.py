@@ -12,6 +12,9 @@ ResultT = TypeVar("ResultT")
 PREVIOUS, NEXT = "\0up", "\0down"
 """What `Front.ask` returns for the arrow keys."""
 
+AGAIN = "\0again"
+"""What `Front.reply` gets if what is asked may be decided by now."""
+
 
 class Front(Protocol):
     """A terminal: a screen that is drawn again, or plain lines."""
@@ -22,6 +25,8 @@ class Front(Protocol):
     """Returns the last row, for a width."""
     interrupt: Callable[[], bool]
     """Ends what the model does. Returns whether there was something to end."""
+    take_back: Callable[[], str]
+    """Takes back the newest message that waits, and returns it; "" if there is none."""
     show_thoughts: Callable[[], None]
     """Shows or hides the model's thoughts."""
     arguments_of: Callable[[str], Iterable[str]]

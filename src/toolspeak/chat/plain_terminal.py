@@ -24,6 +24,7 @@ class PlainTerminal:
         self.live: Callable[[int, int], list[StyledLine]] = lambda _columns, _rows: []
         self.status: Callable[[int], StyledLine] = lambda _columns: []
         self.interrupt: Callable[[], bool] = lambda: False
+        self.take_back: Callable[[], str] = lambda: ""
         self.show_thoughts: Callable[[], None] = lambda: None
         self.arguments_of: Callable[[str], Iterable[str]] = lambda _name: ()
         self._take = take

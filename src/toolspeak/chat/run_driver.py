@@ -14,7 +14,7 @@ from toolspeak.chat.front import Front
 from toolspeak.chat.settings_row import tokens_of_conversation
 from toolspeak.chat.transcript import Transcript
 from toolspeak.chat.waiting_lines import WaitingLines
-from toolspeak.data.events import HistoryCompacted, Record, UserMessageQueued
+from toolspeak.data.events import HistoryCompacted, Record, RunStarted, UserMessageQueued
 from toolspeak.data.messages import Message
 from toolspeak.data.run_values import UNFINISHED
 from toolspeak.errors import RunError
@@ -26,10 +26,18 @@ class RunDriver:
     """Drives runs at a front.
 
     - `saw`: gets each item of a run after it was shown.
+    - `keep`: gets the messages that wait each time when there are other ones.
     """
 
-    def __init__(self, journal: Journal, front: Front, transcript: Transcript, saw: Callable[[Any], None]) -> None:
-        self.waiting = WaitingLines()
+    def __init__(
+        self,
+        journal: Journal,
+        front: Front,
+        transcript: Transcript,
+        saw: Callable[[Any], None],
+        keep: Callable[[Sequence[str]], object],
+    ) -> None:
+        self.waiting = WaitingLines(keep)
         self.run: Run | None = None
         """The run that is under way."""
         self.state: RunState | None = None
@@ -107,14 +115,27 @@ class RunDriver:
         """Ends the turn that is under way. Its session goes on with what was said. Returns whether there was one."""
         if self._task is None or self._task.done():
             return False
-        if texts := self.waiting.take_all(self.unread):
-            self._front.write_message("\n\n".join(texts))
+        self.give_back_messages()
         self._task.cancel()
         return True
+
+    def give_back_messages(self) -> None:
+        """Puts the messages that nobody has read back into the input."""
+        if text := self.waiting.take_back(self._withdraw):
+            self._front.write_message(text)
+
+    def take_back_newest(self) -> str:
+        """Removes the newest message that nobody has read, and returns it; "" if there is none."""
+        return self.waiting.take_back(self._withdraw, newest=True)
+
+    def _withdraw(self, message: Message) -> bool:
+        return self.run is not None and self.run.take_back(message)
 
     async def _watch(self, run: Run) -> None:
         async with aclosing(run.stream()) as items:
             async for item in items:
+                if isinstance(item, Record) and isinstance(item.event, RunStarted):
+                    self.waiting.store()  # the message that begins the run needs no other place any more
                 if isinstance(item, Record) and isinstance(item.event, UserMessageQueued):
                     message, text = self.waiting.take(item.event.message)
                     self._transcript.person(text, attachment_lines(message))

@@ -55,6 +55,7 @@ class Screen:
     - `live`: returns the rows above the input, for a width and at most so many rows.
     - `status`: returns the last row, for a width.
     - `interrupt`: ends what the model does. Returns whether there was something to end.
+    - `take_back`: takes back the newest message that waits, and returns it.
     - `show_thoughts`: shows or hides the model's thoughts.
     - `arguments_of`: returns what may follow a command.
     """
@@ -71,6 +72,7 @@ class Screen:
         self.live: Callable[[int, int], list[StyledLine]] = lambda _columns, _rows: []
         self.status: Callable[[int], StyledLine] = lambda _columns: []
         self.interrupt: Callable[[], bool] = lambda: False
+        self.take_back: Callable[[], str] = lambda: ""
         self.show_thoughts: Callable[[], None] = lambda: None
         self.arguments_of: Callable[[str], Iterable[str]] = lambda _name: ()
         self.is_busy = False
@@ -260,6 +262,7 @@ class Screen:
             (["enter"], in_answer, lambda: question.reply(question.buffer.text)),
             (["up"], takes_arrows, lambda: question.reply(PREVIOUS)),
             (["down"], takes_arrows, lambda: question.reply(NEXT)),
+            (["up"], in_message & Condition(lambda: not self._message.text), self._take_back),
             (["escape", "enter"], always, self._begin_line),
             (["c-j"], always, self._begin_line),
             (["tab"], asks, question.change_focus),
@@ -279,6 +282,12 @@ class Screen:
             keys.add(*names, filter=condition)(partial(_act, action))
         keys.add(Keys.BracketedPaste)(self._paste)
         return keys
+
+    def _take_back(self) -> None:
+        if text := self.take_back():
+            self.write_message(text)
+        else:
+            self._message.auto_up()
 
     def _begin_line(self) -> None:
         self._application.current_buffer.newline(copy_margin=False)

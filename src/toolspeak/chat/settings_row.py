@@ -1,4 +1,4 @@
-"""How a conversation goes on, as the end of its status line: model, dialect, tokens, cost. Pure."""
+"""How a conversation goes on, as the end of its status line: approvals, model, tokens, cost, dialect. Pure."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ def settings_row(setup: Setup, dialect: str, tokens: int, window: int | None, co
     - `window`: how many tokens the model reads, None if that is not known.
     - `cost`: in USD, None if that is not known.
     """
-    row: StyledLine = [("", f" · {printable(setup.model) or 'no model'}")]
-    if dialect:
-        row.append(("", f" · {dialect}"))
+    row: StyledLine = []
+    if setup.approve != "ask":  # first: a narrow terminal cuts the end
+        row.append(("class:warning", f" · approves {setup.approve}"))
+    row.append(("", f" · {printable(setup.model) or 'no model'}"))
     if tokens:
         share = f"{tokens:,} of {window:,} ({100 * tokens // window} %) tokens" if window else count(tokens, "token")
         row.append(("", f" · {share}"))
     if cost:
         row.append(("", f" · {money(cost)}"))
-    if setup.approve != "ask":
-        row.append(("class:warning", f" · approves {setup.approve}"))
+    if dialect:
+        row.append(("", f" · {dialect}"))
     return row
