@@ -358,7 +358,8 @@ def test_at_a_terminal_a_person_fills_in_what_a_server_asks(tmp_path):
     turns = [{"text": "", "calls": [{"name": "s__ok", "arguments": {}}]}, "It was {{last}}."]
     (tmp_path / "turns.json").write_text(json.dumps({"turns": turns}), "utf-8")
     arguments = ("run", "ask", "--model", "scripted:turns.json", "--mcp", "mcp.json", "--journal", "none")
-    with TerminalProcess(*arguments, cwd=tmp_path, env=environment()) as process:
+    # Without an editor, the fields are edited on the line.
+    with TerminalProcess(*arguments, cwd=tmp_path, env=environment(PATH=str(tmp_path))) as process:
         question = process.read_until("(q)uit the run: ")
         assert "Who are you?\\x1b[2J" in question
         process.type("y\n")  # two fields are missing
