@@ -92,3 +92,15 @@ def test_the_hint_of_an_empty_message_is_away_while_earlier_ones_are_searched(mo
             await person.until(lambda: "› tidy the table" in person.terminal.lines)
 
     asyncio.run(main())
+
+
+def test_ctrl_c_empties_what_was_written_since_the_last_one_before_it_leaves(monkeypatch, folder):
+    async def main():
+        async with chat(monkeypatch, folder, reply("First.")) as person:
+            person.type("one\x03")
+            await person.until("Ctrl-C again leaves.")
+            person.type("two\x03hello\r")
+            await person.until("First.")
+            assert json.loads(person.request())["messages"][-1]["content"] == "hello"
+
+    asyncio.run(main())

@@ -331,11 +331,12 @@ class Screen:
             self._message.cursor_position = len(self._message.text)
 
     def _stop(self) -> None:
-        if time.monotonic() - self._interrupted_at < _TWICE:
+        text = self._application.current_buffer.text
+        if time.monotonic() - self._interrupted_at < _TWICE and not text:  # what was written since is emptied first
             self.leave()
             return
         self._interrupted_at = time.monotonic()
-        if self._application.current_buffer.text:
+        if text:
             self._application.current_buffer.reset()
         else:
             self.interrupt()
