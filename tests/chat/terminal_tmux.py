@@ -137,7 +137,8 @@ def test_a_killed_conversation_goes_on_and_asks_again(tmp_path):
             await tmux.until("Run it?")
             tmux.kill_program()
             await tmux.until("Killed")
-            tmux.type("stty sane; clear", "C-j")  # the terminal is as the program had it
+            tmux.type("stty sane; clear; echo sane", "C-j")  # the terminal is as the program had it
+            await tmux.until(lambda rows: "sane" in rows)  # before that, Enter would end no line
             tmux.type(command.replace("chat --model", "chat -c --model"), "Enter")
             await tmux.until("the last turn has not ended")
             await tmux.until("Run it?")
