@@ -33,7 +33,6 @@ from toolspeak.data.events import (
     ToolFinished,
     ToolStarted,
 )
-from toolspeak.data.interceptor_events import MOST_ERROR_CHARACTERS
 from toolspeak.data.messages import Message, Usage, failure
 from toolspeak.data.values import changed
 from toolspeak.errors import ConfigurationError, RunError, ToolDefinitionError, ToolspeakError
@@ -49,6 +48,7 @@ from toolspeak.execute.calls.observe import (
     ToolEvent,
     tell,
 )
+from toolspeak.execute.calls.secrets import hide_retry
 from toolspeak.journal.base import Journal, Lease
 from toolspeak.tools import Tool, Toolset
 
@@ -404,12 +404,12 @@ class RunContexts:
         step = 0 if state is None else state.step
         own = self.settings
         return HookContext(
-            self._run_id, step, own.deps, self.memory, state, notes, name, agent=own.agent, _record=self._record_retry
+            self._run_id, step, own.deps, self.memory, state, notes, name, agent=own.agent, _record=self.record_retry
         )
 
-    async def _record_retry(self, event: RetryScheduled) -> None:
-        reason = self.settings.secrets.hide_text(event.error)
-        await self._recorder.record(changed(event, error=reason[:MOST_ERROR_CHARACTERS]))
+    async def record_retry(self, event: RetryScheduled) -> None:
+        """Records that something is tried again, with placeholders for secrets."""
+        await self._recorder.record(hide_retry(event, self.settings.secrets))
 
     def _report(self, call_id: str, message: str) -> None:
         if self.show is not None:

@@ -28,7 +28,6 @@ from toolspeak.agent.turn_checkpoint import RawEnd, TurnAnswers, TurnCheckpoint
 from toolspeak.agent.validation import check_deps, check_submitted_options, checked_choice, toolset_of
 from toolspeak.data.deltas import CallCompleted, CallMalformed, CallStarted, Delta, TurnEnded, TurnRestarted
 from toolspeak.data.events import HistoryCompacted, ModelAnswered, ModelAsked, ModelFailed, RetryScheduled
-from toolspeak.data.interceptor_events import MOST_ERROR_CHARACTERS
 from toolspeak.data.messages import Message, ToolCall, ToolChoice, Usage, tokens_of
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import changed
@@ -195,8 +194,7 @@ class Turns:
         self._request_digest = hashlib.sha256(body).hexdigest()
 
     async def _record_retry(self, error: ProviderError, seconds: float, attempt: int) -> None:
-        reason = self._settings.secrets.hide_text(str(error))[:MOST_ERROR_CHARACTERS]
-        await self._recorder.record(RetryScheduled(reason, seconds, attempt, status=error.status))
+        await self._contexts.record_retry(RetryScheduled(str(error), seconds, attempt, status=error.status))
 
     async def _read_turn(self, request: TurnRequest, own_messages: bool = False) -> ParsedTurn:
         """Reads a turn of the model. `own_messages`: the request's messages are for this turn alone, so the turn gets a

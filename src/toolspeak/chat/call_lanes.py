@@ -55,9 +55,9 @@ def spinner(seconds: float) -> str:
     return _FRAMES[int(seconds * 10) % len(_FRAMES)]
 
 
-def call_line(sign: str, style: str, name: str, call: ToolCall | MalformedCall | None) -> StyledLine:
-    """A call on one line, with all of its arguments."""
-    arguments = ", ".join(argument_lines(call.arguments)) if isinstance(call, ToolCall) else ""
+def call_line(sign: str, style: str, name: str, call: ToolCall | MalformedCall | None, instead: str = "") -> StyledLine:
+    """A call on one line, with all of its arguments. `instead`: what stands in their place."""
+    arguments = instead or (", ".join(argument_lines(call.arguments)) if isinstance(call, ToolCall) else "")
     return [(f"class:{style}", f"{sign} {one_line(name)}"), ("", f" {one_line(arguments)}")]
 
 
@@ -73,9 +73,8 @@ def lane_rows(lanes: Mapping[str, CallLane], columns: int, most: int, clock: Cal
             sign, state = spinner(clock()), f"{clock() - lane.started_at:.0f} s"
         elif lane.state == "is written" and lane.call is None:
             state = f"is written … {count(lane.written, 'character')}" if lane.written else "is written …"
-        line = call_line(sign, "question" if lane.state == "asks you" else "call", lane.name, lane.call)
-        if lane.call is None and lane.written_path:
-            line.append(("", one_line(lane.written_path)))
+        style, path = "question" if lane.state == "asks you" else "call", lane.written_path if lane.call is None else ""
+        line = call_line(sign, style, lane.name, lane.call, path)
         rows.append([*truncate(line, max(10, columns - len(state) - 2)), ("class:note", f"  {state}")])
         output = list(lane.output)[-min(room, _OUTPUT_ROWS) :] if room > 0 else []
         room -= len(output)

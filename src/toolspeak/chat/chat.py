@@ -73,7 +73,9 @@ class Chat:
         self.limits = limits
         self.session_id = new_session_id() if session is None else session.session_id
         self.transcript = Transcript(front.print, lambda: front.columns, clock)
-        self.approver = CallApprover(front, setup.rules, self.transcript.show_with_result, self._before_end)
+        self.approver = CallApprover(
+            front, setup.rules, self.transcript.show_with_result, lambda: self.driver.give_back_messages()
+        )
         self.keeper = AgentKeeper(journal, self.approver, self.transcript.note)
         self.servers_of = self.keeper.servers_of
         self.transcript.thoughts = thoughts
@@ -276,9 +278,6 @@ class Chat:
         if texts:
             self._jobs.put_nowait(lambda: self.turn("\n\n".join(texts)))
         self.front.refresh()
-
-    def _before_end(self) -> None:
-        self.driver.give_back_messages()
 
     def _keep_unsent(self, texts: Sequence[str]) -> None:
         try:

@@ -211,9 +211,9 @@ class ChatCommands:
             self._note("· /sessions NUMBER continues one" if uses else f"· there is no conversation of {place} yet")
             return
         session = await journal.session(which)
-        if not self._sessions:
-            self._sessions = [use.session for use in await sessions_of(journal, str(chat.folder))]
         if session is None and len(which) < SHORT:  # a number: so short a part of an id fits others by chance
+            if not self._sessions:
+                self._sessions = [use.session for use in await sessions_of(journal, str(chat.folder))]
             if not (which.isdecimal() and 1 <= int(which) <= len(self._sessions)):
                 there = count(len(self._sessions), "conversation")
                 raise ConfigurationError(f"/sessions {which}: there is no such number; this folder has {there}")

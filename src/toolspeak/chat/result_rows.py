@@ -19,7 +19,6 @@ from toolspeak.ui.format import (
     fold,
     fold_result,
     is_diff,
-    one_line,
     printable,
     result_lines,
 )
@@ -46,9 +45,7 @@ def result_rows(
     exit_text = command_failure(result)
     sign, style = ("✗", "failed") if failed or exit_text else ("✓", "done")
     file = changed_file(call, result, preview) if isinstance(call, ToolCall) else ""
-    line = call_line(sign, style, name + end, None if items or file or is_program(call) else call)
-    if file:
-        line = [*line[:1], ("", f" {one_line(file)}")]
+    line = call_line(sign, style, name + end, None if items or is_program(call) else call, file)
     notes: list[str] = [exit_text] if exit_text else []
     if seconds is not None and seconds >= 1:
         notes.append(f"{seconds:.0f} s")
@@ -88,9 +85,7 @@ def earlier_call_rows(call: ToolCall | MalformedCall, result: ToolResult | None,
     problem = "" if result is None else f"({result.code})" if failed else command_failure(result)
     sign, style = ("▸", "call") if result is None else ("✗", "failed") if problem else ("✓", "done")
     file = changed_file(call, result) if isinstance(call, ToolCall) and result is not None else ""
-    line = call_line(sign, style, call.name or "?", None if items or file else call)
-    if file:
-        line = [*line[:1], ("", f" {one_line(file)}")]
+    line = call_line(sign, style, call.name or "?", None if items else call, file)
     if problem:
         line.append(("class:note", f"  {problem}"))
     reason = result_lines(result)[:1] if failed and result is not None else []

@@ -5,11 +5,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from toolspeak.data.protected import protect
+from toolspeak.journal.leases import is_dead, new_owner
 from toolspeak.project.string_file import change_strings, read_strings
 from toolspeak.project.user_folders import NO_FOLDER, data_folder
+
+
+@lru_cache(maxsize=1)  # by pid, since a fork is another process
+def _terminal(_pid: int) -> str:
+    """This process, by a name that no later one has."""
+    return new_owner()
 
 
 def _file() -> Path:
@@ -20,8 +28,8 @@ def _file() -> Path:
 
 def keep_unsent(session_id: str, texts: Sequence[str]) -> None:
     """Stores what waits in a session at this terminal, in place of what was stored. Raises OSError if it cannot."""
-    file, key = _file(), f"{session_id} {os.getpid()}"
-    if file.parent == NO_FOLDER or not (texts or key in read_strings(file)):
+    file, key = _file(), f"{session_id} {_terminal(os.getpid())}"
+    if file.parent == NO_FOLDER:
         return
 
     def store(messages: dict[str, str]) -> None:
@@ -35,11 +43,11 @@ def keep_unsent(session_id: str, texts: Sequence[str]) -> None:
 def take_unsent(session_id: str) -> str:
     """Removes what waited in a session at terminals that are gone, and returns it; "" if nothing did. Raises OSError if
     the file cannot be changed."""
-    file, texts = _file(), list[str]()
+    file, texts, own = _file(), list[str](), _terminal(os.getpid())
 
     def is_lost(key: str) -> bool:
-        session, _, pid = key.partition(" ")
-        return session == session_id and not _is_other_process(pid)
+        session, _, terminal = key.partition(" ")
+        return session == session_id and (terminal == own or is_dead(terminal))
 
     if not any(map(is_lost, read_strings(file))):
         return ""
@@ -49,16 +57,3 @@ def take_unsent(session_id: str) -> str:
 
     change_strings(file, take)
     return "\n\n".join(texts)
-
-
-def _is_other_process(pid: str) -> bool:
-    """Whether another process with this id lives."""
-    if not pid.isdecimal() or int(pid) == os.getpid():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:
-        return True
-    return True

@@ -16,6 +16,7 @@ class WaitingLines:
 
     def __init__(self, keep: Callable[[Sequence[str]], object]) -> None:
         self._keep = keep
+        self._last_kept: list[str] = []
         self._for_run: list[tuple[Message, str]] = []  # the model reads them at its next step
         self._later: list[str] = []  # the next turn begins with them
         self.commands: list[str] = []
@@ -66,8 +67,11 @@ class WaitingLines:
         return "\n\n".join(texts)
 
     def store(self) -> None:
-        """Gives `keep` the messages."""
-        self._keep([*(text for _, text in self._for_run), *self._later])
+        """Gives `keep` the messages, if there are other ones than before."""
+        texts = [*(text for _, text in self._for_run), *self._later]
+        if texts != self._last_kept:
+            self._last_kept = texts
+            self._keep(texts)
 
     def rows(self, unread: Sequence[Message], columns: int) -> list[StyledLine]:
         """A row for each, the newest last."""

@@ -10,10 +10,8 @@ from functools import partial
 from time import time
 
 from toolspeak.data.events import RetryScheduled, StopRequested, ToolFinished, ToolStarted
-from toolspeak.data.interceptor_events import MOST_ERROR_CHARACTERS
 from toolspeak.data.messages import TextPart, ToolCall, ToolResult, failure
 from toolspeak.data.tools import FOUND_TOOLS, SOURCES, WEB, sources_in, with_sources
-from toolspeak.data.values import changed
 from toolspeak.errors import AgentStop, ReplayDiverged, ToolError
 from toolspeak.execute.batch_context import NotStarted
 from toolspeak.execute.batch_state import BatchState, Call
@@ -21,7 +19,7 @@ from toolspeak.execute.calls.observe import LocalDetails
 from toolspeak.execute.calls.prepare import PreparedCall
 from toolspeak.execute.calls.replay import RecordedResult
 from toolspeak.execute.calls.result_limits import describe, finish_result, result_of_value, stopped_result
-from toolspeak.execute.calls.secrets import hide_effects
+from toolspeak.execute.calls.secrets import hide_effects, hide_retry
 from toolspeak.execute.concurrency.limits import OrphanedCall, ThreadOutcome
 from toolspeak.execute.hooks import HookNotes, chain_of
 from toolspeak.execute.invocation import Invocation
@@ -155,8 +153,7 @@ async def _run_prepared(batch: BatchState, call: Call, prepared: PreparedCall) -
 
 
 async def _record_retry(batch: BatchState, event: RetryScheduled) -> None:
-    reason = batch.settings.secrets.hide_text(event.error)
-    await batch.emit(changed(event, error=reason[:MOST_ERROR_CHARACTERS]))
+    await batch.emit(hide_retry(event, batch.settings.secrets))
 
 
 async def _pass_after(

@@ -184,7 +184,7 @@ class Journal(Protocol):
     ) -> Sequence[RunInfo]:
         """Returns the runs with an id that begins with `prefix`, newest first or oldest first.
 
-        - `alone`: only runs outside a session.
+        - `alone`: only runs outside a session that no tool of another run started.
         - `agent`, `model`, `folder`, `dialect`, …: only runs with this value in their `RunInfo`.
         - `after`: only runs that come after the run with these values of `created` and `run_id`, which need not exist.
         """

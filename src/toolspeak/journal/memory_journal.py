@@ -122,7 +122,7 @@ class MemoryJournal:
             if value is not None:
                 infos = [info for info in infos if getattr(info, name) == value]
         if alone:
-            infos = [info for info in infos if info.session_id is None]
+            infos = [info for info in infos if info.session_id is None and info.parent_run_id is None]
         if after is not None:
             infos = [
                 info

@@ -83,7 +83,7 @@ class SqlRuns(SqlLeases):
             "dialect = $": column_text(dialect),
             "parent_run_id = $": column_text(parent_run_id),
         }
-        outside = " AND session_id IS NULL" if alone else ""
+        outside = " AND session_id IS NULL AND parent_run_id IS NULL" if alone else ""
         query, arguments = _where(f"SELECT * FROM runs WHERE created IS NOT NULL{outside}", where)
         query, arguments = _after(query, arguments, "created", "run_id", after, oldest_first=oldest_first)
         order = "ORDER BY created, run_id" if oldest_first else "ORDER BY created DESC, run_id DESC"

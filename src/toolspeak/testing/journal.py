@@ -237,6 +237,10 @@ async def check_runs_are_listed(open_store: OpenStore) -> None:
     assert [info.run_id for info in await journal.runs(principal=user, status="awaiting_approval")] == [paused]
     assert [info.run_id for info in await journal.runs(session_id=session)] == [done]
     assert [info.run_id for info in await journal.runs(principal=user, alone=True, limit=1)] == [paused]
+    of_tool = new_id()
+    await write(journal, [replace(each, parent_run_id=paused) for each in a_run(of_tool)])
+    assert [info.run_id for info in await journal.runs(prefix=of_tool)] == [of_tool]
+    assert list(await journal.runs(prefix=of_tool, alone=True)) == [], "a run that another run started is not alone"
     assert [info.run_id for info in await journal.runs(prefix=done[:20])] == [done]
     assert [info.run_id for info in await journal.runs(principal=user, limit=1)] == [done]
     assert list(await journal.runs(principal=user, after=(infos[0].created, done))) == [infos[1]]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import cast
 
 from toolspeak.agent.drivers.request_parts import TOOLS
@@ -52,9 +54,16 @@ class RunFold:
         if self.state is None or not self.tools:
             return None
         name = next((call.name for call in self.state.pending.calls if call.id == call_id), None)
-        specs = cast("list[dict[str, JSON]]", json.loads(self.tools))
-        schema = next((spec.get("parameters") for spec in specs if spec.get("name") == name), None)
-        return schema if len(json.dumps(schema)) <= _MOST_SCHEMA else None
+        return None if name is None else _schemas(self.tools).get(name)
+
+
+@lru_cache(maxsize=8)
+def _schemas(tools: str) -> Mapping[str, JSON]:
+    """The schemas of the arguments of tools that are recorded as JSON, by their names; without long ones. A page asks
+    for them again and again, for each question."""
+    specs = cast("list[dict[str, JSON]]", json.loads(tools))
+    schemas = {cast("str", spec.get("name")): spec.get("parameters") for spec in reversed(specs)}
+    return {name: schema for name, schema in schemas.items() if len(json.dumps(schema)) <= _MOST_SCHEMA}
 
 
 class RunFolds:

@@ -35,7 +35,6 @@ from toolspeak.ui.format import count, one_line
 from toolspeak.ui.terminal_approver import confirm
 
 _COLUMNS = ("session, run", "last used, status", "folder, model", "title")
-_PAGE = 200
 _COLUMN_WIDTH = 22
 """The most characters of a folder or a model's name in the list; `--json` does not shorten them."""
 
@@ -125,12 +124,7 @@ async def _latest(journal: Journal, limit: int) -> Sequence[tuple[SessionInfo | 
     for session in await journal.sessions(limit=limit):
         runs = await journal.runs(session_id=session.session_id)
         entries.append((session, runs, (await use_of(journal, session)).time))
-    alone: list[RunInfo] = []
-    after: tuple[float, str] | None = None
-    while len(alone) < limit and (page := await journal.runs(alone=True, after=after, limit=_PAGE)):
-        alone += [run for run in page if run.parent_run_id is None]
-        after = page[-1].created, page[-1].run_id
-    entries += [(None, [run], run.updated) for run in alone]
+    entries += [(None, [run], run.updated) for run in await journal.runs(alone=True, limit=limit)]
     entries.sort(key=lambda entry: entry[2], reverse=True)
     return entries[:limit]
 

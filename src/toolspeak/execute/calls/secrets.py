@@ -10,8 +10,10 @@ from functools import partial
 from itertools import count
 from typing import cast
 
+from toolspeak.data.interceptor_events import MOST_ERROR_CHARACTERS, RetryScheduled
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import Effects
+from toolspeak.data.values import changed
 from toolspeak.errors import ConfigurationError
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-]+")
@@ -138,6 +140,11 @@ def hide_effects(effects: Effects, secrets: Secrets) -> Effects:
     if not secrets.has_values:
         return effects
     return replace(effects, reads=secrets.hide(sorted(effects.reads)), writes=secrets.hide(sorted(effects.writes)))
+
+
+def hide_retry(event: RetryScheduled, secrets: Secrets) -> RetryScheduled:
+    """Returns the event with placeholders in its error, which is not longer than a record holds."""
+    return changed(event, error=secrets.hide_text(event.error)[:MOST_ERROR_CHARACTERS])
 
 
 def _check(name: str, value: str) -> None:
