@@ -151,6 +151,30 @@ def test_a_killed_conversation_goes_on_and_asks_again(tmp_path):
     asyncio.run(main())
 
 
+def test_a_queued_message_survives_a_killed_terminal(tmp_path):
+    async def main():
+        answers = calls(("shell", '{"command": "touch ran"}')), reply("All done.")
+        async with terminal(tmp_path, *answers) as (tmux, server, command):
+            tmux.type(command, "Enter")
+            await tmux.until("your turn")
+            tmux.type("do it", "Enter")
+            await tmux.until("Run it?")
+            tmux.type("Tab")
+            tmux.type("and then?", "Enter")
+            await tmux.until("queued: and then?")
+            tmux.kill_program()
+            await tmux.until("Killed")
+            tmux.type("stty sane; clear; echo sane", "C-j")
+            await tmux.until(lambda rows: "sane" in rows)
+            tmux.type(command.replace("chat --model", "chat -c --model"), "Enter")
+            await tmux.until("is in the input again")
+            await tmux.until(lambda rows: any(row.startswith("› and then?") for row in rows))
+            await tmux.until("Run it?")
+            assert not any(b"and then?" in exchange.body for exchange in server.exchanges)
+
+    asyncio.run(main())
+
+
 def test_a_terminal_that_cannot_move_its_cursor(tmp_path):
     async def main():
         answers = calls(("shell", '{"command": "touch ran"}')), reply("All **done**.")
