@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 import httpx2
@@ -20,7 +21,8 @@ from toolspeak.gateway.app import Gateway
 from toolspeak.gateway.running_streams import (
     MOST_STREAMS,
     RunningStream,
-    RunningStreams,
+    StreamTable,
+    oldest_streams,
     streams_of_workers,
     written_down,
 )
@@ -43,7 +45,7 @@ async def gateway_view(settings: Settings, **options):
     """A view of a gateway of this process, which nobody asks; its metrics can be changed."""
     served = Gateway(settings, {})
     monitor = GatewayMonitor(
-        GatewaySight(lambda: served.current.settings, served.metrics.families, served.streams.oldest)
+        GatewaySight(lambda: served.current.settings, served.metrics.families, partial(oldest_streams, served.streams))
     )
     async with viewing(None, gateway=monitor, **options) as view:
         yield view, served.metrics
@@ -146,30 +148,27 @@ def test_lists_are_bounded_and_those_with_most_requests_come_first():
 
 
 def test_the_requests_that_are_listed_are_those_that_began_first():
-    streams = RunningStreams()
-
-    def running(number: int) -> RunningStream:
-        return RunningStream(f"req_{number}", NASTY, "127.0.0.1:9", "", False, 1000.0 + number, 0)
-
-    with ExitStack() as stack:
-        for number in range(MOST_STREAMS + 5):
-            stack.enter_context(streams.listing(partial(running, number)))
-        oldest = streams.oldest()
-        assert [each.id for each in oldest] == [f"req_{number}" for number in range(MOST_STREAMS)]
-        with streams.listing(partial(running, -1)):
-            assert len(streams.oldest()) == MOST_STREAMS
-    assert not streams.oldest()
+    streams = [
+        RunningStream(f"req_{number}", NASTY, "127.0.0.1:9", "", False, 1000.0 + number, 0)
+        for number in range(MOST_STREAMS + 5)
+    ]
+    table: StreamTable = {partial(replace, stream): None for stream in streams}
+    assert oldest_streams(table) == streams[:MOST_STREAMS]
+    del table[next(iter(table))]
+    assert oldest_streams(table) == streams[1 : MOST_STREAMS + 1]
+    assert not oldest_streams({})
 
 
 def test_a_worker_lists_its_requests_for_the_process_that_shows_them_while_it_looks(tmp_path):
-    streams, stream = RunningStreams(), RunningStream("req_1", f"\ud800{NASTY}", "127.0.0.1:9", "alice", True, 1.0, 7)
+    stream = RunningStream("req_1", f"\ud800{NASTY}", "127.0.0.1:9", "alice", True, 1.0, 7)
+    streams: StreamTable = {lambda: stream: None}
 
     async def main():
         async with written_down(streams, str(tmp_path)), asyncio.timeout(PATIENCE):
-            with streams.listing(lambda: stream):
-                while not (oldest := streams_of_workers(str(tmp_path))):  # noqa: ASYNC110 - as below
-                    await asyncio.sleep(0.05)
+            while not (oldest := streams_of_workers(str(tmp_path))):  # noqa: ASYNC110 - as below
+                await asyncio.sleep(0.05)
             assert oldest == [stream]
+            streams.clear()
             while streams_of_workers(str(tmp_path)):  # noqa: ASYNC110 - the file is what is waited for
                 await asyncio.sleep(0.05)
 

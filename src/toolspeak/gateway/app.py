@@ -44,7 +44,7 @@ from toolspeak.gateway.response_endpoints import answer_about, begin_background
 from toolspeak.gateway.responses.endpoint_relay import KINDS, PASSED, pass_on, read_passed
 from toolspeak.gateway.responses.relayed_answer import relay
 from toolspeak.gateway.responses.translated_answer import answer, warning_header
-from toolspeak.gateway.running_streams import RunningStreams
+from toolspeak.gateway.running_streams import StreamTable
 from toolspeak.gateway.server_tools.hosted_tools import OPTIONAL_TOOLS, HostedTools, able_routes
 from toolspeak.gateway.server_tools.tool_loop import with_tools
 from toolspeak.gateway.server_tools.tool_servers import ServerTools
@@ -100,7 +100,7 @@ class Gateway:
         self.current.router.show()
         self.admission = Admission(settings.bounds)
         self.accounts = Accounts(settings.usage, self.metrics)
-        self.streams = RunningStreams()
+        self.streams: StreamTable = {}
         self.draining = False
         self.memory = None if settings.responses is None else ResponseMemory(settings.responses)
         self._environ = environ
@@ -361,10 +361,11 @@ class Gateway:
 
     async def _answered(self, request: Request, answering: Answering, working: Coroutine[Any, Any, None]) -> None:
         """Runs the work of an answer, and stores its facts for the log."""
+        self.streams[answering.running] = None
         try:
-            with self.streams.listing(answering.running):
-                await working
+            await working
         finally:
+            del self.streams[answering.running]
             request.ran_tools = answering.tools is not None and answering.tools[1].changed
             request.facts.update((name, fact) for name, fact in answering.facts().items() if fact is not None)
             answering.count(self.metrics, *self._labels(request))

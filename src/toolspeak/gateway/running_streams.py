@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
@@ -48,30 +48,18 @@ class RunningStream:
     tokens: int
 
 
-class RunningStreams:
-    """The requests that this process answers now. `oldest` may be called in any thread."""
+StreamTable: TypeAlias = dict[Callable[[], RunningStream], None]
+"""The requests that a process answers now, in the order in which they began: an ordered set of functions, each of which
+describes a request. Ids are no keys, as clients choose them."""
 
-    def __init__(self) -> None:
-        self._numbers = itertools.count()
-        self._streams: dict[int, Callable[[], RunningStream]] = {}
 
-    @contextmanager
-    def listing(self, describe: Callable[[], RunningStream]) -> Generator[None]:
-        """Lists a request during the context. `describe` says how it stands."""
-        number = next(self._numbers)
-        self._streams[number] = describe
-        try:
-            yield
-        finally:
-            del self._streams[number]
-
-    def oldest(self) -> Sequence[RunningStream]:
-        """The requests that began first."""
-        return [describe() for describe in list(self._streams.values())[:MOST_STREAMS]]
+def oldest_streams(streams: StreamTable) -> Sequence[RunningStream]:
+    """The requests that began first. May be called in any thread."""
+    return [describe() for describe in list(streams)[:MOST_STREAMS]]
 
 
 @asynccontextmanager
-async def written_down(streams: RunningStreams, folder: str) -> AsyncGenerator[None]:
+async def written_down(streams: StreamTable, folder: str) -> AsyncGenerator[None]:
     """During the context, writes this worker's list into the folder of all workers, while somebody looks."""
 
     async def write() -> None:
@@ -87,11 +75,11 @@ async def written_down(streams: RunningStreams, folder: str) -> AsyncGenerator[N
         writing.cancel()
 
 
-def _write(streams: RunningStreams, folder: Path) -> None:
+def _write(streams: StreamTable, folder: Path) -> None:
     if time.time() - (folder / _WATCHED).stat().st_mtime <= _WATCHED_SECONDS:
         draft = folder / f"streams-{os.getpid()}.new"
         # json escapes a lone surrogate in a model's name, which msgspec refuses
-        draft.write_text(json.dumps(msgspec.to_builtins(streams.oldest())), "utf-8")
+        draft.write_text(json.dumps(msgspec.to_builtins(oldest_streams(streams))), "utf-8")
         draft.replace(draft.with_suffix(".json"))
 
 

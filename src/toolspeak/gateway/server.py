@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from types import FrameType
 from typing import Any, TypeAlias, cast
 
@@ -37,7 +38,7 @@ from toolspeak.gateway.observability import (
     worker_gone,
 )
 from toolspeak.gateway.ready_server import ReadyServer
-from toolspeak.gateway.running_streams import RunningStream, streams_of_workers, written_down
+from toolspeak.gateway.running_streams import RunningStream, oldest_streams, streams_of_workers, written_down
 from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.settings.settings_sources import Sources
 
@@ -324,7 +325,8 @@ def serve(
 
         def one_serves() -> None:
             (gateway,) = gateways
-            serves(GatewaySight(lambda: gateway.current.settings, gateway.metrics.families, gateway.streams.oldest))
+            streams = partial(oldest_streams, gateway.streams)
+            serves(GatewaySight(lambda: gateway.current.settings, gateway.metrics.families, streams))
 
         _OneWorker(config, one_serves, stack).run(sockets=[sock])
         return
