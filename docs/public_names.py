@@ -235,7 +235,7 @@ def process_signature(
         return "", result
     signature = re.sub(r"~(?:\w+\.)+(\w+)", r"\1", signature)
     # What a struct notes for the codec beside the type that its class states (`toolspeak.data.values`).
-    signature = signature.replace(" | Untagged", "").replace(": Unread", ": Mapping[str, JSON]")
+    signature = signature.replace(" | UntaggedStruct", "").replace(": Unread", ": Mapping[str, JSON]")
     # A struct holds an unhashable or shared default as a factory, in the order of its fields.
     for field in msgspec.structs.fields(value) if issubclass(value, msgspec.Struct) else ():
         if field.default_factory is not msgspec.NODEFAULT:

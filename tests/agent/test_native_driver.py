@@ -11,7 +11,7 @@ import pytest
 
 from toolspeak import Agent, tool
 from toolspeak.agent.drivers.native import NativeDriver
-from toolspeak.data.deltas import LEAKED
+from toolspeak.data.deltas import LEAK_NOTE
 from toolspeak.data.events import ModelAnswered
 from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall, ToolChoice, Usage
 from toolspeak.errors import ConfigurationError, ProviderError, UnknownDialect
@@ -91,8 +91,8 @@ def test_a_call_left_in_the_text_is_used_and_reported(text, dialect, chunk):
     records = asyncio.run(main())
     (turn,) = [each.event for each in records if isinstance(getattr(each, "event", None), ModelAnswered)][:1]
     (call,) = turn.message.calls
-    assert (call.name, call.arguments, call.notes) == ("read", {"path": "a"}, (LEAKED,))
-    assert set(turn.notes) == {LEAKED, f"dialect:{dialect}"}
+    assert (call.name, call.arguments, call.notes) == ("read", {"path": "a"}, (LEAK_NOTE,))
+    assert set(turn.notes) == {LEAK_NOTE, f"dialect:{dialect}"}
     assert turn.message.text == "I read it."
     assert run.state.answer == "Done."
 

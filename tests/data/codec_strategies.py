@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from toolspeak.data.events import UnknownEvent
 from toolspeak.data.forms import CLASSES
-from toolspeak.data.values import Untagged
+from toolspeak.data.values import UntaggedStruct
 
 
 def joined_surrogates(text: str) -> str:
@@ -62,7 +62,7 @@ def _of_hint(hint: Any) -> st.SearchStrategy[Any]:
     if origin is Literal:
         return st.sampled_from(arguments)
     if origin in (typing.Union, types.UnionType):
-        return st.one_of([_of_hint(argument) for argument in arguments if argument is not Untagged])
+        return st.one_of([_of_hint(argument) for argument in arguments if argument is not UntaggedStruct])
     if origin is tuple:
         return st.lists(_of_hint(arguments[0]), max_size=2).map(tuple)
     if origin is frozenset:

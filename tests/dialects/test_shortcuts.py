@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from test_contract import each_dialect, examples, reply, soup
 
 from toolspeak.data.messages import Message, ToolCall
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
 from toolspeak.dialects.parser.attempts import lone_end, unmarked
 from toolspeak.dialects.parser.blocks import BlockParser
@@ -88,10 +88,10 @@ class SlowSignature(Signature):
 def slowly(marker: Marker) -> Marker:
     opening = marker.opening
     if isinstance(opening, Starts | Texts | Follows):
-        return changed(marker, opening=Slowly(opening))
+        return evolve(marker, opening=Slowly(opening))
     if isinstance(opening, Signature):
         fields = {name: getattr(opening, name) for name in Signature.__dataclass_fields__}
-        return changed(marker, opening=SlowSignature(**fields))
+        return evolve(marker, opening=SlowSignature(**fields))
     return marker
 
 

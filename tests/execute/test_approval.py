@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from executor_helpers import Recorder, a_call, result_of, results_of, run_batch
 
-from toolspeak.data.tools import READ_ANYTHING, UNDECLARED, Effects
+from toolspeak.data.tools import READ_ANYTHING, UNDECLARED_EFFECTS, Effects
 from toolspeak.errors import ConfigurationError
 from toolspeak.execute import Decision, Interceptor, approve_all, approve_none, resolve_approver
 from toolspeak.execute.approval.approvers import approval_reason
@@ -59,7 +59,7 @@ class Person:
         (Effects(writes={"file:a"}, idempotent=True, destructive=False), "writes file:a"),
         (Effects(reads={"web:"}, external=True), "leaves this machine"),
         (Effects(writes={"web:"}, external=True), "writes web: and leaves this machine"),
-        (UNDECLARED, "does not declare what it touches"),
+        (UNDECLARED_EFFECTS, "does not declare what it touches"),
     ],
 )
 def test_what_needs_a_yes_and_why(effects, expected):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from toolspeak import Agent, ToolCall
 from toolspeak.data.messages import ToolResult
-from toolspeak.data.tools import UNDECLARED, Effects
+from toolspeak.data.tools import UNDECLARED_EFFECTS, Effects
 from toolspeak.dialects import get_dialect, repaired
 from toolspeak.execute import Decision, Rule, StandingRules, approve_all
 from toolspeak.execute.approval.approvers import approval_reason, approve_all_and_repaired
@@ -112,7 +112,7 @@ def test_a_person_sees_what_the_model_wrote_and_decides(options):
         external=st.booleans(),
         declared=st.booleans(),
     )
-    | st.just(UNDECLARED),
+    | st.just(UNDECLARED_EFFECTS),
     st.sampled_from(UNASKED),
 )
 def test_without_a_person_a_repaired_call_runs_only_if_it_reads(effects, unasked):

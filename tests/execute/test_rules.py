@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolspeak.data.messages import Message, ToolResult
-from toolspeak.data.tools import UNDECLARED, Effects, ToolSpec
+from toolspeak.data.tools import UNDECLARED_EFFECTS, Effects, ToolSpec
 from toolspeak.errors import AgentStop, ConfigurationError, FormatError
 from toolspeak.execute import ApprovalRequest, BatchContext, Decision, Escalate, Rule, StandingRules
 from toolspeak.execute.approval.policy_rules import fitting
@@ -50,7 +50,7 @@ TOUCHES = {
     "one": Effects(writes={"file:/w/a.md"}),
     "two": Effects(writes={"file:/w/a.md"}, reads={"file:/x/.env"}),
     "folder": Effects(writes={"file:/w"}),
-    "unsure": UNDECLARED,
+    "unsure": UNDECLARED_EFFECTS,
     "up": Effects(writes={"file:/w/../etc/a.md"}),
     "nothing": Effects(),
     "far": Effects(writes={"db:users"}, external=True),
@@ -93,11 +93,11 @@ def test_an_approving_rule_never_lets_pass_what_lies_outside_its_paths(keys, dec
 KINDS = [
     ("reads", Effects(reads={"a"}), True),
     ("reads", Effects(reads={"a"}, external=True), False),
-    ("reads", UNDECLARED, False),
+    ("reads", UNDECLARED_EFFECTS, False),
     ("writes", Effects(writes={"a"}), True),
     ("writes", Effects(reads={"a"}), False),
     ("external", Effects(external=True), True),
-    ("undeclared", UNDECLARED, True),
+    ("undeclared", UNDECLARED_EFFECTS, True),
     ("undeclared", Effects(writes={"*"}), False),
     ("destructive", Effects(writes={"a"}), True),
     ("destructive", Effects(writes={"a"}, destructive=False), False),
@@ -110,8 +110,8 @@ def test_effects(kind, effects, fits):
 
 
 def test_what_does_not_say_what_it_writes_is_not_approved_as_a_write():
-    assert fitting(Rule("approve", effects="writes"), a_request(effects=UNDECLARED)) is None
-    assert fitting(Rule("reject", effects="writes"), a_request(effects=UNDECLARED)) == "reject"
+    assert fitting(Rule("approve", effects="writes"), a_request(effects=UNDECLARED_EFFECTS)) is None
+    assert fitting(Rule("reject", effects="writes"), a_request(effects=UNDECLARED_EFFECTS)) == "reject"
 
 
 ARGUMENTS = [

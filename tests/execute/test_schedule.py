@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps import fewer
-from toolspeak.data.tools import EVERYTHING, READ_ANYTHING, UNDECLARED, Effects, covers
+from toolspeak.data.tools import EVERYTHING, READ_ANYTHING, UNDECLARED_EFFECTS, Effects, covers
 from toolspeak.errors import ConfigurationError
 from toolspeak.execute import Concurrency, Executor, Secrets, hints, plan, waits
 from toolspeak.tools import Toolset, tool
@@ -26,7 +26,7 @@ KEYS = [
 ]
 SOME_KEYS = st.sets(st.sampled_from(KEYS), max_size=2)
 EFFECTS = st.builds(Effects, SOME_KEYS, SOME_KEYS, external=st.booleans(), idempotent=st.booleans()) | st.just(
-    UNDECLARED
+    UNDECLARED_EFFECTS
 )
 
 
@@ -60,7 +60,7 @@ def test_serializable_orders_the_conflicting_calls_and_waits_for_no_others(effec
 
 
 def test_parallel_waits_for_nothing_and_sequential_for_the_one_before():
-    assert plan([UNDECLARED] * 3, "parallel") == ((), (), ())
+    assert plan([UNDECLARED_EFFECTS] * 3, "parallel") == ((), (), ())
     assert plan([READ_ANYTHING] * 3, "sequential") == ((), (0,), (1,))
     assert plan([], "serializable") == plan([], "sequential") == ()
 
@@ -71,7 +71,7 @@ GET = Effects(external=True, idempotent=True)
 
 def test_external_calls_that_are_not_idempotent_keep_their_order():
     assert plan([POST, GET, POST, READ_ANYTHING, POST], "serializable") == ((), (), (0,), (), (2,))
-    assert plan([POST, UNDECLARED, POST], "serializable") == ((), (0,), (1,))
+    assert plan([POST, UNDECLARED_EFFECTS, POST], "serializable") == ((), (0,), (1,))
     assert plan([POST, POST], "parallel") == ((), ())
 
 
@@ -98,18 +98,18 @@ def test_external_calls_end_in_their_order():
 
 
 def test_readers_between_two_writers_run_together():
-    effects = [UNDECLARED, READ_ANYTHING, READ_ANYTHING, UNDECLARED, READ_ANYTHING]
+    effects = [UNDECLARED_EFFECTS, READ_ANYTHING, READ_ANYTHING, UNDECLARED_EFFECTS, READ_ANYTHING]
     assert plan(effects, "serializable") == ((), (0,), (0,), (0, 1, 2), (3,))
 
 
 @pytest.mark.parametrize(
     "batch",
     [
-        [UNDECLARED],
+        [UNDECLARED_EFFECTS],
         [READ_ANYTHING],
-        [UNDECLARED, READ_ANYTHING, READ_ANYTHING],
+        [UNDECLARED_EFFECTS, READ_ANYTHING, READ_ANYTHING],
         [POST],
-        [POST, UNDECLARED, GET],
+        [POST, UNDECLARED_EFFECTS, GET],
         [Effects(writes={"file:a"}), Effects(reads={"file:a"})],
         [Effects(reads={"file:a"}), Effects(reads={"file:a/b"}), Effects(reads={EVERYTHING})],
     ],
@@ -122,7 +122,7 @@ def test_edges_grow_linearly(batch):
 def test_many_resources_stay_linear():
     effects = [Effects(writes={f"file:dir{number % 50}/f{number}"}) for number in range(3_000)]
     assert plan(effects, "serializable") == ((),) * 3_000
-    barrier = plan([*effects, UNDECLARED, *effects], "serializable")
+    barrier = plan([*effects, UNDECLARED_EFFECTS, *effects], "serializable")
     assert sum(map(len, barrier)) == 6_000
 
 

@@ -17,7 +17,7 @@ from patience import in_time
 from sweeps import crossed
 from toolspeak import Agent, Decision, Effects
 from toolspeak.data.messages import FilePart, ImagePart, JsonPart, Message, TextPart, ToolCall
-from toolspeak.data.tools import EVERYTHING, UNDECLARED, UNVERSIONED
+from toolspeak.data.tools import EVERYTHING, NO_VERSION, UNDECLARED_EFFECTS
 from toolspeak.dialects import get_dialect
 from toolspeak.errors import ConfigurationError, McpError
 from toolspeak.mcp import HttpServer, McpServers, StdioServer
@@ -115,15 +115,15 @@ def test_a_servers_annotations_become_the_effects_of_its_tools(tmp_path):
             return {spec.name: spec for spec in servers.tools.specs}
 
     specs = run(main())
-    reads = Effects(reads={EVERYTHING}, idempotent=True, destructive=False, version=UNVERSIONED)
+    reads = Effects(reads={EVERYTHING}, idempotent=True, destructive=False, version=NO_VERSION)
     assert specs["s__echo"].effects == reads
-    assert specs["s__plain"].effects == UNDECLARED
+    assert specs["s__plain"].effects == UNDECLARED_EFFECTS
     writes = {"reads": {EVERYTHING}, "writes": {EVERYTHING}}
     assert specs["s__drops"].effects == Effects(**writes)
     assert specs["s__adds"].effects == Effects(**writes, idempotent=True, destructive=False)
     # The specification's default for what reaches the outside.
     assert specs["s__searches"].effects == Effects(
-        reads={EVERYTHING}, external=True, idempotent=True, destructive=False, version=UNVERSIONED
+        reads={EVERYTHING}, external=True, idempotent=True, destructive=False, version=NO_VERSION
     )
     assert specs["s__echo"].description == "Says it again."
     assert specs["s__echo"].parameters["required"] == ["text"]

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolspeak.data.messages import Message, ToolCall
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.dialects import get_dialect
 from toolspeak.errors import ConfigurationError
 from toolspeak.project.configuration.config import read_config
@@ -288,7 +288,7 @@ def test_values_of_any_shape_are_read_or_an_error_names_the_place(tmp_path_facto
     assert problem == "" or problem.startswith(f"{path}:")
     if setup is not None:
         recorded_json = json.loads(json.dumps(setup.as_json()))
-        assert Setup.of("run", recorded_json) == changed(setup, workspace=str(Path.cwd()))
+        assert Setup.of("run", recorded_json) == evolve(setup, workspace=str(Path.cwd()))
 
 
 def test_the_model_that_was_chosen_in_a_conversation_is_shown_where_none_is_configured(tmp_path):

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from forked import completed_text
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.journal import SqliteJournal
 
 OLDEST = ("model", "dialect", "workspace", "approve", "schedule", "starts_in")
@@ -28,8 +28,8 @@ def resumed(tmp_path, monkeypatch):
         try:
             (info,) = await journal.runs()
             first = (await journal.read(info.run_id, 0, 1))[0]
-            alone = changed(first.event, session_id=None, session_version=0, setup=change(dict(first.event.setup)))
-            await journal.append(changed(first, run_id="copy", event=alone))
+            alone = evolve(first.event, session_id=None, session_version=0, setup=change(dict(first.event.setup)))
+            await journal.append(evolve(first, run_id="copy", event=alone))
         finally:
             journal.close()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from toolspeak.data.messages import ToolCall
-from toolspeak.data.tools import READ_ANYTHING, UNDECLARED
+from toolspeak.data.tools import READ_ANYTHING, UNDECLARED_EFFECTS
 from toolspeak.errors import ToolDefinitionError, ToolError
 from toolspeak.tools import Effects, RunContext, Tool, tool
 
@@ -33,8 +33,8 @@ def test_bare_decorator_keeps_the_function_callable():
     assert isinstance(greet, Tool)
     assert (greet.name, greet.spec.description, greet.is_async) == ("greet", "Greet somebody.", False)
     assert greet("x", times=2) == "hello x hello x "
-    assert greet.spec.effects == UNDECLARED
-    assert greet.effects_of({"name": "x", "times": 1}) == UNDECLARED
+    assert greet.spec.effects == UNDECLARED_EFFECTS
+    assert greet.effects_of({"name": "x", "times": 1}) == UNDECLARED_EFFECTS
 
 
 def test_empty_parentheses_and_direct_call_are_the_same():
@@ -93,7 +93,7 @@ def explode(source: str) -> Effects:
 
 def test_failing_effects_count_as_undeclared():
     arguments = {"source": "a", "target": "b", "force": False}
-    assert tool(copy, effects=explode).effects_of(arguments) == UNDECLARED
+    assert tool(copy, effects=explode).effects_of(arguments) == UNDECLARED_EFFECTS
     assert tool(copy, effects=explode, external=True).effects_of(arguments).external
 
 
@@ -109,14 +109,14 @@ def test_effects_beyond_the_bound_count_as_undeclared():
     assert made.spec.effects == bound
     inside = {"source": "file:a", "target": "file:out/b"}
     assert made.effects_of(inside) == Effects(reads="file:a", writes="file:out/b")
-    assert made.effects_of({"source": "file:a", "target": "file:b"}) == UNDECLARED
-    assert made.effects_of({"source": "net:a", "target": "file:out"}) == UNDECLARED
+    assert made.effects_of({"source": "file:a", "target": "file:b"}) == UNDECLARED_EFFECTS
+    assert made.effects_of({"source": "net:a", "target": "file:out"}) == UNDECLARED_EFFECTS
 
 
 def test_read_only_binds_an_effects_function():
     made = tool(copy, effects=lambda target: Effects(writes={target}), read_only=True)
     assert made.spec.effects == READ_ANYTHING
-    assert made.effects_of({"target": "b"}) == UNDECLARED
+    assert made.effects_of({"target": "b"}) == UNDECLARED_EFFECTS
 
 
 def test_preview_gets_named_arguments_and_raises_only_what_the_call_would():

@@ -40,7 +40,7 @@ from toolspeak.data.events import (
     UnknownEvent,
 )
 from toolspeak.data.messages import JsonPart, MalformedCall, Message, TextPart, ToolCall, ToolResult, failure
-from toolspeak.data.tools import UNDECLARED
+from toolspeak.data.tools import UNDECLARED_EFFECTS
 from toolspeak.execute import ApprovalRequest, Decision
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.ui import AnnouncingApprover, InStep, Renderer, make_console, summary, watch
@@ -169,7 +169,7 @@ def test_failures_are_told_with_their_code():
 
 
 def test_a_diff_that_was_previewed_is_not_shown_twice():
-    question = record(ApprovalRequested("call_1_0", "writes a", CALL, UNDECLARED, DIFF))
+    question = record(ApprovalRequested("call_1_0", "writes a", CALL, UNDECLARED_EFFECTS, DIFF))
     assert output_of(answered(CALL), question, finished(TextPart(DIFF))) == "  ✓ read\n    done as shown above\n"
     assert "+y" in output_of(answered(CALL), finished(TextPart(DIFF)))
     assert "+y" in output_of(answered(CALL), question, answered(CALL), finished(TextPart(DIFF)))
@@ -177,7 +177,7 @@ def test_a_diff_that_was_previewed_is_not_shown_twice():
 
 def test_a_pause_shows_what_waits():
     questions = [
-        record(ApprovalRequested(f"call_1_{i}", "writes a", CALL, UNDECLARED, preview))
+        record(ApprovalRequested(f"call_1_{i}", "writes a", CALL, UNDECLARED_EFFECTS, preview))
         for i, preview in enumerate((DIFF, "ls\n-l"))
     ]
     text = output_of(
@@ -221,7 +221,7 @@ COLOURED = (
 
 
 def test_diffs_are_coloured_and_their_repetition_is_not(monkeypatch: pytest.MonkeyPatch):
-    question = record(ApprovalRequested("call_1_0", "writes a", CALL, UNDECLARED, DIFF))
+    question = record(ApprovalRequested("call_1_0", "writes a", CALL, UNDECLARED_EFFECTS, DIFF))
     assert "\x1b[32m    +y\x1b[0m" in on_terminal(monkeypatch, answered(CALL), finished(TextPart(DIFF)))
     again = on_terminal(monkeypatch, answered(CALL), question, finished(TextPart(DIFF)))
     assert "\x1b[2m    done as shown above\x1b[0m" in again
@@ -258,7 +258,7 @@ def test_escape_sequences_of_others_never_reach_the_terminal(monkeypatch: pytest
         BatchEnded((0,), False, (evil,)),
         answered(call),
         ToolProgress("call_1_0", evil),
-        record(ApprovalRequested("call_1_0", evil, CALL, UNDECLARED, evil)),
+        record(ApprovalRequested("call_1_0", evil, CALL, UNDECLARED_EFFECTS, evil)),
         record(ApprovalDecided("call_1_0", False, evil, evil)),
         record(RunPaused("awaiting_approval", ("call_1_0", evil))),
         finished(TextPart(evil), JsonPart({evil: evil}), name=evil),

@@ -25,7 +25,7 @@ from toolspeak.data.events import (
     UserMessageQueued,
 )
 from toolspeak.data.messages import ImagePart, Message, TextPart, ToolResult
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.dialects import DIALECTS
 from toolspeak.engines import RunClient
 from toolspeak.execute.approval.approvers import definition_digest
@@ -272,7 +272,7 @@ def test_a_question_of_an_earlier_version_offers_no_rule():
         run_id, shop = new_id(), agent(MemoryJournal(), [ship])
         await shop.run(SHIP, run_id=run_id)
         records = [
-            replace(each, event=changed(each.event, definition="", begins=()))
+            replace(each, event=evolve(each.event, definition="", begins=()))
             if isinstance(each.event, ApprovalRequested)
             else each
             for each in await shop.journal.read(run_id)

@@ -8,7 +8,7 @@ from typing import cast
 from toolspeak.acp.editor_choices import EditorChoices
 from toolspeak.acp.permission_modes import Mode, mode_of
 from toolspeak.data.run_values import Limits
-from toolspeak.data.values import changed, quick
+from toolspeak.data.values import evolve, quick
 from toolspeak.errors import ConfigurationError
 from toolspeak.project.configuration.config import read_config, resolved_model
 from toolspeak.project.configuration.configured_setup import SetupChoices, configured_setup
@@ -51,7 +51,7 @@ def agent_options(choices: EditorChoices, folder: str, others: tuple[str, ...] =
         raise ConfigurationError(_NO_MODEL)
     # Whatever the mode: a call in doubt is a question.
     setup_choices = cast("SetupChoices", {**choices.settings, "model": model, "approve": "ask"})
-    setup = changed(configured_setup(config, folder, **setup_choices), folders=others)
+    setup = evolve(configured_setup(config, folder, **setup_choices), folders=others)
     models = {name: resolved_model(config, name) for name in (model, *choices.models[1:], *config.aliases)}
     mode = mode_of(choices.mode or "") or _MODES.get(config.approve, "ask")
-    return AgentOptions(setup, changed(config.limits, **choices.limits), models, mode, config.warnings)
+    return AgentOptions(setup, evolve(config.limits, **choices.limits), models, mode, config.warnings)

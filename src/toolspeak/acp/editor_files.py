@@ -17,7 +17,7 @@ from toolspeak.acp.call_presentation import FileChange
 from toolspeak.acp.client_messages import ClientCapabilities, FileText
 from toolspeak.acp.json_rpc import Peer, PeerGone, RpcError, params_as
 from toolspeak.data.messages import JSON, ToolCall
-from toolspeak.data.tools import UNVERSIONED
+from toolspeak.data.tools import NO_VERSION
 from toolspeak.errors import ToolError
 from toolspeak.execute.sub_runs import ENTERED
 from toolspeak.tools.builtin.edit import edited
@@ -62,7 +62,7 @@ class EditorFiles(Workspace):
 
     def version(self, path: str) -> str:
         """A buffer may change unnoticed."""
-        return UNVERSIONED if self._capabilities.reads else super().version(path)
+        return NO_VERSION if self._capabilities.reads else super().version(path)
 
     @contextmanager
     def open(self, path: str) -> Generator[BinaryIO, None, None]:

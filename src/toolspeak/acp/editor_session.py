@@ -39,9 +39,9 @@ from toolspeak.data.events import (
     ToolFinished,
 )
 from toolspeak.data.messages import Message, ToolCall, ToolResult
-from toolspeak.data.run_values import UNFINISHED, RunStatus
+from toolspeak.data.run_values import UNFINISHED_STATUSES, RunStatus
 from toolspeak.data.tools import ToolSpec
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.errors import ProviderError, RunBusy, RunError
 from toolspeak.execute.concurrency.limits import in_thread
 from toolspeak.journal import Journal, SessionInfo
@@ -186,7 +186,7 @@ class EditorSession:
     async def set_model(self, name: str, *, between_turns: bool) -> None:
         """Changes the model, from the next turn on. Raises ConfigurationError for a model that cannot be used; during a
         turn the next one says so."""
-        setup = changed(self.setup, model=self._options.models.get(name, name))
+        setup = evolve(self.setup, model=self._options.models.get(name, name))
         if between_turns:
             await self._agent.open(setup)
         self.setup = setup
@@ -203,7 +203,7 @@ class EditorSession:
         """Asks again what a loaded session waits for; says so if its last turn was interrupted."""
         info = await self.journal.session(self.session_id)
         run = None if info is None or info.last_run is None else await self.journal.run(info.last_run)
-        if run is None or run.status not in UNFINISHED:
+        if run is None or run.status not in UNFINISHED_STATUSES:
             return
         if is_held(run):
             await self.say("*Another process is working on this session now. Load it again when that has ended.*")

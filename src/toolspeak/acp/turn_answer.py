@@ -7,7 +7,7 @@ from typing import Any
 from toolspeak.acp.call_presentation import JsonObject
 from toolspeak.acp.permission_requests import CLOSED
 from toolspeak.agent import RunResult
-from toolspeak.data.run_values import PAUSED
+from toolspeak.data.run_values import PAUSED_STATUSES
 
 
 def answer_to_prompt(result: RunResult[Any]) -> tuple[JsonObject, str]:
@@ -30,7 +30,7 @@ def answer_to_prompt(result: RunResult[Any]) -> tuple[JsonObject, str]:
     if result.status == "awaiting_approval":
         names = ", ".join(each.call.name if each.call else each.call_id for each in result.requests)
         text = f"\n\n*Waiting for approval: {names}. Your next message asks the question again.*"
-    elif result.status in PAUSED:
+    elif result.status in PAUSED_STATUSES:
         text = f"\n\n*The turn is {result.status}. Your next message continues it.*"
     elif result.reason == "answer_cut":
         answer["stopReason"] = "max_tokens"

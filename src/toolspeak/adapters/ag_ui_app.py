@@ -27,7 +27,7 @@ from toolspeak.data.messages import (
     ToolCall,
     ToolResult,
 )
-from toolspeak.data.run_values import PAUSED
+from toolspeak.data.run_values import PAUSED_STATUSES
 from toolspeak.data.values import JSON
 from toolspeak.errors import ConfigurationError, ProviderError, ToolspeakError
 from toolspeak.execute import Decision
@@ -230,7 +230,7 @@ async def _run_of(agent: Agent[Any, Any], request: core.RunAgentInput, principal
     last = None if info is None or info.last_run is None else await journal.run(info.last_run)
     if info is not None and info.principal != principal:
         raise ConfigurationError("this thread belongs to another user")
-    if last is not None and last.status in PAUSED:
+    if last is not None and last.status in PAUSED_STATUSES:
         run = await _resumed(agent, journal, last.run_id, request, deps)
         if run is not None:
             return run

@@ -23,7 +23,7 @@ from toolspeak.data.deltas import ToolProgress
 from toolspeak.data.events import ApprovalDecided, Event, ToolFinished
 from toolspeak.data.messages import ToolCall, ToolResult, failure
 from toolspeak.data.tools import Effects
-from toolspeak.data.values import changed, quick
+from toolspeak.data.values import evolve, quick
 from toolspeak.errors import ConfigurationError, RunError
 from toolspeak.execute import Approve, BatchContext, Executor, Interceptor, ScheduleName, Secrets, resolve_approver
 from toolspeak.execute.approval.approvers import ApprovalRequest, decision_fact, decision_of
@@ -169,7 +169,7 @@ class TurnBatches:
             # A call also waits for the orphaned calls of other runs: they change the same files.
             context.scope.orphans = self._orphans.setdefault(key[0], context.scope.orphans)
             if self._on_progress is not None:
-                context = changed(context, progress=self._show)
+                context = evolve(context, progress=self._show)
             current = self._turns[key] = _GatheredTurn(self, context)
         try:
             return await current.run(call, decision, expected)

@@ -40,8 +40,8 @@ from toolspeak.agent.validation import (
 from toolspeak.data.events import HistoryCompacted, Limits
 from toolspeak.data.messages import Message, ToolChoice
 from toolspeak.data.prices import PRICES, Price, price_of
-from toolspeak.data.run_values import PAUSED
-from toolspeak.data.values import changed
+from toolspeak.data.run_values import PAUSED_STATUSES
+from toolspeak.data.values import evolve
 from toolspeak.dialects import Dialect
 from toolspeak.errors import ConfigurationError, ProviderError, SubRunPaused
 from toolspeak.execute import (
@@ -220,7 +220,7 @@ class Agent(RunStarter[DepsT, OutputT]):
         )
         if agents:
             family = family_of(self._settings, [each._settings for each in agents.values()])
-            self._settings = changed(self._settings, family=family)
+            self._settings = evolve(self._settings, family=family)
 
     def start_after(self, place: Place | None, task: str | Message, options: RunOptions) -> Run[OutputT]:
         """As `start`, in a session: the run follows the messages of the session until this place."""
@@ -230,7 +230,7 @@ class Agent(RunStarter[DepsT, OutputT]):
         run_id, parent = options.get("run_id"), options.get("parent_run_id")
         call = None if place is not None else parent_call(parent)
         journal = self._run_journal(None if call is None else call.run_id)
-        settings, run_start = prepared_start(changed(self._settings, journal=journal), task, options, place)
+        settings, run_start = prepared_start(evolve(self._settings, journal=journal), task, options, place)
         before = place.before if place else ()
         if call is not None:
             run_id = sub_run_id(call, settings.agent, run_start.messages)
@@ -318,7 +318,7 @@ class Agent(RunStarter[DepsT, OutputT]):
         if isinstance(run, str):
             if self._journal is None:
                 raise ConfigurationError("to resume a run by its id, give the agent its journal: Agent(journal=…)")
-            settings = changed(self._settings, journal=self._journal, deps=deps)
+            settings = evolve(self._settings, journal=self._journal, deps=deps)
             return Run(settings, run, (), load=Resumption(settings, run, decisions_by_id, most_attempts).load)
         return resumed_run(run, decisions_by_id, self._settings, deps)
 
@@ -404,7 +404,7 @@ class Agent(RunStarter[DepsT, OutputT]):
         except ProviderError as error:
             error.result = result_of(run)
             raise
-        if result.status in PAUSED and run.is_sub_run:
+        if result.status in PAUSED_STATUSES and run.is_sub_run:
             raise SubRunPaused(f"the run of {self._settings.agent} is {result.status.replace('_', ' ')}", result)
         return result
 

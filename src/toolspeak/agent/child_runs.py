@@ -17,7 +17,7 @@ from toolspeak.data.events import CallSuspended, RunPaused
 from toolspeak.data.messages import JSON, Message
 from toolspeak.data.run_values import Limits
 from toolspeak.data.tools import URLS, with_sources
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.execute import ApprovalRequest, BatchApprover, BatchPaused, Decision, Escalate, Pause, StandingRules
 from toolspeak.execute.approval.after_web import urls_of_others, usual_after_web
 from toolspeak.execute.approval.approvers import (
@@ -66,7 +66,7 @@ def within_parent(limits: Limits, parent_run_id: str, *, priced: bool) -> Limits
     if state.limits.cost is not None and priced:
         cost_left = max(0.0, state.limits.cost - state.totals.known_cost)
         cost = cost_left if cost is None else min(cost, cost_left)
-    return limits if (tokens, cost) == (limits.tokens, limits.cost) else changed(limits, tokens=tokens, cost=cost)
+    return limits if (tokens, cost) == (limits.tokens, limits.cost) else evolve(limits, tokens=tokens, cost=cost)
 
 
 def journal_of_parent(parent_run_id: str | None) -> Journal | None:

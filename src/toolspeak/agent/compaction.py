@@ -13,7 +13,7 @@ from toolspeak.agent.storage.runs import LeaseKeeper, load_whole
 from toolspeak.agent.turns import Turns
 from toolspeak.data.events import HistoryCompacted
 from toolspeak.data.messages import tokens_of
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.errors import RunError
 from toolspeak.journal import Journal
 
@@ -32,7 +32,7 @@ async def compact_run(
     Raises RunError for a run that has not ended and if there is nothing to make shorter, RunBusy while a process drives
     it, and ProviderError if the model writes no summary.
     """
-    settings = changed(settings, journal=journal)
+    settings = evolve(settings, journal=journal)
     async with LeaseKeeper(settings.journal, run_id, lambda: None) as lease:
         loaded = await load_whole(settings.journal, run_id)
         state = loaded.existing_state
@@ -50,7 +50,7 @@ async def compact_run(
             plan = plan_compaction(state.history, estimate, state.context.task, window)
         if plan is None:
             raise RunError("there is nothing to summarise: the conversation is as short as it can be")
-        settings = changed(settings, window=window)
+        settings = evolve(settings, window=window)
         recorder = Recorder(settings, run_id, state, loaded.before)
         recorder.lease = lease
         contexts = RunContexts(settings, run_id, recorder, loaded.memory)

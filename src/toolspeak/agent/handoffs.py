@@ -9,8 +9,8 @@ from typing import Any
 
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.validation import check_deps
-from toolspeak.data.tools import EVERYTHING, UNDECLARED, Effects
-from toolspeak.data.values import changed
+from toolspeak.data.tools import EVERYTHING, UNDECLARED_EFFECTS, Effects
+from toolspeak.data.values import evolve
 from toolspeak.errors import ConfigurationError, RunError, ToolDefinitionError, ToolError
 from toolspeak.execute.approval.policy_rules import may_need_approval
 from toolspeak.tools import RunContext, Tool, ToolOptions, Toolset, tool
@@ -48,7 +48,9 @@ def agent_tool(
 
     tool_options = ToolOptions(timeout=_SECONDS)
     if "effects" not in options and not options.get("read_only"):
-        tool_options["effects"] = changed(UNDECLARED, idempotent=True) if tools is None else effects_of_tools(tools)
+        tool_options["effects"] = (
+            evolve(UNDECLARED_EFFECTS, idempotent=True) if tools is None else effects_of_tools(tools)
+        )
         note = "" if tools is None else _note_on_effects(agent, tools)
         if note:
             tool_options["preview"] = lambda: note
@@ -57,14 +59,14 @@ def agent_tool(
     properties: Any = {"task": {"type": "string", "description": "What to do, with all that must be known for it."}}
     parameters = {**ask_tool.spec.parameters, "properties": properties}
     deps = next((each.deps for each in tools or () if each.deps), "")
-    return changed(ask_tool, spec=changed(ask_tool.spec, parameters=parameters), deps=deps)
+    return evolve(ask_tool, spec=evolve(ask_tool.spec, parameters=parameters), deps=deps)
 
 
 def effects_of_tools(tools: Toolset) -> Effects:
     """What an agent with these tools may touch. It may run twice: a call that is entered again finds its run."""
     bounds = [spec.effects for spec in tools.specs]
     if not all(each.declared for each in bounds):
-        return changed(UNDECLARED, idempotent=True, external=any(each.external for each in bounds))
+        return evolve(UNDECLARED_EFFECTS, idempotent=True, external=any(each.external for each in bounds))
     return Effects(
         frozenset[str]().union(*(each.reads for each in bounds)),
         frozenset[str]().union(*(each.writes for each in bounds)),
@@ -181,7 +183,7 @@ def settings_of(first: RunSettings, agent: str) -> RunSettings:
         )
     # A cassette gives each agent an approver, which records that there is none.
     approver = first.approver if own.kin_approver is None else own.approver
-    return changed(
+    return evolve(
         own,
         journal=first.journal,
         keeps=first.keeps,

@@ -13,7 +13,7 @@ from toolspeak.agent.drivers.base import NO_RUN, Driver, TurnRequest
 from toolspeak.agent.state.history import Plan, Window, to_summarise
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import Message, Usage
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.dialects import TurnCollector
 from toolspeak.errors import ProviderError
 
@@ -81,7 +81,7 @@ async def summary_of(
                 raise
             if not tries_left:
                 raise NoSummary(str(error), status=error.status, code=error.code) from error
-            window = changed(window, tokens=max(1, min(window.tokens, plan.tokens_before) // 2))
+            window = evolve(window, tokens=max(1, min(window.tokens, plan.tokens_before) // 2))
     turn = collector.turn()
     summary = turn.message.text.strip()
     if not summary:

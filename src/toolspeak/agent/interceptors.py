@@ -23,7 +23,7 @@ from toolspeak.agent.state.decide import Finish
 from toolspeak.agent.state.state import RunState
 from toolspeak.data.events import Event, MetadataSet, RunStarted, StopRequested
 from toolspeak.data.messages import JSON, Message, TextPart, Usage, no_extra
-from toolspeak.data.run_values import PAUSED
+from toolspeak.data.run_values import PAUSED_STATUSES
 from toolspeak.data.values import quick
 from toolspeak.dialects import ParsedTurn
 from toolspeak.errors import AgentStop, ConfigurationError
@@ -381,7 +381,7 @@ class RunInterception:
         if self._task is None:
             return finish, []
         if not self._finish.done():
-            self._pauses = finish.status in PAUSED
+            self._pauses = finish.status in PAUSED_STATUSES
             self._finish.set_result(finish)
         return await self._task
 

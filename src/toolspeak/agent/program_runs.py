@@ -24,7 +24,7 @@ from toolspeak.data.events import Limits, UserMessageQueued
 from toolspeak.data.messages import JSON, Message, TextPart
 from toolspeak.data.prices import Price
 from toolspeak.data.tools import CALLS_WITHIN
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.errors import AgentStop, ConfigurationError, ToolError, UnknownTool, suggest
 from toolspeak.execute import BatchExecutor, StandingRules, resolve_approver
 from toolspeak.execute.approval.approvers import StandingApprover
@@ -104,8 +104,8 @@ def with_programs(
         driver,
         tools if tools_of is None else _tools_of_turn,
         # A person answers the questions of a program in the run above it, which shows them.
-        approve=changed(approval, rules=rules, approver=approver if isinstance(approver, StandingApprover) else None),
-        execution=changed(execution, max_result_bytes=mode.result_bytes, early_start=False),
+        approve=evolve(approval, rules=rules, approver=approver if isinstance(approver, StandingApprover) else None),
+        execution=evolve(execution, max_result_bytes=mode.result_bytes, early_start=False),
         prices={PROGRAM: Price(0, 0)},
         name=PROGRAM,
         observers=(_report_call,),
@@ -191,11 +191,11 @@ def _program_tool(agent: Any, mode: CodeMode, tools: Toolset, return_types: Mapp
         run_code,
         name=RUN_CODE,
         description=_DESCRIPTION.format(stubs=stubs),
-        effects=changed(effects_of_tools(tools), delegates=True),
+        effects=evolve(effects_of_tools(tools), delegates=True),
         timeout=_SECONDS,
         max_concurrent=_MOST_AT_ONCE,
     )
     properties = {"code": {"type": "string", "description": "The program."}}
     deps = next((each.deps for each in tools if each.deps), "")
     parameters = {**run_tool.spec.parameters, "properties": properties}
-    return changed(run_tool, spec=changed(run_tool.spec, parameters=parameters), deps=deps)
+    return evolve(run_tool, spec=evolve(run_tool.spec, parameters=parameters), deps=deps)

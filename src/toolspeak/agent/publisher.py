@@ -11,7 +11,7 @@ from toolspeak.agent.channel import Channel
 from toolspeak.data.codec import dumps, load
 from toolspeak.data.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextAside, TextDelta, TurnRestarted
 from toolspeak.data.events import ModelTextReceived, Record
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.errors import JournalError
 from toolspeak.journal.base import Journal
 
@@ -105,8 +105,8 @@ def _join(first: Delta | TurnRestarted | None, second: Delta | TurnRestarted) ->
         return None
     if len(first.text) + len(second.text) > _LARGEST // 8:
         return None
-    longer = changed(first, text=first.text + second.text)
-    return longer if changed(longer, text=second.text) == second else None
+    longer = evolve(first, text=first.text + second.text)
+    return longer if evolve(longer, text=second.text) == second else None
 
 
 def _texts(pieces: list[tuple[int, Delta | TurnRestarted]]) -> list[str]:

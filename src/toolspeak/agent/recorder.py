@@ -34,7 +34,7 @@ from toolspeak.data.events import (
     ToolStarted,
 )
 from toolspeak.data.messages import Message, Usage, failure
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.errors import ConfigurationError, RunError, ToolDefinitionError, ToolspeakError
 from toolspeak.execute import BatchContext, BatchResult, HookContext, HookNotes, Pause, RunScope, Timers
 from toolspeak.execute.approval.policy_rules import record_decision
@@ -390,13 +390,13 @@ class RunContexts:
                 continue
             earlier[each.name] = each
             if before is not None and (before.function is not each.function or before.spec != each.spec):
-                self.scope = changed(self.scope, result_cache=ResultCache())
+                self.scope = evolve(self.scope, result_cache=ResultCache())
 
     def hand_over(self, settings: RunSettings) -> None:
         """Continues with another agent, whose tools may have the same names and other functions."""
         self.settings = self._recorder.settings = settings
         self.toolset, self.turn_tools, self._tools = settings.toolset, None, {}
-        self.scope = changed(self.scope, result_cache=ResultCache(), _tools={})
+        self.scope = evolve(self.scope, result_cache=ResultCache(), _tools={})
 
     def hook(self, notes: HookNotes, name: str) -> HookContext:
         """The context of the interceptor of this name."""

@@ -26,8 +26,8 @@ from toolspeak.data.events import (
     RunStarted,
 )
 from toolspeak.data.messages import Message, ToolCall, Usage
-from toolspeak.data.run_values import PAUSED, UNFINISHED, RunStatus
-from toolspeak.data.values import changed, quick
+from toolspeak.data.run_values import PAUSED_STATUSES, UNFINISHED_STATUSES, RunStatus
+from toolspeak.data.values import evolve, quick
 from toolspeak.errors import ConfigurationError, FormatError, RunConflict, RunError, RunStuck
 from toolspeak.execute import Decision, ToolExecution, Wait, hints, waits
 from toolspeak.execute.approval.approvers import decision_facts
@@ -150,14 +150,14 @@ def with_answer(result: RunResult[OutputT], answer_type: AnswerType | None) -> R
     if answer.problems:  # an answer of the model is checked before the run ends
         problems = "; ".join(answer.problems)
         raise ConfigurationError(f"an interceptor gave the run an answer that is not of the output type: {problems}")
-    return changed(result, _output=answer.value)
+    return evolve(result, _output=answer.value)
 
 
 def result_from(
     run_id: str, state: RunState, memory: dict[str, Any], journal: Journal, run_records: RunRecords
 ) -> RunResult[Any]:
     """The result of a run in this state."""
-    open_requests = state.approvals.undecided if state.status in PAUSED else {}
+    open_requests = state.approvals.undecided if state.status in PAUSED_STATUSES else {}
     return RunResult(
         run_id=run_id,
         status=state.status,
@@ -192,11 +192,11 @@ def resumed_run(run: RunResult[Any], decisions: Mapping[str, Decision], settings
     RunError if it is not the result of a run that can continue."""
     if not isinstance(cast("object", run), RunResult):
         raise ConfigurationError(f"resume takes a RunResult or a run's id, not {run!r}")
-    if run.status not in PAUSED:
+    if run.status not in PAUSED_STATUSES:
         raise RunError(
             f"run {run.run_id} is {run.status}; only a run that awaits approval or is suspended can be resumed"
         )
-    settings = changed(
+    settings = evolve(
         settings,
         journal=run.journal,
         deps=deps,
@@ -290,7 +290,7 @@ class Resumption:
             loaded_run.existing_state,
             cast("dict[str, Any]", self.settings.secrets.reveal(loaded_run.memory)),
         )
-        if state.status not in UNFINISHED:
+        if state.status not in UNFINISHED_STATUSES:
             raise RunError(f"run {self.run_id} is {state.status}: it has ended, and there is nothing to resume")
         if self.most_attempts is not None and state.resumptions >= self.most_attempts:
             raise RunStuck(
@@ -299,7 +299,7 @@ class Resumption:
             )
         check_waiting_tools(state, self.settings)
         first_events = resume_events(state, self.decisions, self.settings)
-        return changed(loaded_run, memory=memory, first_events=first_events)
+        return evolve(loaded_run, memory=memory, first_events=first_events)
 
 
 def check_waiting_tools(state: RunState, settings: RunSettings) -> None:

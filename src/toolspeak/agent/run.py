@@ -35,7 +35,7 @@ from toolspeak.agent.turns import TurnLeft, Turns
 from toolspeak.agent.validation import check_priced
 from toolspeak.data.events import AnswerRejected, Event, RunFinished, RunStarted, UserMessageQueued
 from toolspeak.data.messages import Message, ToolCall
-from toolspeak.data.run_values import PAUSED
+from toolspeak.data.run_values import PAUSED_STATUSES
 from toolspeak.errors import ProviderError, RunError
 from toolspeak.execute import Answer, ApprovalRequest, ToolExecution
 from toolspeak.execute.sub_runs import ENTERED
@@ -302,9 +302,9 @@ class Run(Generic[AnswerT]):
             state = recorder.state
             if state.status == "running":
                 return True
-            if state.status in PAUSED:
+            if state.status in PAUSED_STATUSES:
                 break
-        if self._run_interception is not None and self.state.status in PAUSED:
+        if self._run_interception is not None and self.state.status in PAUSED_STATUSES:
             _, facts = await self._run_interception.end(Finish(self.state.status, "", ""))
             await recorder.record_all(facts)
         return False
@@ -351,7 +351,7 @@ class Run(Generic[AnswerT]):
             return StepEnd(self.state)
 
         end, facts = await self._interceptors.around(
-            "step", step, inner, lambda: self.state.metadata, lambda end: end.state.status not in PAUSED
+            "step", step, inner, lambda: self.state.metadata, lambda end: end.state.status not in PAUSED_STATUSES
         )
         await self._recorder.record_all(facts)
         for text in () if end is None else end.say:

@@ -14,7 +14,7 @@ from toolspeak.data.codec import load
 from toolspeak.data.events import Event, RunConfigured, RunStarted, UserMessageQueued, WaitEnded
 from toolspeak.data.messages import Message, ToolChoice
 from toolspeak.data.run_values import Limits
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.errors import RunConflict
 from toolspeak.execute.approval.approvers import decision_fact
 from toolspeak.journal.base import Journal, RunInput
@@ -144,7 +144,7 @@ async def ended_waits(journal: Journal, state: RunState, now: float) -> list[Wai
 def without_secrets_in(submission: RunStarted, settings: RunSettings) -> RunStarted:
     """A submission without the agent's secrets. Who submits by the agent's name does not know them."""
     messages = tuple(without_secrets(each, settings.secrets) for each in submission.messages)
-    return changed(submission, messages=messages)
+    return evolve(submission, messages=messages)
 
 
 def configuration(
@@ -154,11 +154,11 @@ def configuration(
     `run_start`: as the run begins."""
     configured = RunConfigured()
     if run_start.messages != submitted.messages:
-        configured = changed(configured, messages=run_start.messages, replaced=len(submitted.messages))
+        configured = evolve(configured, messages=run_start.messages, replaced=len(submitted.messages))
     if not submitted.model:
         limits = settings.limits if state.limits == Limits() else None
         choice = settings.choice if submitted.choice == ToolChoice() else None
-        configured = changed(configured, model=settings.driver.name, limits=limits, choice=choice)
+        configured = evolve(configured, model=settings.driver.name, limits=limits, choice=choice)
     return [] if configured == RunConfigured() else [configured]
 
 

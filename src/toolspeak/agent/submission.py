@@ -19,8 +19,8 @@ from toolspeak.agent.storage.sessions import Place
 from toolspeak.agent.validation import check_messages, check_options, check_priced, checked_choice
 from toolspeak.data.events import Record, RunStarted
 from toolspeak.data.messages import Message, ToolChoice
-from toolspeak.data.run_values import UNFINISHED, Limits
-from toolspeak.data.values import changed, quick
+from toolspeak.data.run_values import UNFINISHED_STATUSES, Limits
+from toolspeak.data.values import evolve, quick
 from toolspeak.errors import ConfigurationError, RunConflict
 from toolspeak.execute.calls.prepare import new_id
 from toolspeak.journal.base import Journal
@@ -62,11 +62,11 @@ class StartOnce:
         if not self.is_sub_run:
             check_same(loaded_run.records, self.run_start, settings.agent, settings.principal)
         state = loaded_run.existing_state
-        loaded_run = changed(loaded_run, memory=cast("dict[str, Any]", settings.secrets.reveal(loaded_run.memory)))
-        if state.status not in UNFINISHED:
+        loaded_run = evolve(loaded_run, memory=cast("dict[str, Any]", settings.secrets.reveal(loaded_run.memory)))
+        if state.status not in UNFINISHED_STATUSES:
             return loaded_run
         decisions = decided_by_parent(state) if self.is_sub_run else {}
-        return changed(loaded_run, first_events=resume_events(state, decisions, settings))
+        return evolve(loaded_run, first_events=resume_events(state, decisions, settings))
 
 
 def check_same(records: Sequence[Record], run_start: RunStarted, agent: str, principal: str | None) -> None:
@@ -114,7 +114,7 @@ def prepared_start(
     )
     if place is not None:
         run_start = placed(run_start, place)
-    settings = changed(
+    settings = evolve(
         settings,
         deps=options.get("deps"),
         principal=options.get("principal"),
@@ -126,7 +126,7 @@ def prepared_start(
 
 def placed(run_start: RunStarted, place: Place) -> RunStarted:
     """The first record of a run that goes on with a session."""
-    return changed(
+    return evolve(
         run_start,
         session_id=place.session_id,
         session_version=place.version,
@@ -173,7 +173,7 @@ async def submit_run(
     if await journal.run(run_id) is None:
         now = time.time()
         record = Record(
-            changed(run_start, due=now if at is None else float(at)),
+            evolve(run_start, due=now if at is None else float(at)),
             run_id,
             0,
             0,
@@ -202,5 +202,5 @@ async def stored_result(journal: Journal, loaded_run: LoadedRun) -> RunResult[An
     if result.requests:
         stored_keys = {entry.key for entry in await journal.inputs(state.run_id) if entry.kind == "decision"}
         requests = [each for each in result.requests if decision_key(each.call_id, each.digest) not in stored_keys]
-        result = changed(result, requests=tuple(requests), waiting=tuple(each.call_id for each in requests))
+        result = evolve(result, requests=tuple(requests), waiting=tuple(each.call_id for each in requests))
     return result

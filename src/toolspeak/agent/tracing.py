@@ -16,7 +16,7 @@ from toolspeak.agent.state.state import FINAL, RunState
 from toolspeak.data.events import Event, Record, RunResumed, RunStarted
 from toolspeak.data.messages import ToolCall
 from toolspeak.data.tools import ToolSpec
-from toolspeak.data.values import changed, quick
+from toolspeak.data.values import evolve, quick
 from toolspeak.execute.calls.observe import CallTrace
 from toolspeak.providers.trace_context import TRACE, trace_id
 
@@ -153,7 +153,7 @@ def begin_trace(
     if trace.traceparent is None:
         return trace, first_events
     traced_events = (
-        changed(each, caller_trace=trace.caller) if isinstance(each, _DRIVE_STARTS) else each for each in first_events
+        evolve(each, caller_trace=trace.caller) if isinstance(each, _DRIVE_STARTS) else each for each in first_events
     )
     return trace, tuple(traced_events)
 

@@ -30,7 +30,7 @@ from toolspeak.data.deltas import CallCompleted, CallMalformed, CallStarted, Del
 from toolspeak.data.events import HistoryCompacted, ModelAnswered, ModelAsked, ModelFailed, RetryScheduled
 from toolspeak.data.messages import Message, ToolCall, ToolChoice, Usage, tokens_of
 from toolspeak.data.tools import ToolSpec
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.execute import Answer, EarlyStart
@@ -237,7 +237,7 @@ class Turns:
                     is_full = False
                     if type(delta) in _IDENTIFIED:
                         call = cast("CallStarted | CallCompleted | CallMalformed", delta)
-                        delta = changed(call, call_id=self._call_id(call.index))
+                        delta = evolve(call, call_id=self._call_id(call.index))
                     if redactor is not None:
                         for piece in redactor.feed(delta):
                             is_full = watcher.put(piece)
@@ -272,7 +272,7 @@ class Turns:
 
     async def begin_within(self, calls: Sequence[ToolCall]) -> None:
         """Records calls that a driver makes within its turn, as a turn of their own."""
-        calls_with_ids = tuple(changed(call, id=self._call_id(index)) for index, call in enumerate(calls))
+        calls_with_ids = tuple(evolve(call, id=self._call_id(index)) for index, call in enumerate(calls))
         safe_calls = tuple(hide_call(call, self._settings.secrets) for call in calls_with_ids)
         await self._recorder.record(
             ModelAnswered(Message("assistant", safe_calls), "tool_calls", Usage(0, 0), cost=0.0)

@@ -28,7 +28,7 @@ from toolspeak.chat.undo_note import with_undo_note
 from toolspeak.chat.unsent_messages import keep_unsent, take_unsent
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import ImagePart, Message
-from toolspeak.data.run_values import UNFINISHED
+from toolspeak.data.run_values import UNFINISHED_STATUSES
 from toolspeak.errors import ConfigurationError, ProviderError, RunBusy, RunError, ToolspeakError
 from toolspeak.journal import Journal, SessionInfo
 from toolspeak.journal.leases import is_held
@@ -309,7 +309,7 @@ class Chat:
         self.driver.begin_anew()
         messages = await session_messages(self.journal, session.session_id)
         last = None if session.last_run is None else await self.journal.run(session.last_run)
-        is_open = last is not None and last.status in UNFINISHED
+        is_open = last is not None and last.status in UNFINISHED_STATUSES
         if last is not None and is_open and (await load_state(self.journal, last.run_id)).pending.calls:
             messages = messages[:-1]  # the results of its calls are to come
         earlier = max(0, len(messages) - _SHOWN_MESSAGES)
@@ -335,7 +335,7 @@ class Chat:
                 return  # the person does not wait
             self.transcript.messages((await session_messages(self.journal, session.session_id))[len(messages) :])
         self.driver.begin_anew(state := await load_state(self.journal, last.run_id))
-        if last.status in UNFINISHED:
+        if last.status in UNFINISHED_STATUSES:
             self.transcript.note("· the last turn has not ended: it goes on (Esc interrupts)")
             agent = await self.agent()
             self.transcript.continue_calls(state.pending.calls, state.pending.results)

@@ -16,7 +16,7 @@ from toolspeak.chat.transcript import Transcript
 from toolspeak.chat.waiting_lines import WaitingLines
 from toolspeak.data.events import HistoryCompacted, Record, RunStarted, UserMessageQueued
 from toolspeak.data.messages import Message
-from toolspeak.data.run_values import UNFINISHED
+from toolspeak.data.run_values import UNFINISHED_STATUSES
 from toolspeak.errors import RunError
 from toolspeak.journal import Journal
 from toolspeak.project.run_lookup import short_id
@@ -159,7 +159,7 @@ class RunDriver:
 
     def _tell_pause(self, state: RunState) -> None:
         note = self._transcript.note
-        if state.status in UNFINISHED:
+        if state.status in UNFINISHED_STATUSES:
             condition = state.status.replace("_", " ")
             note(f"· the turn is {condition}: `toolspeak resume {short_id(state.run_id)}` continues it")
         elif state.status == "no_answer" and state.reason != "terminated":  # the person was told who ended it

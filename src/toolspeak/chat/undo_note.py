@@ -9,7 +9,7 @@ from toolspeak.changes.git_patch import visible_name
 from toolspeak.changes.run_changes import change_sets_of, net_changes, root_runs, store_of
 from toolspeak.changes.undo import UNDO
 from toolspeak.data.messages import Message, TextPart
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.journal import Journal
 
 _MOST_PATHS = 50
@@ -35,4 +35,4 @@ async def with_undo_note(journal: Journal, session_id: str, message: Message) ->
         return message
     more = [f"- and {len(lines) - _MOST_PATHS:,} more"] if len(lines) > _MOST_PATHS else []
     head = "[The files that the user changed with undo since your last turn. Read them again before you go on.]"
-    return changed(message, parts=(*message.parts, TextPart("\n".join(["\n", head, *lines[:_MOST_PATHS], *more]))))
+    return evolve(message, parts=(*message.parts, TextPart("\n".join(["\n", head, *lines[:_MOST_PATHS], *more]))))

@@ -29,7 +29,7 @@ from toolspeak.cli.json_input import JsonInput
 from toolspeak.cli.timeline_file import write_timeline
 from toolspeak.data.codec import dumps
 from toolspeak.data.events import Record
-from toolspeak.data.run_values import PAUSED
+from toolspeak.data.run_values import PAUSED_STATUSES
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, ProviderError, RunError
 from toolspeak.execute import Approver, InDoubtPolicy
@@ -133,7 +133,7 @@ async def work(
         click.echo(f"toolspeak: the run ended before its recording, which holds {requests} more", err=True)
     for hint in result.hints:
         click.echo(f"toolspeak: {printable(hint)}", err=True)
-    if cassette is not None and cassette.replays and result.status in PAUSED:
+    if cassette is not None and cassette.replays and result.status in PAUSED_STATUSES:
         click.echo("toolspeak: the recording ends here: the run was not resumed, or not with --record", err=True)
         return AWAITING_APPROVAL if result.status == "awaiting_approval" else SUSPENDED
     return _finish(result, display.as_json)

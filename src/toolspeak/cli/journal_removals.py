@@ -34,7 +34,7 @@ from toolspeak.cli.changes_upkeep import (
 from toolspeak.cli.command_options import CommandT
 from toolspeak.cli.journal_option import journal_of, journal_option, with_journal
 from toolspeak.cli.signals import run_to_end
-from toolspeak.data.run_values import UNFINISHED
+from toolspeak.data.run_values import UNFINISHED_STATUSES
 from toolspeak.errors import ConfigurationError, FormatError, RunBusy, RunConflict, RunError, ToolspeakError
 from toolspeak.gateway.erasure import erase_key
 from toolspeak.gateway.settings.gateway_settings import read_config
@@ -288,7 +288,7 @@ def close(journal: str | None, age: float, principal: str | None, restored: bool
 async def _close(journal: MaintainedJournal, before: float, principal: str | None, restored: bool, yes: bool) -> None:
     names = [
         info.run_id
-        for status in UNFINISHED
+        for status in UNFINISHED_STATUSES
         for info in await journal.runs(status=status, principal=principal)
         if info.updated < before
     ]

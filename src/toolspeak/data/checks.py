@@ -32,7 +32,7 @@ class Misfit(Exception):
         self.place: list[str] = []
 
 
-def unchanged(value: Any) -> Any:
+def identity(value: Any) -> Any:
     return value
 
 

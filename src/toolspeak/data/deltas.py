@@ -21,10 +21,10 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
 from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque, Usage
-from toolspeak.data.values import changed, value
+from toolspeak.data.values import evolve, value
 
 DIALECT_NOTE = "dialect:"
-LEAKED = "leaked"
+LEAK_NOTE = "leaked"
 
 
 def other_dialects(notes: Iterable[str]) -> list[str]:
@@ -236,7 +236,7 @@ class TurnEnded:
             return self
         if not any(type(delta) is CallMalformed for delta in last):
             return self
-        return changed(self, finish="length")
+        return evolve(self, finish="length")
 
 
 @value()

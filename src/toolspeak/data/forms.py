@@ -18,6 +18,7 @@ from toolspeak.data.checks import (
     Convert,
     Misfit,
     array,
+    identity,
     json_object,
     json_value,
     kind_of,
@@ -26,11 +27,10 @@ from toolspeak.data.checks import (
     quote,
     text,
     text_object,
-    unchanged,
 )
 from toolspeak.data.events import UnknownEvent
 from toolspeak.data.messages import JSON
-from toolspeak.data.values import Unread, Untagged, quick
+from toolspeak.data.values import Unread, UntaggedStruct, quick
 
 FORMAT = 1
 """The version that is written."""
@@ -163,7 +163,7 @@ def _encode_unknown(event: UnknownEvent) -> dict[str, JSON]:
 def _type_rule(hint: Any) -> TypeRule:
     """How values of one type hint are written and read."""
     if hint is Any:
-        return TypeRule(json_value, unchanged)
+        return TypeRule(json_value, identity)
     if hint in SCALARS:
         return TypeRule(*SCALARS[hint])
     if hint in CLASSES.values():
@@ -187,7 +187,7 @@ def _type_rule(hint: Any) -> TypeRule:
 
 def _union(members: tuple[Any, ...]) -> TypeRule:
     """`X | None`, or a union of classes told apart by their tags (with None or without)."""
-    others = [member for member in members if member not in (types.NoneType, Untagged)]
+    others = [member for member in members if member not in (types.NoneType, UntaggedStruct)]
     rule = _type_rule(others[0]) if len(others) == 1 else _tagged(others)
     return rule if types.NoneType not in members else TypeRule(_or_none(rule.encode), _or_none(rule.decode))
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 
-class Protected(NamedTuple):
+class ProtectedFile(NamedTuple):
     """A protected file. `what`: its kind, as part of a sentence ("a journal of runs"). `secret`: tools may not read it
     either."""
 
@@ -16,17 +16,17 @@ class Protected(NamedTuple):
     secret: bool
 
 
-_FILES: dict[str, Protected] = {}
+_FILES: dict[str, ProtectedFile] = {}
 
 
 def protect(path: str | os.PathLike[str], what: str, *, endings: Iterable[str] = ("",), secret: bool = False) -> None:
     """Makes tools of this process refuse to change the files whose names are this path with one of the endings."""
     real = os.path.realpath(path)
     for ending in endings:
-        _FILES[os.path.normcase(real + ending)] = Protected(what, secret)
+        _FILES[os.path.normcase(real + ending)] = ProtectedFile(what, secret)
 
 
-def protected_as(status: os.stat_result) -> Protected | None:
+def protected_as(status: os.stat_result) -> ProtectedFile | None:
     """As `protected`, for a file that may have several names (hard links)."""
     if status.st_nlink > 1:
         for path, protection in _FILES.items():
@@ -36,7 +36,7 @@ def protected_as(status: os.stat_result) -> Protected | None:
     return None
 
 
-def protected(real: str) -> Protected | None:
+def protected_at(real: str) -> ProtectedFile | None:
     """The entry of the file at a real path; None if tools may change it."""
     return _FILES.get(os.path.normcase(real))
 
@@ -47,6 +47,6 @@ def protected_below(root: str) -> frozenset[str]:
     return frozenset(path[len(top) :].replace(os.sep, "/") for path in _FILES if path.startswith(top))
 
 
-def protected_files() -> Mapping[str, Protected]:
+def protected_files() -> Mapping[str, ProtectedFile]:
     """All entries, by the file's real path. The file need not exist."""
     return _FILES

@@ -11,10 +11,10 @@ from toolspeak.data.values import value
 
 RunStatus = Literal["queued", "running", "waiting", "awaiting_approval", "suspended", "answered", "no_answer", "failed"]
 PauseReason = Literal["queued", "waiting", "awaiting_approval", "suspended"]
-PAUSED: frozenset[RunStatus] = frozenset({"queued", "waiting", "awaiting_approval", "suspended"})
+PAUSED_STATUSES: frozenset[RunStatus] = frozenset({"queued", "waiting", "awaiting_approval", "suspended"})
 """The statuses of runs that no process drives and that can go on: `queued` ones wait for a worker, `waiting` ones for a
 time or an outside event, `awaiting_approval` ones for a decision, `suspended` ones for a person to resume them."""
-UNFINISHED: tuple[RunStatus, ...] = ("running", *sorted(PAUSED))
+UNFINISHED_STATUSES: tuple[RunStatus, ...] = ("running", *sorted(PAUSED_STATUSES))
 """The statuses of runs that can go on."""
 StopReason = Literal["stopped", "tool_failure", "terminated", "blocked", "interceptor_failure"]
 LimitName = Literal["steps", "calls", "seconds", "tokens", "cost", "repeats", "failures"]

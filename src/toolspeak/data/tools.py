@@ -16,7 +16,7 @@ from toolspeak.errors import ConfigurationError
 EVERYTHING = "*"
 """The resource key above every other."""
 
-UNVERSIONED = "?"
+NO_VERSION = "?"
 """The `Effects.version` of what may change from outside unnoticed. The result cache never answers for it."""
 
 FILES_CHANGED = "files_changed"
@@ -80,7 +80,7 @@ class Effects:
       result cache does not answer it.
     - `version`: a token of the state of what is read, such as a file's time and size. An earlier result of the same
       call holds as long as the token stays and the run changes nothing there. "" is for what only the run changes,
-      `UNVERSIONED` for what may change unnoticed.
+      `NO_VERSION` for what may change unnoticed.
     - `approval`: a person approves each call, whatever it touches.
     - `delegates`: the call touches nothing but by calls that it makes, and each of those is approved by itself.
 
@@ -151,7 +151,7 @@ class Effects:
 
 
 READ_ANYTHING = Effects(reads={EVERYTHING}, idempotent=True, destructive=False)
-UNDECLARED = Effects(reads={EVERYTHING}, writes={EVERYTHING}, declared=False)
+UNDECLARED_EFFECTS = Effects(reads={EVERYTHING}, writes={EVERYTHING}, declared=False)
 
 
 @value()
@@ -167,7 +167,7 @@ class ToolSpec:
     name: str
     description: str
     parameters: Mapping[str, JSON]
-    effects: Effects = UNDECLARED
+    effects: Effects = UNDECLARED_EFFECTS
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     command_line: str = ""
     extra: Mapping[str, JSON] = field(default_factory=no_extra)

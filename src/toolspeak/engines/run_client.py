@@ -21,8 +21,8 @@ from toolspeak.data.codec import dump, load
 from toolspeak.data.deltas import Delta, ToolProgress, TurnRestarted
 from toolspeak.data.events import Record, RunFinished
 from toolspeak.data.messages import Message
-from toolspeak.data.run_values import UNFINISHED
-from toolspeak.data.values import JSON, changed
+from toolspeak.data.run_values import UNFINISHED_STATUSES
+from toolspeak.data.values import JSON, evolve
 from toolspeak.engines.base import Engine
 from toolspeak.errors import ConfigurationError, RunConflict, RunError
 from toolspeak.execute import Decision
@@ -114,7 +114,7 @@ class RunClient:
             raise RunError(f"run {run_id} has no open question about {call_id}; {waiting} waits for a decision")
         if digest is not None and digest != question.digest:
             raise RunConflict(f"run {run_id} asks something else about {call_id} by now: look at the question again")
-        answer = changed(answer, digest=question.digest, by=answer.by or principal or "")
+        answer = evolve(answer, digest=question.digest, by=answer.by or principal or "")
         key = decision_key(call_id, question.digest)
         entry, is_first = await self._add(run_id, "decision", call_id, key, dump(answer), principal)
         first_decision = cast("Decision", load(entry.data))
@@ -145,7 +145,7 @@ class RunClient:
         ended. A message that comes while the run ends may stay unread.
         """
         user_message, info = Message.user(message) if isinstance(message, str) else message, await self._info(run_id)
-        if info.status not in UNFINISHED:
+        if info.status not in UNFINISHED_STATUSES:
             raise RunError(
                 f"run {run_id} is {info.status.replace('_', ' ')}: it has ended, and reads no message. Start a run that"
                 " continues it"
@@ -178,7 +178,7 @@ class RunClient:
         except Unserialisable as error:
             raise ConfigurationError(f"the payload of {event} must be JSON: {error}") from None
         info, stored_key = await self._info(run_id), new_id() if key is None else f"{event} {key}"
-        if info.status not in UNFINISHED:
+        if info.status not in UNFINISHED_STATUSES:
             if any((each.kind, each.key) == ("event", stored_key) for each in await self.journal.inputs(run_id)):
                 return False
             raise RunError(f"run {run_id} is {info.status.replace('_', ' ')}: it has ended, and takes no event")
@@ -213,7 +213,7 @@ class RunClient:
         async def goes_on() -> bool:
             info = await self._info(run_id)
             is_resumed = info.due is not None  # and no worker has continued it since
-            return info.status in UNFINISHED and (info.status != "suspended" or is_resumed or not or_suspended)
+            return info.status in UNFINISHED_STATUSES and (info.status != "suspended" or is_resumed or not or_suspended)
 
         async with asyncio.timeout(timeout):
             async with aclosing(self.journal.follow(run_id)) as news:
@@ -239,7 +239,7 @@ class RunClient:
                     yield record
                     if isinstance(record.event, RunFinished):
                         return
-                if info.status not in UNFINISHED:
+                if info.status not in UNFINISHED_STATUSES:
                     return  # it had ended before `start`
                 if text:
                     before, pieces = published_pieces(text)
@@ -279,7 +279,7 @@ class RunClient:
             if parent is None:
                 break
             info = parent
-        if info.status in UNFINISHED:
+        if info.status in UNFINISHED_STATUSES:
             await self._engine.enqueue(info.run_id, agent=info.agent, principal=info.principal, at=info.due)
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from toolspeak.agent import Agent, Run
 from toolspeak.agent.storage.runs import suspend_run
-from toolspeak.data.run_values import UNFINISHED
+from toolspeak.data.run_values import UNFINISHED_STATUSES
 from toolspeak.engines.base import Delivery, Engine, WorkLimits
 from toolspeak.engines.embedded_engine import EmbeddedEngine
 from toolspeak.engines.handler_calls import cancel_and_wait
@@ -94,7 +94,7 @@ class Worker:
         """Drives a run if it is due: the `RunHandler`."""
         run_id, now = delivery.run_id, time.time()
         info = await self.journal.run(run_id)
-        if info is None or info.status not in UNFINISHED:
+        if info is None or info.status not in UNFINISHED_STATUSES:
             return None
         agent = self._agents.get(info.agent)
         if agent is None:
@@ -134,7 +134,7 @@ class Worker:
         if after is None:
             return None  # its session was deleted
         _LOG.info("run %s of %s is %s", run_id, info.agent, after.status.replace("_", " "))
-        return after.due if after.status in UNFINISHED else None
+        return after.due if after.status in UNFINISHED_STATUSES else None
 
     async def _drive(self, agent: Agent[Any, Any], info: RunInfo, delivery: Delivery) -> None:
         deps = None if self._deps is None else self._deps(info)
@@ -158,7 +158,7 @@ class Worker:
 
     async def _is_open(self, run_id: str) -> bool:
         info = await self.journal.run(run_id)
-        return info is not None and info.status in UNFINISHED
+        return info is not None and info.status in UNFINISHED_STATUSES
 
     async def _failed(self, before: RunInfo, error: Exception) -> float:
         """When to try again after an error that is not the run's own: a journal that is away, say, or a programming

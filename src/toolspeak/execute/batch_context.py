@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Protocol, TypeAlias
 from toolspeak.data.events import CallSuspended, Event, StopRequested, WaitEnded
 from toolspeak.data.messages import MalformedCall, TextPart, ToolCall, ToolResult, no_extra
 from toolspeak.data.run_values import PauseReason
-from toolspeak.data.tools import EVERYTHING, UNVERSIONED, Effects
+from toolspeak.data.tools import EVERYTHING, NO_VERSION, Effects
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ToolFailed
 from toolspeak.execute.approval.approvers import ApprovalRequest
@@ -153,7 +153,7 @@ def is_cacheable(effects: Effects) -> bool:
         and effects.read_only
         and not effects.external
         and not effects.polls
-        and effects.version != UNVERSIONED
+        and effects.version != NO_VERSION
     )
 
 

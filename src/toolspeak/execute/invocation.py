@@ -19,7 +19,7 @@ from inspect import isawaitable
 from typing import Any, cast
 
 from toolspeak.data.messages import ToolCall
-from toolspeak.data.values import changed, quick
+from toolspeak.data.values import evolve, quick
 from toolspeak.errors import ToolDefinitionError
 from toolspeak.execute.batch_context import BatchContext
 from toolspeak.execute.calls.prepare import PreparedCall, prepare
@@ -65,7 +65,7 @@ class ExecutorSettings:
 
     def with_tools(self, tools: Toolset) -> ExecutorSettings:
         """The settings with the tools of a turn."""
-        return changed(self, tools=tools, cap=changed(self.cap, pages=READ_RESULT in tools), of_turn=True)
+        return evolve(self, tools=tools, cap=evolve(self.cap, pages=READ_RESULT in tools), of_turn=True)
 
 
 @quick(frozen=False)

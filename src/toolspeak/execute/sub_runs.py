@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from toolspeak.data.events import WaitEnded
-from toolspeak.data.run_values import PAUSED, RunStatus
+from toolspeak.data.run_values import PAUSED_STATUSES, RunStatus
 from toolspeak.data.values import quick
 from toolspeak.errors import CallWaits, ToolError
 from toolspeak.execute.approval.approvers import ApprovalRequest
@@ -103,7 +103,7 @@ class SubRuns:
     @property
     def paused_runs(self) -> list[SubRun]:
         """The runs that have paused."""
-        return [run for run in self.inactive.values() if run.status in PAUSED]
+        return [run for run in self.inactive.values() if run.status in PAUSED_STATUSES]
 
     def wait_for(self, request: WaitRequest) -> WaitEnded:
         """Returns the end of the wait if it is over. Otherwise raises CallWaits: the call waits. Callable in any

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.errors import McpError, ToolspeakError
 from toolspeak.gateway.admission import Admission, answer_preflight, authenticate, expect, is_preflight
 from toolspeak.gateway.client_request import Answering, Request
@@ -318,9 +318,9 @@ class Gateway:
         wire_request, notes = await self._apart(request, partial(read_request, request.wire, fields, bounds))
         if wire_request.request.tools:
             tools = self._tools.known(wire_request.request.tools)
-            wire_request = changed(wire_request, request=changed(wire_request.request, tools=tools))
+            wire_request = evolve(wire_request, request=evolve(wire_request.request, tools=tools))
         if request.keeping is not None:
-            wire_request = changed(wire_request, echoed=request.keeping.echoed)
+            wire_request = evolve(wire_request, echoed=request.keeping.echoed)
         return wire_request, notes
 
     async def _ask(self, request: Request) -> None:

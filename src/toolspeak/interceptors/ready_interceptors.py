@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from toolspeak.agent import ModelInterceptor, TurnRequest
 from toolspeak.data.messages import ToolCall, ToolResult, failure, no_extra
-from toolspeak.data.tools import UNVERSIONED, Effects
+from toolspeak.data.tools import NO_VERSION, Effects
 from toolspeak.dialects import ParsedTurn
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.execute import HookContext, Interceptor, Proceed
@@ -156,7 +156,7 @@ class Cache(Interceptor):
     `Effects.version`. It holds for all runs of its agents, beside what a run remembers itself.
 
     Only calls that declare to write nothing are answered, and not those that poll (`polls`) or read what may change
-    unnoticed (`UNVERSIONED`). A result is forgotten when a call of any agent with this cache writes what was read. What
+    unnoticed (`NO_VERSION`). A result is forgotten when a call of any agent with this cache writes what was read. What
     other programs change is seen by `version` and `seconds` alone. Agents that share a cache share its results:
     give agents with other `deps` or secrets a cache each.
 
@@ -250,7 +250,7 @@ class Cache(Interceptor):
             effects.declared
             and effects.read_only
             and not effects.polls
-            and effects.version != UNVERSIONED
+            and effects.version != NO_VERSION
             and (not effects.external or (self._external and effects.idempotent))
             and (not self._tools or call.name in self._tools)
         )

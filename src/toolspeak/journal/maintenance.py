@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
 from toolspeak.data.events import Record
-from toolspeak.data.run_values import UNFINISHED, RunStatus
+from toolspeak.data.run_values import UNFINISHED_STATUSES, RunStatus
 from toolspeak.data.values import quick
 from toolspeak.journal.base import Journal, RunInfo, SessionInfo
 
@@ -40,7 +40,7 @@ class RunGroup:
     @property
     def is_finished(self) -> bool:
         """Whether no run of the group can go on."""
-        return not any(run.status in UNFINISHED for run in self.runs)
+        return not any(run.status in UNFINISHED_STATUSES for run in self.runs)
 
     @property
     def name(self) -> str:

@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from typing import cast
 
 from toolspeak.data.events import Record, RunConfigured, RunFinished, RunPaused, RunStarted
-from toolspeak.data.run_values import UNFINISHED, RunStatus
+from toolspeak.data.run_values import UNFINISHED_STATUSES, RunStatus
 from toolspeak.data.values import quick
 from toolspeak.journal.base import Lease, Requests, RunInfo, RunInput, SearchHit, SessionInfo
 from toolspeak.journal.followed_texts import FollowedTexts
@@ -183,7 +183,7 @@ class MemoryJournal:
         if known is None:
             run.inputs.append(known := _Input(new))
         status = _info(run).status
-        if not known.is_seen and status in UNFINISHED and (status != "suspended" or new.kind == "resume"):
+        if not known.is_seen and status in UNFINISHED_STATUSES and (status != "suspended" or new.kind == "resume"):
             run.due = new.time
         return known.entry
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, cast
 
 from toolspeak.data.events import Record
-from toolspeak.data.run_values import UNFINISHED, RunStatus
+from toolspeak.data.run_values import UNFINISHED_STATUSES, RunStatus
 from toolspeak.errors import JournalError, RunConflict
 from toolspeak.journal.base import RunInfo
 from toolspeak.journal.leases import Connection, busy, is_dead
@@ -42,7 +42,7 @@ _LONE = """created IS NOT NULL AND session_id IS NULL AND NOT EXISTS (
     SELECT 1 FROM runs AS parents WHERE parents.run_id = runs.parent_run_id AND parents.created IS NOT NULL)"""
 """Runs outside of sessions that no run of this journal started."""
 
-_OPEN = ", ".join(f"'{status}'" for status in UNFINISHED)
+_OPEN = ", ".join(f"'{status}'" for status in UNFINISHED_STATUSES)
 
 _OPEN_COUNTS = f"""\
 SELECT status, count(*), min(updated) FROM runs WHERE created IS NOT NULL AND status IN ({_OPEN}) GROUP BY status"""

@@ -11,7 +11,7 @@ from typing import Any, cast
 from toolspeak.data.codec import dump_text, load, load_text
 from toolspeak.data.events import Record, RunConfigured, RunFinished, RunPaused
 from toolspeak.data.messages import Message
-from toolspeak.data.run_values import UNFINISHED, RunStatus
+from toolspeak.data.run_values import UNFINISHED_STATUSES, RunStatus
 from toolspeak.journal.base import RunInfo, RunInput, SessionInfo
 from toolspeak.journal.leases import Connection, SqlLeases, is_held
 from toolspeak.journal.records import plain, status_after, unknown_run
@@ -29,7 +29,7 @@ SESSION = """
 SELECT session_id, title, created, updated, version, runs, last_run, principal, forked_run, forked_seq, {history}
 FROM sessions"""
 
-_OPEN = ", ".join(f"'{status}'" for status in UNFINISHED)
+_OPEN = ", ".join(f"'{status}'" for status in UNFINISHED_STATUSES)
 _INPUT = "SELECT run_id, kind, name, key, data, principal, time, taken_by, number, seen FROM inputs WHERE run_id = $1"
 
 _PAUSE = """\

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from toolspeak.data.run_values import UNFINISHED
+from toolspeak.data.run_values import UNFINISHED_STATUSES
 from toolspeak.errors import JournalError
 from toolspeak.journal.leases import is_alive, is_dead, since_boot
 from toolspeak.journal.sql_schema import VERSION, newer, steps_from
@@ -178,7 +178,7 @@ def _who(file: Path) -> str:
 def _open_runs(file: Path, how: str) -> str:
     with _connected_to_read(file, how) as db:
         rows = db.execute(
-            f"SELECT run_id FROM runs WHERE status IN ({', '.join(map(repr, UNFINISHED))})"
+            f"SELECT run_id FROM runs WHERE status IN ({', '.join(map(repr, UNFINISHED_STATUSES))})"
             " ORDER BY created DESC LIMIT 5"
         )
         names = ", ".join(run_id for (run_id,) in rows)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from toolspeak.data.events import Record
-from toolspeak.data.run_values import UNFINISHED
+from toolspeak.data.run_values import UNFINISHED_STATUSES
 from toolspeak.errors import JournalError
 from toolspeak.journal.base import Lease
 from toolspeak.journal.commits import Commits
@@ -80,7 +80,11 @@ class SqliteTables(MaintainedSqlJournal):
         try:
             info = await self.run(run_id)
             # A call whose result is missing would run again. Nothing has run of a run that is only submitted.
-            if info is not None and info.status in UNFINISHED and (info.status != "queued" or info.records > 1):
+            if (
+                info is not None
+                and info.status in UNFINISHED_STATUSES
+                and (info.status != "queued" or info.records > 1)
+            ):
                 await self._check_run(run_id)
         except BaseException:
             await self.release(lease)

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from mcp import types
 
-from toolspeak.data.tools import EVERYTHING, UNDECLARED, UNVERSIONED, Effects, ToolSpec
-from toolspeak.data.values import changed
+from toolspeak.data.tools import EVERYTHING, NO_VERSION, UNDECLARED_EFFECTS, Effects, ToolSpec
+from toolspeak.data.values import evolve
 from toolspeak.mcp.call_results import returned
 from toolspeak.tools.context import RunContext
 from toolspeak.tools.returned_values import Returned
@@ -69,10 +69,10 @@ def effects_of(annotations: types.ToolAnnotations | None) -> Effects:
         and hints.idempotent_hint is None
         and hints.open_world_hint is None
     ):
-        return UNDECLARED
+        return UNDECLARED_EFFECTS
     external = hints.open_world_hint is not False
     if hints.read_only_hint:
-        return Effects(reads={EVERYTHING}, external=external, idempotent=True, destructive=False, version=UNVERSIONED)
+        return Effects(reads={EVERYTHING}, external=external, idempotent=True, destructive=False, version=NO_VERSION)
     return Effects(
         reads={EVERYTHING},
         writes={EVERYTHING},
@@ -115,7 +115,7 @@ def tool_of(
         nonlocal approved_definition
         approved_definition = definition(listed_tool)  # the definition that approval decides about
         declared_effects = effects_of(approved_definition.annotations)
-        return declared_effects if is_pinned(approved_definition) else changed(declared_effects, approval=True)
+        return declared_effects if is_pinned(approved_definition) else evolve(declared_effects, approval=True)
 
     async def function(arguments: dict[str, Any], context: RunContext[Any] | None = None) -> Returned:
         progress = None if context is None else context.progress

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from mcp import Client, types
 
 from toolspeak.data.messages import ContentPart, FilePart, ImagePart, JsonPart, Message, TextPart
-from toolspeak.data.tools import EVERYTHING, UNVERSIONED, Effects
+from toolspeak.data.tools import EVERYTHING, NO_VERSION, Effects
 from toolspeak.data.values import quick
 from toolspeak.mcp.call_results import part_of, resource_part
 from toolspeak.mcp.mcp_tools import tool_name
@@ -25,7 +25,7 @@ _DESCRIPTION = 200
 """Characters of a description in a list."""
 
 # A resource is read where the server is, which may be anywhere.
-_READS = Effects(reads={EVERYTHING}, external=True, idempotent=True, destructive=False, version=UNVERSIONED)
+_READS = Effects(reads={EVERYTHING}, external=True, idempotent=True, destructive=False, version=NO_VERSION)
 
 _T = TypeVar("_T")
 

@@ -15,7 +15,7 @@ from toolspeak.agent.interceptors import AnyInterceptor
 from toolspeak.changes.change_recorder import recorders
 from toolspeak.data.prices import Price, read_prices
 from toolspeak.data.protected import protect
-from toolspeak.data.values import changed, quick
+from toolspeak.data.values import evolve, quick
 from toolspeak.dialects import get_dialect
 from toolspeak.execute import Approve, Approver, BatchApprover, InDoubtPolicy, Observer
 from toolspeak.execute.approval.approvers import StandingApprover
@@ -201,7 +201,7 @@ async def open_agent(
                     filter(None, (file.instructions, setup.instructions, files.instructions, setup.surroundings))
                 ),
                 # A person answers the questions of a sub-run in the run above it, which shows them.
-                approve=changed(approval, approver=approver if isinstance(approver, str | StandingApprover) else None),
+                approve=evolve(approval, approver=approver if isinstance(approver, str | StandingApprover) else None),
                 execution=Execution(schedule=setup.schedule),
                 window=setup.window if model == setup.model else None,
                 interceptors=(*hooks.interceptors(file.name), *interceptors),

@@ -17,7 +17,7 @@ from toolspeak.agent.drivers.choose import DEFAULT_DIALECT, choose_driver, telli
 from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.agent.drivers.probing import ProbingDriver
 from toolspeak.agent.drivers.server_prompt import ServerPromptDriver
-from toolspeak.data.values import changed, quick
+from toolspeak.data.values import evolve, quick
 from toolspeak.dialects import known_dialect
 from toolspeak.errors import ConfigurationError, JournalError, McpError, ToolspeakError
 from toolspeak.journal import Journal, MemoryJournal, SqliteJournal
@@ -101,7 +101,7 @@ async def _model(setup: Setup) -> Sequence[Diagnosis]:
         tokens, source = await served_window(provider, rows or {})
         findings += [*_dialect(setup, provider), *_window(setup, provider, tokens, source)]
         return [
-            changed(each, text=_hidden(each.text, provider), remedy=_hidden(each.remedy, provider)) for each in findings
+            evolve(each, text=_hidden(each.text, provider), remedy=_hidden(each.remedy, provider)) for each in findings
         ]
     finally:
         await provider.aclose()

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 from toolspeak.data.messages import JSON
-from toolspeak.data.values import changed, quick
+from toolspeak.data.values import evolve, quick
 from toolspeak.errors import ConfigurationError, suggest
 from toolspeak.project.tool_names import other_names_of
 
@@ -68,7 +68,7 @@ def read_hooks(table: Mapping[str, JSON]) -> tuple[CommandHook, ...]:
             matcher = _matcher(fields.get("matcher", ""), f"{place}.matcher")
             for index, hook in enumerate(_list(fields.get("hooks"), f"{place}.hooks")):
                 command = _hook(event, matcher, hook, f"{place}.hooks[{index}]")
-                hooks.append(changed(command, names="claude") if fields.get("names") == "claude" else command)
+                hooks.append(evolve(command, names="claude") if fields.get("names") == "claude" else command)
             if fields.get("names", "") not in ("", "claude"):
                 raise ConfigurationError(f'{place}.names: write "claude", or leave it out')
     return tuple(hooks)

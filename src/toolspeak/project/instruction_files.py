@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from toolspeak.data.messages import TextPart
-from toolspeak.data.values import changed, quick
+from toolspeak.data.values import evolve, quick
 from toolspeak.errors import ConfigurationError
 from toolspeak.project.folders import FileSource, Origin, project_folders, read_text
 from toolspeak.project.user_folders import user_folder
@@ -114,7 +114,7 @@ class NearerInstructions:
             ctx: RunContext[Any] = arguments.pop(parameter)
             return self._added(function(**arguments), self._files_at(tool, arguments), ctx)
 
-        return changed(
+        return evolve(
             tool,
             function=call_async if tool.is_async else call,
             injected={**tool.injected, parameter: "context"},

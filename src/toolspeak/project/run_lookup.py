@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from toolspeak.data.run_values import PAUSED, UNFINISHED
+from toolspeak.data.run_values import PAUSED_STATUSES, UNFINISHED_STATUSES
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal, RunInfo, SessionInfo
@@ -17,7 +17,7 @@ from toolspeak.project.recorded_setup import folder_of, setup_of
 InfoT = TypeVar("InfoT", RunInfo, SessionInfo)
 SHORT = 8
 """How many characters of an id lists show."""
-WAITING = ("interrupted", *sorted(PAUSED))
+WAITING = ("interrupted", *sorted(PAUSED_STATUSES))
 """What `status_of` says of runs that somebody has to continue."""
 
 _MOST_SESSIONS = 20
@@ -103,7 +103,9 @@ def status_of(info: RunInfo) -> str:
 
 async def unfinished(journal: Journal) -> Sequence[RunInfo]:
     """The runs that can be resumed, the newest first. Sub-runs are left out: they resume with their parent."""
-    infos = [info for status in UNFINISHED for info in await journal.runs(status=status) if not info.parent_run_id]
+    infos = [
+        info for status in UNFINISHED_STATUSES for info in await journal.runs(status=status) if not info.parent_run_id
+    ]
     return sorted(infos, key=lambda info: info.created, reverse=True)
 
 

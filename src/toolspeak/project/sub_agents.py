@@ -18,7 +18,7 @@ from toolspeak.agent import Agent, RunEvent
 from toolspeak.agent.handoffs import effects_of_tools
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import Effects
-from toolspeak.data.values import changed, quick
+from toolspeak.data.values import evolve, quick
 from toolspeak.errors import ConfigurationError, ToolError, suggest
 from toolspeak.execute import ToolCallStarted
 from toolspeak.project.definitions import Definitions, find_definitions, text_field
@@ -182,7 +182,7 @@ def task_tool(agents: Sequence[SubAgent], tools: Toolset, make_agent: Callable[[
         },
     }
     parameters = {**task.spec.parameters, "properties": properties}
-    return changed(task, spec=changed(task.spec, parameters=parameters, description=_description(agents)))
+    return evolve(task, spec=evolve(task.spec, parameters=parameters, description=_description(agents)))
 
 
 def _description(agents: Sequence[SubAgent]) -> str:

@@ -12,7 +12,7 @@ import httpx2
 
 from toolspeak.data.deltas import ArgumentsDelta, CallStarted, Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON
-from toolspeak.data.values import changed, quick
+from toolspeak.data.values import evolve, quick
 from toolspeak.errors import ProviderError
 from toolspeak.providers.base import BODY_LISTENER, BodyFormat
 from toolspeak.providers.capabilities import Capabilities
@@ -128,7 +128,7 @@ class ApiProvider:
         """See `Provider.stream`. Reads an answer that is not streamed, too. Sends the request again if it fails before
         its first delta (`wait_or_raise`)."""
         relaying, original = RELAYING.get(), request
-        request = changed(request, options={**self._options, **request.options})
+        request = evolve(request, options={**self._options, **request.options})
         for failures in count(1):
             any_delta = any_call = False
             body = None if relaying is None else relaying.body(original)
@@ -234,7 +234,7 @@ class ApiProvider:
         counting = self._counting
         if counting is None:
             return None
-        request = changed(request, options={**self._options, **request.options})
+        request = evolve(request, options={**self._options, **request.options})
         body = self._endpoint.wire.encode_request(request, model=self._model, stream=False)
         if counting.fields:
             body = {name: value for name, value in body.items() if name in counting.fields}
@@ -416,4 +416,4 @@ def _has_content(part: Relayed) -> bool:
 
 
 def _with_limit(delta: Delta, limit: int | None) -> Delta:
-    return changed(delta, limit=limit) if limit is not None and type(delta) is TurnEnded else delta
+    return evolve(delta, limit=limit) if limit is not None and type(delta) is TurnEnded else delta

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
-from toolspeak.data.run_values import PAUSED, UNFINISHED
+from toolspeak.data.run_values import PAUSED_STATUSES, UNFINISHED_STATUSES
 from toolspeak.errors import JournalError
 from toolspeak.journal.maintenance import MaintainedJournal, OpenRuns
 from toolspeak.telemetry import convention_names as names
@@ -52,12 +52,12 @@ class JournalGauges:
 
     def _runs(self, _: CallbackOptions) -> Iterable[Observation]:
         if self._open_runs is not None:
-            for status in UNFINISHED:
+            for status in UNFINISHED_STATUSES:
                 yield Observation(self._open_runs.counts.get(status, 0), {names.STATUS: status})
 
     def _waiting_age(self, _: CallbackOptions) -> Iterable[Observation]:
         if self._open_runs is not None:
-            for status in sorted(PAUSED):
+            for status in sorted(PAUSED_STATUSES):
                 yield Observation(_age(self._open_runs.waiting_since.get(status)), {names.STATUS: status})
 
     def _due(self, _: CallbackOptions) -> Iterable[Observation]:

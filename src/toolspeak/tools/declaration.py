@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from toolspeak.data.tools import EVERYTHING, READ_ANYTHING, UNDECLARED, Effects, covers
+from toolspeak.data.tools import EVERYTHING, READ_ANYTHING, UNDECLARED_EFFECTS, Effects, covers
 from toolspeak.data.values import quick
 from toolspeak.errors import ToolDefinitionError
 from toolspeak.tools.crashes import log_crash
@@ -60,7 +60,7 @@ class Declaration:
             return self._flagged(self.effects_bound)
         if self.read_only:
             return self._flagged(READ_ANYTHING)
-        return self._flagged(replace(UNDECLARED, declared=self.effects is not None))
+        return self._flagged(replace(UNDECLARED_EFFECTS, declared=self.effects is not None))
 
     def _flagged(self, effects: Effects) -> Effects:
         """The effects with the decorator's flags added."""
@@ -89,7 +89,7 @@ class Declaration:
                 effects = declared(arguments)
             except Exception as error:  # noqa: BLE001 - the author's code; undeclared is the careful answer
                 log_crash(_LOG, f"{where}: effects failed, so the call counts as one that may touch everything", error)
-                return replace(UNDECLARED, external=bound.external)
+                return replace(UNDECLARED_EFFECTS, external=bound.external)
             if not isinstance(cast("object", effects), Effects):
                 raise ToolDefinitionError(
                     f"{where}: effects returned a {type(effects).__name__}, not Effects, such as "
@@ -98,7 +98,7 @@ class Declaration:
             effects = self._flagged(effects)
             if unbounded or within(effects, bound):
                 return effects
-            return replace(UNDECLARED, external=bound.external or effects.external)
+            return replace(UNDECLARED_EFFECTS, external=bound.external or effects.external)
 
         return effects_of
 

@@ -12,7 +12,7 @@ from rich.cells import cell_len, set_cell_size
 from toolspeak.agent import RunState
 from toolspeak.data.events import HistoryCompacted
 from toolspeak.data.messages import JSON, ContentPart, FilePart, ImagePart, JsonPart, TextPart, ToolResult
-from toolspeak.data.run_values import PAUSED
+from toolspeak.data.run_values import PAUSED_STATUSES
 
 LINE = 100
 """The most characters of arguments on the line of a call's name; longer ones get a line each."""
@@ -194,7 +194,7 @@ def diff_style(line: str, number: int) -> str:
 
 def summary(state: RunState, status: str = "") -> str:
     """How a run ended, on one line. `status` replaces the state's own."""
-    reason = f" ({state.reason})" if state.reason not in ("", "answer") and state.status not in PAUSED else ""
+    reason = f" ({state.reason})" if state.reason not in ("", "answer") and state.status not in PAUSED_STATUSES else ""
     tokens = f"{'~' if state.totals.estimated else ''}{state.totals.tokens:,} tokens"
     seconds = f"{state.time - state.started_at:.1f} s"
     cost = "" if state.totals.cost is None else f" ({money(state.totals.cost, state.totals.estimated)})"

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from toolspeak.agent.publisher import published_pieces
 from toolspeak.data.codec import dump
 from toolspeak.data.events import Record, RunFinished
-from toolspeak.data.run_values import UNFINISHED
+from toolspeak.data.run_values import UNFINISHED_STATUSES
 from toolspeak.errors import JournalError, ToolspeakError
 from toolspeak.journal.base import Journal
 from toolspeak.web_ui.record_json import json_of, record_item
@@ -101,7 +101,7 @@ class LiveRuns:
 
     async def _has_ended(self, run_id: str, position: int) -> bool:
         info = await self._journal.run(run_id)
-        return info is None or (info.status not in UNFINISHED and info.records <= position)
+        return info is None or (info.status not in UNFINISHED_STATUSES and info.records <= position)
 
     async def aclose(self) -> None:
         """Ends all streams."""

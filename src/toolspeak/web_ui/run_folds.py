@@ -16,7 +16,7 @@ from toolspeak.agent.state.fold import apply
 from toolspeak.agent.state.state import RunState
 from toolspeak.data.events import ApprovalRequested, ModelAsked
 from toolspeak.data.messages import JSON
-from toolspeak.data.run_values import UNFINISHED
+from toolspeak.data.run_values import UNFINISHED_STATUSES
 from toolspeak.journal.base import Journal
 
 _MOST_RUNS = 32
@@ -43,7 +43,7 @@ class RunFold:
     def chart(self, now: float | None) -> RunChart:
         """The chart of the records until now. `now` (Unix seconds): until then what goes on is drawn; None: until the
         last record."""
-        if now is not None and (self.state is None or self.state.status in UNFINISHED):
+        if now is not None and (self.state is None or self.state.status in UNFINISHED_STATUSES):
             return self.builder.chart(now)
         if self.drawn is None or self.drawn.records != self.builder.records:
             self.drawn = self.builder.chart()

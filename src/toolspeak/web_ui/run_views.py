@@ -18,8 +18,8 @@ from toolspeak.data.approvals import Decision
 from toolspeak.data.codec import load
 from toolspeak.data.events import ModelAsked, Record
 from toolspeak.data.messages import Message
-from toolspeak.data.run_values import UNFINISHED
-from toolspeak.data.values import changed, quick
+from toolspeak.data.run_values import UNFINISHED_STATUSES
+from toolspeak.data.values import evolve, quick
 from toolspeak.engines import RunClient
 from toolspeak.execute.approval.offered_rules import rules_offered
 from toolspeak.journal.base import Journal, RunInfo, SessionInfo
@@ -174,7 +174,7 @@ async def _run_items(call: ApiCall, infos: Sequence[RunInfo]) -> tuple[RunItem, 
         return items
     parents = {each for info in infos if (each := info.parent_run_id) is not None}
     hidden = {each for each in parents if await _seen_run(call, each) is None}
-    return tuple(changed(item, parent_run_id=None) if item.parent_run_id in hidden else item for item in items)
+    return tuple(evolve(item, parent_run_id=None) if item.parent_run_id in hidden else item for item in items)
 
 
 async def _session_item(call: ApiCall, info: SessionInfo) -> SessionItem:
@@ -246,10 +246,10 @@ async def fold_of(call: ApiCall) -> tuple[RunInfo, RunFold, RunState]:
 async def one_run(call: ApiCall) -> RunDetail:
     info, fold, state = await fold_of(call)
     journal, usage = call.services.journal, state.totals.usage
-    inputs = await journal.inputs(info.run_id) if info.status in UNFINISHED else ()
+    inputs = await journal.inputs(info.run_id) if info.status in UNFINISHED_STATUSES else ()
     decisions = {entry.key: cast("Decision", load(entry.data)) for entry in inputs if entry.kind == "decision"}
     questions: list[OpenQuestion] = []
-    for call_id, request in state.approvals.undecided.items() if info.status in UNFINISHED else ():
+    for call_id, request in state.approvals.undecided.items() if info.status in UNFINISHED_STATUSES else ():
         decision = decisions.get(decision_key(call_id, request.digest))
         questions.append(
             OpenQuestion(
@@ -394,6 +394,6 @@ async def run_events(call: ApiCall) -> AsyncGenerator[bytes] | None:
     if text and not (text.isascii() and text.isdigit() and len(text) < 10):
         raise ApiFailure(400, "bad_request", "last-event-id is the number of a record")
     start = int(text) + 1 if text else call.query.start
-    if text and info.status not in UNFINISHED and start >= info.records:
+    if text and info.status not in UNFINISHED_STATUSES and start >= info.records:
         return None  # a browser that reconnects by itself stops then
     return call.services.live.events(info.run_id, start)

@@ -20,7 +20,7 @@ from toolspeak.cli.main import cli
 from toolspeak.data.codec import loads
 from toolspeak.data.events import RunFinished, ToolStarted
 from toolspeak.data.messages import Message, ToolCall
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.dialects import get_dialect
 from toolspeak.engines import RunClient
 from toolspeak.errors import ConfigurationError, ToolspeakError
@@ -208,7 +208,7 @@ def test_a_watcher_continues_a_run_after_its_decision(folder):
     process.communicate(timeout=DEADLINE)
     assert process.returncode == 3
     alien = a_run("alien")[0]  # a run of another program is skipped and blocks nothing
-    folder.read(lambda journal: journal.append(changed(alien, agent="agent")))
+    folder.read(lambda journal: journal.append(evolve(alien, agent="agent")))
     watcher = folder.start("resume", "--all", "--watch")
     assert "watching" in watcher.stderr.readline()
     assert "resuming alien" in watcher.stderr.readline()

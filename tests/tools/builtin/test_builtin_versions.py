@@ -6,7 +6,7 @@ import os
 import pytest
 
 from toolspeak import ToolCall
-from toolspeak.data.tools import UNVERSIONED
+from toolspeak.data.tools import NO_VERSION
 from toolspeak.execute import BatchContext, Executor, approve_all
 from toolspeak.execute.batch_context import ANSWERED_FROM
 from toolspeak.tools import Toolset
@@ -36,7 +36,7 @@ class Run:
 
     def settled(self, *paths):
         """Goes on once a change can be told from the one before."""
-        while any(self.workspace.version(path) == UNVERSIONED for path in paths):
+        while any(self.workspace.version(path) == NO_VERSION for path in paths):
             pass
 
 

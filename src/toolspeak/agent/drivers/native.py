@@ -25,7 +25,7 @@ from toolspeak.data.deltas import (
     TurnEnded,
 )
 from toolspeak.data.messages import Message, TextMessage, TextPart, ToolChoice
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.dialects import Dialect
 from toolspeak.dialects.detection.unparsed_calls import LeakedCalls
 from toolspeak.dialects.prompt import choice_text
@@ -231,7 +231,7 @@ class _LastCall:
     def _end_cut_turn(self, turn_end: TurnEnded) -> Sequence[Delta]:
         batch = self._batch
         if batch is not None and turn_end.finish != "length":
-            turn_end = changed(turn_end, finish="length")
+            turn_end = evolve(turn_end, finish="length")
         if self.waiting_deltas and type(call := self.waiting_deltas[0]) is CallCompleted:
             raw = json.dumps(dict(call.arguments), ensure_ascii=False)
             self.waiting_deltas[0] = CallMalformed(call.index, raw, "truncated", _CUT_OFF, 0, call.name)

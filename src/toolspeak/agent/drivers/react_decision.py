@@ -22,7 +22,7 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.data.tools import ToolSpec
-from toolspeak.data.values import changed, quick
+from toolspeak.data.values import evolve, quick
 from toolspeak.dialects.prompts.references import resolve_references
 from toolspeak.dialects.text.extract import json_object, json_objects, only_object
 from toolspeak.errors import suggest
@@ -135,7 +135,7 @@ def read_decision(
             outcome = _answer(decision, thought, choice)
         case other:
             return BadDecision(VALIDATION, (f'"type" is "call_tool" or "final_answer", not {_excerpt(other)}',))
-    return changed(outcome, as_written=as_written) if isinstance(outcome, ReActDecision) else outcome
+    return evolve(outcome, as_written=as_written) if isinstance(outcome, ReActDecision) else outcome
 
 
 def _call(

@@ -19,7 +19,7 @@ from toolspeak.data.codec import load
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON, Message, ToolChoice
 from toolspeak.data.tools import ToolSpec
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.errors import ConfigurationError
 from toolspeak.providers.base import BodyFormat
 from toolspeak.providers.capabilities import Capabilities
@@ -94,7 +94,7 @@ def bodies(
             whole = conversation.model_request(request)
             for each in [whole] if whole.constraint is None else [whole, replace(whole, constraint=None)]:
                 options = {**body_format.options, **each.options}
-                body = wire.encode_request(changed(each, options=options), model=body_format.model, stream=True)
+                body = wire.encode_request(evolve(each, options=options), model=body_format.model, stream=True)
                 content = body_bytes(body)
                 if content not in earlier_bodies:
                     earlier_bodies.add(content)

@@ -15,7 +15,7 @@ from toolspeak.agent.drivers.base import NO_RUN, DriverContext, TurnRequest
 from toolspeak.data.deltas import BatchEnded, CallCompleted, CallMalformed, CallStarted, Delta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, FilePart, ImagePart, Message, Part, TextMessage, TextPart, ToolChoice, Usage
 from toolspeak.data.tools import ToolSpec
-from toolspeak.data.values import changed, quick
+from toolspeak.data.values import evolve, quick
 from toolspeak.dialects import Dialect, History, Listing, Section
 from toolspeak.dialects.prompt import Prompt, asks_text, choice_text, join_paragraphs
 from toolspeak.errors import ConfigurationError, ProviderError
@@ -294,7 +294,7 @@ def with_limit(turn_end: TurnEnded, options: Mapping[str, JSON]) -> TurnEnded:
     if turn_end.limit is not None:
         return turn_end
     limit = token_limit(options)
-    return turn_end if limit is None else changed(turn_end, limit=limit)
+    return turn_end if limit is None else evolve(turn_end, limit=limit)
 
 
 async def _usage_after_batch(stream: AsyncGenerator[Delta], seconds: float) -> Usage:

@@ -36,7 +36,7 @@ from toolspeak.data.events import (
     WaitEnded,
 )
 from toolspeak.data.messages import JSON, ToolCall
-from toolspeak.data.values import changed, quick
+from toolspeak.data.values import evolve, quick
 from toolspeak.tools.builtin.text_format import visible
 
 BarKind = Literal["turn", "cut", "reads", "writes", "wait", "question", "outside"]
@@ -196,10 +196,10 @@ class ChartBuilder:
         last = self._last if now is None or self._is_over else max(now, self._last)
         bars = list(self._bars)
         if self._turn_wait is not None:
-            bars.append(changed(self._turn_wait, end=max(self._turn_wait.start, min(self._turn_wait.end, last))))
+            bars.append(evolve(self._turn_wait, end=max(self._turn_wait.start, min(self._turn_wait.end, last))))
         if self._turn is not None and self._turn_start <= last:
             bars.append(Bar("turn", 0, self._turn_start, last, self._turn.seq, "", "open"))
-        bars += [changed(bar, end=last) for bar in self._open.values()]
+        bars += [evolve(bar, end=last) for bar in self._open.values()]
         pauses = [*self._pauses, (self._paused_at, last)] if self._paused_at is not None else self._pauses
         idle = sum(end - start for start, end in pauses)
         driven = max(0.0, last - self._began - idle)
@@ -208,7 +208,7 @@ class ChartBuilder:
             axis.place(last),
             self._count,
             tuple(
-                changed(bar, start=axis.place(bar.start), end=axis.place(bar.end), seconds=bar.end - bar.start)
+                evolve(bar, start=axis.place(bar.start), end=axis.place(bar.end), seconds=bar.end - bar.start)
                 for bar in bars
             ),
             tuple(Mark(mark.kind, axis.place(mark.at), mark.seq, mark.label) for mark in self._marks),
@@ -229,7 +229,7 @@ class ChartBuilder:
         request, self._turn = self._turn, None
         wait, self._turn_wait = self._turn_wait, None
         if wait is not None:
-            self._bars.append(changed(wait, end=max(wait.start, min(wait.end, time))))
+            self._bars.append(evolve(wait, end=max(wait.start, min(wait.end, time))))
         if request is not None:
             label = label or f"step {request.step}"
             start = min(self._turn_start, time)
@@ -262,7 +262,7 @@ class ChartBuilder:
         """Ends what a call did until now, and begins what it does next. `failed`: how the former ends."""
         earlier = self._open.pop(call_id, None)
         if earlier is not None and (time > earlier.start or failed):
-            self._bars.append(changed(earlier, end=time, state="failed" if failed else "done"))
+            self._bars.append(evolve(earlier, end=time, state="failed" if failed else "done"))
         call = self._calls.get(call_id)
         label = visible(call_id) if call is None else call_label(call)
         self._open[call_id] = Bar(kind, self._lane(call_id), time, time, record.seq, label, "open", call_id, **fields)
@@ -270,7 +270,7 @@ class ChartBuilder:
     def _end(self, call_id: str, time: float, *, failed: bool) -> None:
         bar = self._open.pop(call_id, None)
         if bar is not None:
-            self._bars.append(changed(bar, end=time, state="failed" if failed else "done"))
+            self._bars.append(evolve(bar, end=time, state="failed" if failed else "done"))
         lane = self._lanes.pop(call_id, None)
         if lane is not None:
             heapq.heappush(self._free, lane)

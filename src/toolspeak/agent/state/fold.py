@@ -63,7 +63,7 @@ from toolspeak.data.tools import (
     with_choice,
     with_more,
 )
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.errors import RunError
 
 _CALL_ID = re.compile(r"call_(\d{1,9})_\d+")
@@ -82,7 +82,7 @@ def apply(state: RunState | None, record: Record, before: Sequence[Message] = ()
         raise RunError(f"run {record.run_id} does not begin with RunStarted; its journal is incomplete")
     change = _CHANGES[type(event)]
     after = state if change is None else change(state, record, event)
-    return changed(after, seq=record.seq + 1, time=record.time)
+    return evolve(after, seq=record.seq + 1, time=record.time)
 
 
 def fold(records: Iterable[Record], before: Sequence[Message] = ()) -> RunState:
@@ -98,21 +98,21 @@ def fold(records: Iterable[Record], before: Sequence[Message] = ()) -> RunState:
 def _tool_started(state: RunState, _: Record, event: ToolStarted) -> RunState:
     pending = state.pending
     polls = pending.polls or (event.effects is not None and event.effects.polls)
-    return changed(
+    return evolve(
         state,
         started_calls=state.started_calls.append(event),
-        pending=changed(pending, call_events=pending.call_events.append(event), polls=polls),
+        pending=evolve(pending, call_events=pending.call_events.append(event), polls=polls),
     )
 
 
 def _call_suspended(state: RunState, _: Record, event: CallSuspended | WaitEnded) -> RunState:
     pending = state.pending
-    return changed(state, pending=changed(pending, call_events=pending.call_events.append(event)))
+    return evolve(state, pending=evolve(pending, call_events=pending.call_events.append(event)))
 
 
 def _message_queued(state: RunState, _: Record, event: UserMessageQueued) -> RunState:
     messages, keys = state.queued_messages.append(event.message), state.message_keys | {event.key}
-    return changed(state, queued_messages=messages, message_keys=keys)
+    return evolve(state, queued_messages=messages, message_keys=keys)
 
 
 def _approval_requested(state: RunState, record: Record, event: ApprovalRequested) -> RunState:
@@ -122,7 +122,7 @@ def _approval_requested(state: RunState, record: Record, event: ApprovalRequeste
         decisions = Log(one for one in decisions if one.call_id != event.call_id)
     # A question may be asked again before its answer: the first one counts.
     requested_at = record.time if requested_at is None else requested_at
-    return changed(state, approvals=Approvals(approvals.requests.append(event), decisions, requested_at))
+    return evolve(state, approvals=Approvals(approvals.requests.append(event), decisions, requested_at))
 
 
 def _approval_decided(state: RunState, record: Record, event: ApprovalDecided) -> RunState:
@@ -133,8 +133,8 @@ def _approval_decided(state: RunState, record: Record, event: ApprovalDecided) -
     counts = approvals.requested_at is not None and state.status == "running"
     seconds_waited = record.time - (approvals.requested_at or 0.0) if counts else 0.0
     if any(one.call_id == event.call_id for one in pending.call_events):
-        pending = changed(pending, call_events=pending.call_events.append(event))
-    return changed(
+        pending = evolve(pending, call_events=pending.call_events.append(event))
+    return evolve(
         state,
         approvals=Approvals(approvals.requests, approvals.decisions.append(event)),
         pending=pending,
@@ -143,26 +143,26 @@ def _approval_decided(state: RunState, record: Record, event: ApprovalDecided) -
 
 
 def _metadata_set(state: RunState, _: Record, event: MetadataSet) -> RunState:
-    return changed(state, metadata={**state.metadata, **event.values})
+    return evolve(state, metadata={**state.metadata, **event.values})
 
 
 def _answer_rejected(state: RunState, _: Record, event: AnswerRejected) -> RunState:
     history = state.history.append(Message.user(event.reason))
-    turn = changed(state.turn, rejected_answers=state.turn.rejected_answers + 1)
-    return changed(state, history=history, answer=None, turn=turn)
+    turn = evolve(state.turn, rejected_answers=state.turn.rejected_answers + 1)
+    return evolve(state, history=history, answer=None, turn=turn)
 
 
 def _stop_requested(state: RunState, _: Record, stop: StopRequested) -> RunState:
-    return changed(state, stop=state.stop or stop)
+    return evolve(state, stop=state.stop or stop)
 
 
 def _limit_reached(state: RunState, _: Record, reached: LimitReached) -> RunState:
     note = f"{WRAP_UP[reached.limit].format(allowed=reached.allowed, used=reached.used)} {WRAP_UP_TASK}"
-    return changed(state, limit=reached.limit, history=state.history.append(Message.user(note)))
+    return evolve(state, limit=reached.limit, history=state.history.append(Message.user(note)))
 
 
 def _compacted(state: RunState, _: Record, event: HistoryCompacted) -> RunState:
-    return changed(
+    return evolve(
         state,
         totals=state.totals.plus(event.usage, event.cost),
         history=Log(compacted(state.history, event)),
@@ -171,11 +171,11 @@ def _compacted(state: RunState, _: Record, event: HistoryCompacted) -> RunState:
 
 
 def _sub_run_used(state: RunState, _: Record, event: SubRunUsed) -> RunState:
-    return changed(state, totals=state.totals.plus(event.usage, event.cost, event.usage_estimated, event.calls))
+    return evolve(state, totals=state.totals.plus(event.usage, event.cost, event.usage_estimated, event.calls))
 
 
 def _handed_off(state: RunState, _: Record, event: HandedOff) -> RunState:
-    return changed(state, pending=changed(state.pending, handoff=state.pending.handoff or event))
+    return evolve(state, pending=evolve(state.pending, handoff=state.pending.handoff or event))
 
 
 def _paused(state: RunState, record: Record, event: RunPaused) -> RunState:
@@ -184,18 +184,18 @@ def _paused(state: RunState, record: Record, event: RunPaused) -> RunState:
         latest = {request.call_id: request for request in requests if request.call_id in event.call_ids}
         requests = Log(latest.values())
     approvals, status = Approvals(requests, state.approvals.decisions), _following(state, event.reason)
-    return changed(state, status=status, paused_at=record.time, until=event.until, approvals=approvals, resumptions=0)
+    return evolve(state, status=status, paused_at=record.time, until=event.until, approvals=approvals, resumptions=0)
 
 
 def _resumed(state: RunState, record: Record, _: RunResumed) -> RunState:
     # Nor does the time count for which the run paused, or no process drove it.
     seconds_paused = record.time - (state.time if state.paused_at is None else state.paused_at)
-    return changed(
+    return evolve(
         state,
         status=_following(state, "running"),
         paused_at=None,
         until=None,
-        approvals=changed(state.approvals, requested_at=None),
+        approvals=evolve(state.approvals, requested_at=None),
         started_at=state.started_at + seconds_paused,
         resumptions=state.resumptions + 1,
     )
@@ -206,11 +206,11 @@ def _configured(state: RunState, _: Record, event: RunConfigured) -> RunState:
         history = Log([*state.history[: len(state.history) - event.replaced], *event.messages])
         context = ContextSize(sum(map(tokens_of, history)), len(history) - 1)
         sources = state.sources | sources_of(event.messages)
-        state = changed(state, history=history, turns_before=_turns_in(history), context=context, sources=sources)
+        state = evolve(state, history=history, turns_before=_turns_in(history), context=context, sources=sources)
     if event.choice is not None:
         names = with_choice(state.found_tools, event.choice)
-        state = changed(state, turn=TurnRules(event.choice), found_tools=names)
-    return changed(state, model=event.model or state.model, limits=event.limits or state.limits)
+        state = evolve(state, turn=TurnRules(event.choice), found_tools=names)
+    return evolve(state, model=event.model or state.model, limits=event.limits or state.limits)
 
 
 def _following(state: RunState, status: RunStatus) -> RunStatus:
@@ -221,14 +221,14 @@ def _following(state: RunState, status: RunStatus) -> RunStatus:
 
 
 def _model_failed(state: RunState, _: Record, event: ModelFailed) -> RunState:
-    return changed(state, error=event.error)
+    return evolve(state, error=event.error)
 
 
 def _run_finished(state: RunState, _: Record, event: RunFinished) -> RunState:
     history = state.history
     for message in state.queued_messages:  # it came too late for a turn, and is there for the next run
         history = history.append(message)
-    return changed(
+    return evolve(
         state,
         status=_following(state, event.status),
         answer=event.answer,
@@ -274,14 +274,14 @@ def _run_started(record: Record, event: RunStarted, before: Sequence[Message]) -
 
 def _model_asked(state: RunState, record: Record, _: ModelAsked) -> RunState:
     if not state.queued_messages:
-        return changed(state, step=record.step)
+        return evolve(state, step=record.step)
     history = state.history
     for message in state.queued_messages:
         history = history.append(message)
     context = state.context
     tokens = context.tokens + sum(map(tokens_of, state.queued_messages))
     context = ContextSize(tokens, len(history) - 1, context.compacted)
-    return changed(state, step=record.step, history=history, queued_messages=NOTHING, context=context)
+    return evolve(state, step=record.step, history=history, queued_messages=NOTHING, context=context)
 
 
 def _model_answered(state: RunState, _: Record, event: ModelAnswered) -> RunState:
@@ -307,7 +307,7 @@ def _model_answered(state: RunState, _: Record, event: ModelAnswered) -> RunStat
         if not reminded and not choice.every_step:
             choice = ToolChoice()
     count = len([call for call in calls if type(call) is ToolCall])
-    return changed(
+    return evolve(
         state,
         totals=state.totals.plus(event.usage, event.cost, event.usage_estimated, count),
         history=history,
@@ -341,16 +341,16 @@ def _reason(event: ModelAnswered, answer: str | None) -> str:
 def _tool_finished(state: RunState, _: Record, event: ToolFinished) -> RunState:
     result, memory, pending = event.result, state.memory, state.pending
     if SOURCES in result.extra:
-        state = changed(state, sources=state.sources.union(sources_in(result.extra)))
+        state = evolve(state, sources=state.sources.union(sources_in(result.extra)))
     for change in event.memory:
         memory = memory.append(change)
     if result.extra and (more := found_in(result)):
-        state = changed(state, found_tools=with_more(state.found_tools, more))
+        state = evolve(state, found_tools=with_more(state.found_tools, more))
     if not pending.calls:
         raise RunError(f"run {state.run_id} has a result for {result.call_id}, and no call that waits for one")
     results = pending.results.append(result)
     if len(results) < len(pending.calls):
-        return changed(state, pending=changed(pending, results=results), memory=memory, resumptions=0)
+        return evolve(state, pending=evolve(pending, results=results), memory=memory, resumptions=0)
     parts = tuple(results)
     for part, call in zip(parts, pending.calls, strict=True):
         if part.call_id != call.id:
@@ -364,18 +364,18 @@ def _tool_finished(state: RunState, _: Record, event: ToolFinished) -> RunState:
     turn = state.turn
     for part in parts:
         if part.code in _NO_ANSWER and part.name == FINAL_TOOL:
-            turn = changed(turn, rejected_answers=turn.rejected_answers + 1)
+            turn = evolve(turn, rejected_answers=turn.rejected_answers + 1)
     handoff = pending.handoff
     if handoff is not None and any(part.call_id == handoff.call_id and part.status == "success" for part in parts):
-        state, turn = changed(state, agent=handoff.agent, model=handoff.model), TurnRules(handoff.choice)
-        state = changed(state, found_tools=with_choice(state.found_tools, handoff.choice))
-    return changed(
+        state, turn = evolve(state, agent=handoff.agent, model=handoff.model), TurnRules(handoff.choice)
+        state = evolve(state, found_tools=with_choice(state.found_tools, handoff.choice))
+    return evolve(
         state,
         history=history,
         pending=NO_CALLS,
         memory=memory,
         progress=progress,
-        context=changed(state.context, tokens=state.context.tokens + tokens_of(message)),
+        context=evolve(state.context, tokens=state.context.tokens + tokens_of(message)),
         turn=turn,
         resumptions=0,
     )

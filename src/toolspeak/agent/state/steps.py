@@ -23,7 +23,7 @@ from toolspeak.data.events import (
     ToolStarted,
 )
 from toolspeak.data.messages import JSON, FinishReason, JsonPart, Message, TextPart, ToolCall, Usage
-from toolspeak.data.values import changed, quick
+from toolspeak.data.values import evolve, quick
 from toolspeak.execute import NO_DETAILS, LocalDetails, Secrets, ToolExecution
 from toolspeak.execute.calls.observe import Observed
 from toolspeak.execute.calls.prepare import key_of
@@ -139,7 +139,7 @@ class _Reading:
             details = self._details.get(result.call_id) or _details_of(event)
             execution = ToolExecution(key_of(record.run_id, result.call_id), call, result, began, record.time, details)
             executions = sorted((*step.executions, execution), key=lambda each: order[each.result.call_id])
-            steps[-1] = changed(step, executions=tuple(executions), completed_at=record.time)
+            steps[-1] = evolve(step, executions=tuple(executions), completed_at=record.time)
 
 
 def _details_of(event: ToolFinished) -> LocalDetails:

@@ -12,7 +12,7 @@ from toolspeak.data.checks import Misfit, integer, kind_of, number, text
 from toolspeak.data.codec import dump, dumps, load, load_text, loads
 from toolspeak.data.events import Record
 from toolspeak.data.messages import Message
-from toolspeak.data.run_values import PAUSED, UNFINISHED
+from toolspeak.data.run_values import PAUSED_STATUSES, UNFINISHED_STATUSES
 from toolspeak.errors import FormatError
 from toolspeak.journal import Journal, MemoryJournal, RunInfo, SessionInfo
 from toolspeak.journal.records import plain
@@ -42,7 +42,7 @@ def session_line(info: SessionInfo, records: int) -> str:
 
 async def _waited_for(journal: Journal, run: RunInfo) -> list[RunInfo]:
     """The sub-runs that a run's calls wait for, and those of these."""
-    if run.status not in PAUSED:
+    if run.status not in PAUSED_STATUSES:
         return []
     sub_runs: list[RunInfo] = []
     for sub_run in (await load_state(journal, run.run_id)).pending.sub_runs:
@@ -96,7 +96,7 @@ async def import_closed(journal: Journal, lines: Iterable[str]) -> tuple[Session
     """
     aside = MemoryJournal()
     session_id = (await import_session(aside, lines)).session_id
-    unfinished = [each.run_id for each in await aside.runs(session_id=session_id) if each.status in UNFINISHED]
+    unfinished = [each.run_id for each in await aside.runs(session_id=session_id) if each.status in UNFINISHED_STATUSES]
     for run_id in unfinished:
         await close_run(aside, run_id)
     lines_after_close = [line async for line in export_session(aside, session_id)]

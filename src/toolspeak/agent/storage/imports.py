@@ -8,7 +8,7 @@ from typing import cast
 from toolspeak.agent.storage.archives import ReadGroup
 from toolspeak.agent.storage.runs import close_run
 from toolspeak.data.events import Record
-from toolspeak.data.run_values import UNFINISHED
+from toolspeak.data.run_values import UNFINISHED_STATUSES
 from toolspeak.errors import FormatError, RunConflict
 from toolspeak.journal import Journal, MemoryJournal, SessionInfo
 from toolspeak.journal.maintenance import MaintainedJournal
@@ -98,7 +98,7 @@ async def _closed(group: ReadGroup) -> tuple[tuple[Record, ...], int]:
     closed = 0
     for run_id in runs:
         info = await aside.run(run_id)
-        if info is not None and info.status in UNFINISHED:
+        if info is not None and info.status in UNFINISHED_STATUSES:
             await close_run(aside, run_id)
             closed += 1
     if not closed:

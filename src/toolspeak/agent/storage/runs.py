@@ -24,7 +24,7 @@ from toolspeak.data.events import (
     ToolFinished,
 )
 from toolspeak.data.messages import JSON, Message
-from toolspeak.data.run_values import UNFINISHED
+from toolspeak.data.run_values import UNFINISHED_STATUSES
 from toolspeak.data.values import quick
 from toolspeak.errors import JournalError, LeaseLost, RunBusy, RunError
 from toolspeak.journal.base import Journal, Lease
@@ -259,11 +259,11 @@ async def close_run(
         raise RunError(f"the journal has no run {run_id}; `toolspeak sessions` lists what it has")
     async with LeaseKeeper(journal, run_id, lambda: None) as lease:
         state = await load_state(journal, run_id)
-        if state.status not in UNFINISHED:
+        if state.status not in UNFINISHED_STATUSES:
             raise RunError(f"run {run_id} is {state.status.replace('_', ' ')}: it has ended, so it cannot be closed")
         for sub_run in state.pending.sub_runs:
             of_sub_run = await journal.run(sub_run)
-            if of_sub_run is not None and of_sub_run.status in UNFINISHED:
+            if of_sub_run is not None and of_sub_run.status in UNFINISHED_STATUSES:
                 await close_run(journal, sub_run, doubtful=doubtful)
         done_ids = {result.call_id for result in state.pending.results}
         for call in [call for call in state.pending.calls if call.id not in done_ids]:

@@ -10,7 +10,7 @@ from toolspeak.agent.state.state import RunState
 from toolspeak.agent.storage.runs import close_run, closed_history, load_state, set_metadata
 from toolspeak.data.events import RunStarted
 from toolspeak.data.messages import Message
-from toolspeak.data.run_values import PAUSED, UNFINISHED
+from toolspeak.data.run_values import PAUSED_STATUSES, UNFINISHED_STATUSES
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, RunBusy, RunError
 from toolspeak.execute.calls.prepare import new_id
@@ -83,8 +83,8 @@ async def place_of(
             "or end that process"
         )
     state = await load_state(journal, info.last_run)
-    if state.status in UNFINISHED:
-        if when_open == "refuse" and state.status in PAUSED:
+    if state.status in UNFINISHED_STATUSES:
+        if when_open == "refuse" and state.status in PAUSED_STATUSES:
             raise RunError(_decide_first(state))
         await close_run(journal, info.last_run)
     state = await end_of_session(journal, info)

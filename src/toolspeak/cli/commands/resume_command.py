@@ -19,7 +19,7 @@ from toolspeak.cli.run_options import thoughts_option
 from toolspeak.cli.sandbox_options import sandbox_fields, sandbox_options
 from toolspeak.cli.signals import run_to_end
 from toolspeak.cli.web_options import after_web_option
-from toolspeak.data.run_values import UNFINISHED
+from toolspeak.data.run_values import UNFINISHED_STATUSES
 from toolspeak.data.values import quick
 from toolspeak.engines import Delivery, EmbeddedEngine, WorkLimits
 from toolspeak.errors import ConfigurationError, RunBusy, ToolspeakError
@@ -164,7 +164,7 @@ async def _go_on_with_all(journal: Journal, how: _How, *, watching: bool = False
 
 async def _go_on(journal: Journal, info: RunInfo, how: _How) -> int:
     setup_json = await setup_of_run(journal, info.run_id)
-    if info.status in UNFINISHED:
+    if info.status in UNFINISHED_STATUSES:
         # A question about a command does not show the folder in which it would run, which may not be this one.
         where = f" in {folder}" if (folder := folder_of(setup_json)) else ""
         click.echo(printable(f"toolspeak: resuming {short_id(info.run_id)}{where}: {info.title}"), err=True)

@@ -7,7 +7,7 @@ import click
 from toolspeak.agent.storage.runs import close_run
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.signals import run_to_end
-from toolspeak.data.run_values import UNFINISHED
+from toolspeak.data.run_values import UNFINISHED_STATUSES
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import SqliteJournal
 from toolspeak.project.run_lookup import short_id
@@ -37,7 +37,9 @@ async def _salvage(journal: SqliteJournal) -> None:
         click.echo(f"unchanged copy: {copy}")
     try:
         # One at a time: closing a run closes its sub-runs too.
-        while unfinished := [info for status in UNFINISHED for info in await journal.runs(status=status, limit=1)]:
+        while unfinished := [
+            info for status in UNFINISHED_STATUSES for info in await journal.runs(status=status, limit=1)
+        ]:
             await close_run(journal, unfinished[0].run_id, doubtful=True)
             title = printable(unfinished[0].title)
             click.echo(

@@ -10,7 +10,7 @@ import click
 from toolspeak.cli.agents_option import engine_option
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.signals import run_to_end
-from toolspeak.data.run_values import UNFINISHED
+from toolspeak.data.run_values import UNFINISHED_STATUSES
 from toolspeak.engines import RunClient, open_engine
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal
@@ -51,7 +51,7 @@ async def _say(prefix: str, text: str, key: str | None, url: str | None, journal
     try:
         info = await find_run(journal, prefix)
         short, status = short_id(info.run_id), status_of(info)
-        if info.status not in UNFINISHED:
+        if info.status not in UNFINISHED_STATUSES:
             session = info.session_id
             remedy = f"to continue its conversation: toolspeak run --session {session[:8]} TASK" if session else ""
             problem = f"run {short} is over ({status.replace('_', ' ')}) and reads no message"

@@ -10,7 +10,7 @@ from operator import is_
 from typing import Literal, cast
 
 from toolspeak.data.tools import ToolSpec
-from toolspeak.data.values import changed, quick
+from toolspeak.data.values import evolve, quick
 from toolspeak.dialects.base import Dialect
 from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect
 from toolspeak.dialects.models import muse
@@ -157,7 +157,7 @@ class Union:
         self.current: Reader | None = None
         self.closing = False
         self.markers = [marker for reader in readers for marker in reader.format.table.markers]
-        self.markup = changed(markup_of(self.markers), fenced=False)  # most dialects do not use fences
+        self.markup = evolve(markup_of(self.markers), fenced=False)  # most dialects do not use fences
         end = self.markup.lone_beginning
         self._indexes = _TableIndex(readers, end, False), _TableIndex(readers, end, True)
         self._index = self._indexes[False]
@@ -192,7 +192,7 @@ class Union:
             end = match.marker.end  # two dialects may begin in the same way and end differently
             fits = 0 if end is None else 1 + (end in window)
             if fits > rank:
-                best, rank = changed(match, reader=reader), fits
+                best, rank = evolve(match, reader=reader), fits
         return best
 
     def _decide(self, held: str, final: bool) -> MarkerDecision:
@@ -217,7 +217,7 @@ class Union:
             elif self._admits(reader, verdict.marker):
                 exact = _is_exact(verdict, held) and verdict.marker.place == "anywhere"
                 if exact or match is None:
-                    match = changed(verdict, reader=reader)
+                    match = evolve(verdict, reader=reader)
                 if exact:
                     break
         if not exact and waiting == "text":
@@ -231,7 +231,7 @@ class Union:
         for reader, table in ordered:
             verdict = table.decide(held, final) if id(reader) in self._formed else "text"
             if verdict != "text":
-                return changed(verdict, reader=reader) if isinstance(verdict, MarkerMatch) else verdict
+                return evolve(verdict, reader=reader) if isinstance(verdict, MarkerMatch) else verdict
         return "text"
 
     def _ordered(self, two: str) -> list[tuple[Reader, MarkerTable]]:
@@ -320,7 +320,7 @@ def shared_readers(own: IdentityKey, tools: IdentityKey, other_prompt: bool) -> 
     if thoughts:
         ends = tuple(dict.fromkeys(union.markup.ends[marker] for marker in thoughts))
         starts = beginnings(ends)
-        union.markup = changed(union.markup, thought=thoughts[0], thought_ends=ends, thought_end_starts=starts)
+        union.markup = evolve(union.markup, thought=thoughts[0], thought_ends=ends, thought_end_starts=starts)
     return SharedReaders(
         readers,
         union,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from toolspeak.data.deltas import (
-    LEAKED,
+    LEAK_NOTE,
     ArgumentsDelta,
     BatchEnded,
     CallCompleted,
@@ -20,7 +20,7 @@ from toolspeak.data.deltas import (
     TextDelta,
     TurnEnded,
 )
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.dialects.base import Parser
 from toolspeak.dialects.text.extract import only_object
 
@@ -175,13 +175,13 @@ class LeakedCalls:
             return [TextDelta(delta.raw)]
         if type(delta) is ArgumentsDelta or type(delta) is CallStarted or type(delta) is CallIgnored:
             number = self._number(leaked, delta.index)
-            return [delta if number == delta.index else changed(delta, index=number)]
+            return [delta if number == delta.index else evolve(delta, index=number)]
         if type(delta) is CallCompleted or type(delta) is CallMalformed:
-            own = changed(delta, index=self._number(leaked, delta.index))
+            own = evolve(delta, index=self._number(leaked, delta.index))
             if not leaked:
                 self._native.append(own)
             elif type(own) is CallCompleted:
-                own = changed(own, notes=(*own.notes, LEAKED))
+                own = evolve(own, notes=(*own.notes, LEAK_NOTE))
                 self._leaked.append(own)
             return [own]
         return [delta]
@@ -197,7 +197,7 @@ class LeakedCalls:
 
     def _own_numbers(self, ended: BatchEnded, leaked: bool) -> BatchEnded:
         selected = tuple(sorted([self._number(leaked, index) for index in ended.selected]))
-        return ended if selected == ended.selected else changed(ended, selected=selected)
+        return ended if selected == ended.selected else evolve(ended, selected=selected)
 
     def _end(self, ended: TurnEnded) -> list[Delta]:
         out: list[Delta] = []
@@ -223,7 +223,7 @@ class LeakedCalls:
         counts = any(call.index in selected for call in self._leaked)
         notes = [note for end in self._ends for note in end.notes] if counts else []
         ok = all(end.ok for end in self._ends)
-        out.append(BatchEnded(tuple(sorted(selected)), ok, (*notes, *((LEAKED,) if counts else ()))))
+        out.append(BatchEnded(tuple(sorted(selected)), ok, (*notes, *((LEAK_NOTE,) if counts else ()))))
         return out
 
     def _drop(self, index: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from toolspeak.data.deltas import Delta, TextAside, TextWasReasoning
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.dialects.parser.attempts import ends_line, is_open
 from toolspeak.dialects.parser.block_format import Echo
 from toolspeak.dialects.parser.quotes import sentence_continues
@@ -80,7 +80,7 @@ class StrayParser(ThinkingParser):
             return "undecided"
         again = self._table.decide(text[last : at + MAX_CANDIDATE]) if last > at else "text"
         if isinstance(again, MarkerMatch) and again.marker.kind == "calls":
-            return changed(again, length=last - at + again.length, notes=(*again.notes, "marker_twice"))
+            return evolve(again, length=last - at + again.length, notes=(*again.notes, "marker_twice"))
         return "text" if isinstance(again, MarkerMatch) or self._ending or full else again
 
     def _lone_end(self, text: str, start: int, at: int, here: Markdown) -> int:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from toolspeak.data.deltas import BatchEnded, CallIgnored, Delta, ReasoningDelta, TextAside, TextDelta
 from toolspeak.data.messages import NORMAL_END, FinishReason
-from toolspeak.data.values import changed, quick
+from toolspeak.data.values import evolve, quick
 from toolspeak.dialects.parser.attempts import end_of
 from toolspeak.dialects.parser.block_format import BlockFormat, Echo
 from toolspeak.dialects.readers.body import Body, PassThrough
@@ -100,7 +100,7 @@ class TurnBatch:
 
     def copy(self) -> TurnBatch:
         """A copy that later additions do not change."""
-        return changed(self, _candidates=[*self._candidates])
+        return evolve(self, _candidates=[*self._candidates])
 
 
 def _over(text: str, _position: int, _out: list[Delta]) -> int:

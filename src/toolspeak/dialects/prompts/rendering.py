@@ -29,7 +29,7 @@ from toolspeak.data.messages import (
     as_mapping,
 )
 from toolspeak.data.tools import ToolSpec
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.dialects.base import History
 from toolspeak.dialects.grammar.schema_rules import merge_all_of
 from toolspeak.dialects.prompt import character_reference
@@ -89,7 +89,7 @@ def calls_to_write(
         spec = tools.get(call.name)
         if spec is not None:
             ordered = _ordered(call.arguments, spec.parameters, spec.parameters, 0)
-            call = call if ordered is call.arguments else changed(call, arguments=ordered)
+            call = call if ordered is call.arguments else evolve(call, arguments=ordered)
         result.append(call)
     return result
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, Protocol, TypeVar, cast
 
-from toolspeak.data.values import changed, quick
+from toolspeak.data.values import evolve, quick
 from toolspeak.dialects.text.candidates import Beginnings, candidate_pattern
 from toolspeak.dialects.text.end_marker import EndMarker, beginning_of_ends, beginnings
 from toolspeak.dialects.text.markdown import FENCE, FENCE_START, run_end
@@ -357,7 +357,7 @@ class MarkerTable:
             if body != "text":
                 break
         if marker.spare and not start and (body == "text" or (final and body == "opened")):
-            return MarkerMatch(changed(marker, kind="noise"), stop)
+            return MarkerMatch(evolve(marker, kind="noise"), stop)
         if not isinstance(body, int):
             return "undecided" if body == "opened" and marker.kind != "calls" else body
         fenced = start > 0 or "`" in text[stop:body]

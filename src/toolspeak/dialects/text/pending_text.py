@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from toolspeak.data.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextAside, TextDelta
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.dialects.text.scan import Buffer
 
 MOST_PIECES = 128
@@ -42,7 +42,7 @@ def _join(pieces: list[Delta]) -> Delta:
     first = pieces[0]
     if len(pieces) == 1 or not isinstance(first, ArgumentsDelta | TextDelta | TextAside | ReasoningDelta):
         return first
-    return changed(first, text="".join(_texts(pieces)))
+    return evolve(first, text="".join(_texts(pieces)))
 
 
 def _texts(pieces: Iterable[Delta]) -> Iterable[str]:

@@ -12,7 +12,7 @@ from toolspeak.data.approvals import Decision, Escalate, Rule, RuleAction, Stand
 from toolspeak.data.codec import dumps, loads
 from toolspeak.data.events import ApprovalDecided, Event
 from toolspeak.data.messages import JSON, Message
-from toolspeak.data.protected import protected
+from toolspeak.data.protected import protected_at
 from toolspeak.data.tools import CALLS_WITHIN, EVERYTHING, Effects, ToolSpec, covers
 from toolspeak.data.values import same_json
 from toolspeak.errors import ConfigurationError, FormatError
@@ -118,7 +118,7 @@ def fitting(rule: Rule, request: ApprovalRequest) -> RuleAction | None:
     ):
         return None
     action = _on_paths(rule, effects) if rule.paths else rule.action
-    if action in _ALLOWING and any(protected(key[5:]) for key in effects.writes if key.startswith("file:")):
+    if action in _ALLOWING and any(protected_at(key[5:]) for key in effects.writes if key.startswith("file:")):
         return "escalate"  # a rule is not meant for the program's own files
     return action
 

@@ -13,7 +13,7 @@ from typing import cast
 from toolspeak.data.interceptor_events import MOST_ERROR_CHARACTERS, RetryScheduled
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import Effects
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.errors import ConfigurationError
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-]+")
@@ -144,7 +144,7 @@ def hide_effects(effects: Effects, secrets: Secrets) -> Effects:
 
 def hide_retry(event: RetryScheduled, secrets: Secrets) -> RetryScheduled:
     """Returns the event with placeholders in its error, which is not longer than a record holds."""
-    return changed(event, error=secrets.hide_text(event.error)[:MOST_ERROR_CHARACTERS])
+    return evolve(event, error=secrets.hide_text(event.error)[:MOST_ERROR_CHARACTERS])
 
 
 def _check(name: str, value: str) -> None:

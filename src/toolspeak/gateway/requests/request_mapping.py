@@ -15,7 +15,7 @@ from toolspeak.agent.drivers.text import TextDriver
 from toolspeak.agent.state.history import paired
 from toolspeak.data.messages import JSON, Message, ToolChoice
 from toolspeak.data.tools import ToolSpec
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.gateway.http.asgi import Fields, check_values, decoded
 from toolspeak.gateway.http.error_responses import Failure
 from toolspeak.gateway.requests.conversation_repair import healed
@@ -83,7 +83,7 @@ def read_request(wire: WireFormat, fields: Fields, bounds: Bounds) -> tuple[Wire
     # Calls and thoughts are in turns of the model: before the first one only a stray result needs a repair.
     if any(each.role == "assistant" or each.results for each in messages):
         messages, notes = healed(messages)
-    return changed(wire_request, request=changed(wire_request.request, messages=messages)), notes
+    return evolve(wire_request, request=evolve(wire_request.request, messages=messages)), notes
 
 
 def check_counts(wire_request: WireRequest, bounds: Bounds) -> None:

@@ -25,7 +25,7 @@ from toolspeak.data.deltas import (
     TurnEnded,
 )
 from toolspeak.data.messages import JSON, Message, TextMessage
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.gateway.client_request import Answering
 from toolspeak.gateway.http.asgi import Fields, event, noted, with_notes
 from toolspeak.gateway.http.error_responses import Failure, with_code
@@ -179,7 +179,7 @@ class NativeRelay:
             return part
         role_data, says_role = with_role(data, says=not self._has_role)
         self._has_role = self._has_role or says_role
-        return part if role_data is data else changed(part, raw=with_data(part.raw, role_data), data=role_data)
+        return part if role_data is data else evolve(part, raw=with_data(part.raw, role_data), data=role_data)
 
     # --- called by the answer ----------------------------------------------------------------------------------
 

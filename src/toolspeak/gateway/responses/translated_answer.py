@@ -15,7 +15,7 @@ from typing import Any, cast
 from toolspeak.agent.drivers.base import NO_RUN, Driver, TurnRequest
 from toolspeak.data.deltas import Delta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, MalformedCall, Message, TextPart, ToolResult, Usage, failure
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.client_request import Answering, stream_answer
@@ -120,7 +120,7 @@ async def _turn(
         on_attempt(route)
         driver, request, rules = turn_of(wire_request, route, answering.request.wire.name)
         if hold_calls:
-            rules = changed(rules, hold_calls=True)
+            rules = evolve(rules, hold_calls=True)
         leaves = put if is_only else leave if wire_request.stream else hold
         return _ask_driver(driver, request, rules, leaves, report, size, wire_request.usage_wanted, on_answer)
 
@@ -192,8 +192,8 @@ async def _ask_driver(
         if outcome.again is None or collector is None:
             break
         turn = collector.turn()
-        request = changed(request, messages=[*request.messages, *_correction(turn, outcome.again, rules)])
-        rules = changed(
+        request = evolve(request, messages=[*request.messages, *_correction(turn, outcome.again, rules)])
+        rules = evolve(
             rules,
             repairs=rules.repairs - (outcome.again == "malformed"),
             required_call_retries=rules.required_call_retries - (outcome.again == "no_call"),
@@ -201,7 +201,7 @@ async def _ask_driver(
         report.notes.append(_again(outcome.again, turn))
     if guessed:
         report.notes.append(Note("usage_estimated", "the server did not count all tokens: the usage is an estimate"))
-    report.end = changed(outcome.end, usage=total)
+    report.end = evolve(outcome.end, usage=total)
     await put([*last[:-1], report.end])
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from toolspeak.data.deltas import (
-    LEAKED,
+    LEAK_NOTE,
     ArgumentsDelta,
     BatchEnded,
     CallCompleted,
@@ -205,7 +205,7 @@ class TurnGate:
                 return ()
             case BatchEnded(selected, _, notes):
                 self._counting_calls.update(selected)
-                if LEAKED in notes:
+                if LEAK_NOTE in notes:
                     self._note(
                         "leaked_call", "the server left calls of the model in the text; the gateway read them there"
                     )

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import FilePart, ImagePart, MalformedCall, Message, TextMessage, Usage
 from toolspeak.data.tools import ToolSpec
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.gateway.turns.turn_gate import Note, text_size
 from toolspeak.wire.base import ModelRequest, WireRequest
 
@@ -54,7 +54,7 @@ class TurnReport:
 def estimated(usage: Usage, prompt: int, completion: int) -> Usage:
     """The usage with estimates of the counts that are missing: the stream was closed after the calls, or the server
     does not count. `prompt` and `completion` are bytes."""
-    return changed(
+    return evolve(
         usage,
         input=tokens_of(prompt) if usage.input is None else usage.input,
         output=tokens_of(completion) if usage.output is None else usage.output,

@@ -20,7 +20,7 @@ from toolspeak.data.approvals import ApprovalRequested, Decision
 from toolspeak.data.deltas import ToolProgress
 from toolspeak.data.events import Record, RunStarted, ToolStarted
 from toolspeak.data.messages import Message
-from toolspeak.data.run_values import UNFINISHED
+from toolspeak.data.run_values import UNFINISHED_STATUSES
 from toolspeak.data.values import quick
 from toolspeak.errors import RunBusy, RunError, ToolspeakError
 from toolspeak.execute.calls.prepare import new_id
@@ -102,7 +102,7 @@ class CallRuns:
             raise RunError("no call of this tool with these arguments waits under this request state")
         while True:
             result = await stored_result(self.journal, await load_whole(self.journal, run_id))
-            if result.status not in UNFINISHED:
+            if result.status not in UNFINISHED_STATUSES:
                 return await self._settled(
                     run_id, lambda: self.agent.start(task, run_id=run_id, principal=principal, deps=deps), report
                 )

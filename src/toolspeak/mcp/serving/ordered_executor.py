@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from toolspeak.data.messages import MalformedCall, ToolCall
-from toolspeak.data.tools import UNDECLARED, Effects
+from toolspeak.data.tools import UNDECLARED_EFFECTS, Effects
 from toolspeak.execute import BatchContext, Executor
 from toolspeak.execute.batch_context import BatchResult
 from toolspeak.execute.concurrency.limits import OrphanedCalls
@@ -72,7 +72,7 @@ class OrderedExecutor(Executor):
         try:
             return tool.effects_of(arguments)
         except Exception:  # noqa: BLE001 - the admission of the call reports what the user's function raises
-            return UNDECLARED
+            return UNDECLARED_EFFECTS
 
 
 class EffectLine:

@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 from toolspeak.data.messages import JSON, no_extra
 from toolspeak.data.protected import protect
 from toolspeak.data.run_values import Limits
-from toolspeak.data.values import changed, quick
+from toolspeak.data.values import evolve, quick
 from toolspeak.dialects import Section
 from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import ConfigurationError
@@ -167,7 +167,7 @@ def read_config(
             raise
         # A file that nobody trusts has no effect: it does not end the run either.
         warnings.append(f"{error}; the project's configuration is ignored")
-    config = changed(_merged(files, variables), project_folder=project_folder, warnings=tuple(warnings))
+    config = evolve(_merged(files, variables), project_folder=project_folder, warnings=tuple(warnings))
     for name in (config.model, *config.aliases):
         resolved_model(config, name)
     return config
@@ -184,8 +184,8 @@ def find_project_config(folder: str) -> ProjectConfig | None:
     named_files: dict[str, str] = {}
     if isinstance(table.mcp, str):
         named_files[table.mcp], servers = _servers_in(file, table.mcp)
-        table = changed(table, mcp=servers)
-    table = changed(table, mcp=_in_folder(table.mcp, file.folder))
+        table = evolve(table, mcp=servers)
+    table = evolve(table, mcp=_in_folder(table.mcp, file.folder))
     if isinstance(table.prices, str):
         named_files[table.prices] = text_of(file, ("prices",), table.prices, _MOST_NAMED)
     for tools in table.tools:

@@ -13,7 +13,7 @@ import msgspec
 from toolspeak.data.messages import JSON, no_extra
 from toolspeak.data.prices import read_prices
 from toolspeak.data.run_values import Limits
-from toolspeak.data.values import changed, quick
+from toolspeak.data.values import evolve, quick
 from toolspeak.dialects import Section, get_dialect
 from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import ConfigurationError, suggest
@@ -285,7 +285,7 @@ def _with_paths(file: ConfigFile, table: ConfigTable) -> ConfigTable:
             name: tuple(absolute_path(file, ("sandbox", name), path) for path in getattr(table.sandbox, name))
             for name in ("writable", "readable")
         }
-        changes["sandbox"] = changed(table.sandbox, **places)
+        changes["sandbox"] = evolve(table.sandbox, **places)
     for name in ("rules", "prices", "mcp"):
         value = getattr(table, name)
         if isinstance(value, str):
@@ -300,12 +300,12 @@ def _with_paths(file: ConfigFile, table: ConfigTable) -> ConfigTable:
         changes["hooks"] = _with_hooks_of_file(file, table.hooks)
     changes["tools"] = tuple(_absolute_tools(file, place) for place in table.tools)
     changes["providers"] = {
-        name: changed(each, ca_file=absolute_path(file, ("providers", name, "ca_file"), each.ca_file))
+        name: evolve(each, ca_file=absolute_path(file, ("providers", name, "ca_file"), each.ca_file))
         if each.ca_file
         else each
         for name, each in table.providers.items()
     }
-    return changed(table, **changes)
+    return evolve(table, **changes)
 
 
 def hook_file(file: ConfigFile, value: JSON) -> tuple[str, str]:

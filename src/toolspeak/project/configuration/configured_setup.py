@@ -11,7 +11,7 @@ from typing import Any, TypedDict, Unpack
 import msgspec
 
 from toolspeak.data.messages import JSON
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.project.configuration.config import Config, resolved_model
 from toolspeak.project.own_tools import absolute_place
 from toolspeak.project.run_setup import Setup
@@ -119,7 +119,7 @@ def configured_setup(config: Config, workspace: str, **choices: Unpack[SetupChoi
             changes[name] = str(Path(changes[name]).resolve())
     if changes.get("mcp"):
         changes["mcp_servers"] = {}
-    return changed(setup, **changes)
+    return evolve(setup, **changes)
 
 
 def full_path(path: str) -> str:
@@ -134,4 +134,4 @@ def with_model_of(setup: Setup, before: Mapping[str, JSON], choices: Collection[
         return setup
     earlier = {name: before[name] for name in MODEL_OPTIONS if name not in choices and before.get(name)}
     providers = msgspec.convert(before.get("providers", {}), dict[str, ConfiguredProvider])
-    return changed(setup, **earlier, providers={**providers, **setup.providers})
+    return evolve(setup, **earlier, providers={**providers, **setup.providers})

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Sequence
 from typing import Any
 
-from toolspeak.data.tools import UNVERSIONED, Effects
+from toolspeak.data.tools import NO_VERSION, Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin.gitignore import IgnoredPaths
@@ -26,7 +26,7 @@ def find_tool(workspace: Workspace, *, seconds_per_file: float = 10) -> Tool:
 
     def effects(path: str = "") -> Effects:
         # A check whether any file below has changed would take as long as another search.
-        return Effects(reads={workspace.scope(path)}, idempotent=True, destructive=False, version=UNVERSIONED)
+        return Effects(reads={workspace.scope(path)}, idempotent=True, destructive=False, version=NO_VERSION)
 
     @tool(name="find", aliases={"file": "path"}, effects=effects, effects_bound=anywhere(workspace, effects()))
     def find(

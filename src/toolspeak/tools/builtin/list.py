@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterator
 from typing import Any
 
-from toolspeak.data.tools import UNVERSIONED, Effects
+from toolspeak.data.tools import NO_VERSION, Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin.paths import relative_path
@@ -23,7 +23,7 @@ def list_tool(workspace: Workspace) -> Tool:
     def effects(prefix: str = "", recursive: bool = False) -> Effects:
         folder, _ = _split(workspace, prefix)
         # A folder's time changes with the names in it, not with the names below its subfolders.
-        version = UNVERSIONED if recursive else workspace.version(folder)
+        version = NO_VERSION if recursive else workspace.version(folder)
         return Effects(reads={workspace.scope(folder)}, idempotent=True, destructive=False, version=version)
 
     @tool(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from toolspeak.data.tools import UNVERSIONED, Effects, with_sources
+from toolspeak.data.tools import NO_VERSION, Effects, with_sources
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin.fact_file import FactFiles
 from toolspeak.tools.returned_values import Returned, to_content
 
 MEMORY = "memory"
 
-_READS = Effects(reads={"memory:"}, idempotent=True, destructive=False, version=UNVERSIONED)
+_READS = Effects(reads={"memory:"}, idempotent=True, destructive=False, version=NO_VERSION)
 _WRITES = Effects(reads={"memory:"}, writes={"memory:"}, idempotent=True)
 
 

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any, Protocol
 
-from toolspeak.data.tools import EVERYTHING, UNVERSIONED, WEB, Effects, with_sources
+from toolspeak.data.tools import EVERYTHING, NO_VERSION, WEB, Effects, with_sources
 from toolspeak.data.values import quick
 from toolspeak.errors import SandboxError, ToolError
 from toolspeak.sandbox.base import Confinement, ProcessCommand, Sandbox
@@ -189,7 +189,7 @@ def shell_tool(
             external=network,
             idempotent=only_reads,
             destructive=not only_reads,
-            version=UNVERSIONED,
+            version=NO_VERSION,
             approval=only_reads and not enforced.unasked_reads,
         )
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, Literal
 
-from toolspeak.data.protected import protected, protected_as
-from toolspeak.data.tools import UNVERSIONED
+from toolspeak.data.protected import protected_as, protected_at
+from toolspeak.data.tools import NO_VERSION
 from toolspeak.errors import ConfigurationError, ToolError
 from toolspeak.tools.builtin.folder import DESCRIPTORS, Folder
 from toolspeak.tools.builtin.paths import Parts, components, follow, relative_path
@@ -124,14 +124,14 @@ class Workspace:
             return self.key("")
 
     def version(self, path: str) -> str:
-        """A token that changes when a program changes a file's content or the names in a folder; UNVERSIONED if there
+        """A token that changes when a program changes a file's content or the names in a folder; NO_VERSION if there
         is no such token."""
         try:
             status = os.stat(self.root.joinpath(*self.resolve(path)))
         except (ToolError, OSError):
-            return UNVERSIONED
+            return NO_VERSION
         if abs(time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns)) < _TICK:
-            return UNVERSIONED
+            return NO_VERSION
         return f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
 
     # Reading
@@ -237,7 +237,7 @@ class Workspace:
         parts = self.resolve(path)
         if not parts:
             raise ToolError(f"{path!r} is the workspace folder, not a file: add a file name.")
-        if protection := protected(os.path.join(self.root, *parts)):
+        if protection := protected_at(os.path.join(self.root, *parts)):
             raise ToolError(f"{path!r} is {protection.what}, which this program depends on: no tool may change it.")
         if parts[-1] == CHANGE_FILE:
             raise ToolError(f"{path!r} is a name that the tools use for temporary files: choose another.")
@@ -264,7 +264,7 @@ class Workspace:
             raise ToolError(f"{label!r} is the workspace folder, not a file: use `list`.")
         with self.folder(parts[:-1]) as folder:
             status = folder.stat(parts[-1])
-            protection = protected(os.path.join(self.root, *parts)) or protected_as(status)
+            protection = protected_at(os.path.join(self.root, *parts)) or protected_as(status)
             if protection and protection.secret:
                 raise ToolError(
                     f"{label!r} is {protection.what}, which this program depends on: no tool may read or change it."

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import BinaryIO, Literal
 
 from toolspeak.data.tools import Effects
-from toolspeak.data.values import changed
+from toolspeak.data.values import evolve
 from toolspeak.tools.builtin.paths import relative_path
 from toolspeak.tools.builtin.workspace import Entry, Workspace
 
@@ -84,7 +84,7 @@ def anywhere(workspace: Workspace, effects: Effects) -> Effects:
         return effects
     own, others = workspace.scope(""), frozenset(each.scope("") for each in workspace.others)
     reads, writes = (keys | others if own in keys else keys for keys in (effects.reads, effects.writes))
-    return changed(effects, reads=reads, writes=writes)
+    return evolve(effects, reads=reads, writes=writes)
 
 
 def walk_start(workspace: Workspace, path: str) -> str:

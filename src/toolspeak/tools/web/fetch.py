@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator
 
 from toolspeak.data.messages import ImagePart, TextPart
-from toolspeak.data.tools import UNVERSIONED, WEB, Effects
+from toolspeak.data.tools import NO_VERSION, WEB, Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin.text_format import visible
@@ -74,7 +74,7 @@ def fetch_tool(access: WebAccess = USUAL_ACCESS, *, reader: PageReader | None = 
 
     def effects(url: str) -> Effects:
         return Effects(
-            reads={parse_url(url).key}, external=True, idempotent=True, destructive=False, version=UNVERSIONED
+            reads={parse_url(url).key}, external=True, idempotent=True, destructive=False, version=NO_VERSION
         )
 
     def preview(url: str) -> str:

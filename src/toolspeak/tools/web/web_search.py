@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from toolspeak.data.messages import TextPart
-from toolspeak.data.tools import UNVERSIONED, Effects
+from toolspeak.data.tools import NO_VERSION, Effects
 from toolspeak.errors import ConfigurationError, suggest
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin.text_format import visible
@@ -38,7 +38,7 @@ def search_tool(provider: SearchProvider) -> Tool:
     @tool(
         name="search",
         aliases={"q": "query"},
-        effects=Effects(reads={provider.key}, external=True, idempotent=True, destructive=False, version=UNVERSIONED),
+        effects=Effects(reads={provider.key}, external=True, idempotent=True, destructive=False, version=NO_VERSION),
         preview=preview,
     )
     async def search(
