@@ -23,7 +23,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, AutoDialect, Dialect, Parser, Section, StrictDialect, get_dialect
 from toolspeak.dialects.catalogue import FAMILIES
 from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect
-from toolspeak.dialects.text.openings import Signature
+from toolspeak.dialects.text.block_delimiters import Signature
 from toolspeak.errors import ConfigurationError, UnknownDialect
 
 SAMPLES = Path(__file__).parents[1] / "tests" / "samples"

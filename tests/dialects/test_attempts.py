@@ -13,8 +13,8 @@ from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCal
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
 from toolspeak.dialects.parser.blocks import BlockParser
+from toolspeak.dialects.text.block_delimiters import Signature
 from toolspeak.dialects.text.markers import Marker
-from toolspeak.dialects.text.openings import Signature
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.testing import check_splits, chunks, parse_pieces
 

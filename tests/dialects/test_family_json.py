@@ -19,8 +19,8 @@ from toolspeak.data.messages import MalformedCall, Message, TextPart, ToolCall, 
 from toolspeak.dialects import Dialect, get_dialect, read_turn
 from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect
 from toolspeak.dialects.prompts.rendering import MarkerEscaper
+from toolspeak.dialects.text.block_delimiters import Signature
 from toolspeak.dialects.text.markers import MarkerTable
-from toolspeak.dialects.text.openings import Signature
 from toolspeak.testing import (
     check_deltas,
     check_round_trip,

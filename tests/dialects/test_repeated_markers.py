@@ -8,7 +8,7 @@ from toolspeak.data.messages import MalformedCall, Message, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
 from toolspeak.dialects.parser.blocks import BlockParser
-from toolspeak.dialects.text.openings import Signature
+from toolspeak.dialects.text.block_delimiters import Signature
 from toolspeak.testing import CheckedParser, check_splits, chunks
 
 READ = ToolSpec("read", "", {"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"]})

@@ -24,9 +24,9 @@ from toolspeak.dialects.parser.attempts import lone_end, unmarked
 from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.dialects.parser.damaged_calls import nearly_called
 from toolspeak.dialects.parser.running_text import may_end_in_call
+from toolspeak.dialects.text.block_delimiters import Follows, Opening, Signature, Starts, Texts
 from toolspeak.dialects.text.markdown import Markdown
 from toolspeak.dialects.text.markers import Marker, MarkerTable
-from toolspeak.dialects.text.openings import Follows, Opening, Signature, Starts, Texts
 from toolspeak.testing import chunks, join_deltas, parse_pieces
 
 BLOCKS = [each for each in DIALECTS if isinstance(each.parser(TOOLS), BlockParser)]

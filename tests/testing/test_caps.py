@@ -17,8 +17,8 @@ from toolspeak.dialects.protocols.tool_call import ToolCallDialect
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.json_calls import JsonCalls
 from toolspeak.dialects.readers.xml_calls import XmlCalls
+from toolspeak.dialects.text.block_delimiters import Starts
 from toolspeak.dialects.text.markers import Marker, MarkerTable
-from toolspeak.dialects.text.openings import Starts
 from toolspeak.dialects.text.scan import Buffer, Caps, JsonScanner
 from toolspeak.dialects.turn_rules import BatchRule
 from toolspeak.testing import check_splits, every_split

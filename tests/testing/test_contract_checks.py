@@ -19,8 +19,8 @@ from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.prompts.rendering import dump_json, result_text
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape
+from toolspeak.dialects.text.block_delimiters import Follows, Starts
 from toolspeak.dialects.text.markers import Marker, MarkerTable
-from toolspeak.dialects.text.openings import Follows, Starts
 from toolspeak.testing import check_dialect
 
 HERMES: Any = get_dialect("hermes")

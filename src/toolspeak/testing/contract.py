@@ -26,8 +26,8 @@ from toolspeak.data.tools import READ_ANYTHING, ToolSpec
 from toolspeak.dialects.base import Dialect
 from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect
 from toolspeak.dialects.parser.parsed_turn import read_turn
+from toolspeak.dialects.text.block_delimiters import Signature
 from toolspeak.dialects.text.markers import Marker
-from toolspeak.dialects.text.openings import Signature
 from toolspeak.errors import ConfigurationError
 from toolspeak.testing.dialects import (
     check_results_cannot_forge,

@@ -19,8 +19,8 @@ from toolspeak.dialects.readers.element_tags import ElementSyntax
 from toolspeak.dialects.readers.elements import ElementCalls
 from toolspeak.dialects.readers.foreign_formats import form_body, with_forms
 from toolspeak.dialects.readers.tagged_values import TEXT, needs_mark, value_types, write_json, write_text
+from toolspeak.dialects.text.block_delimiters import Alone, FirstTag, Starts, Texts
 from toolspeak.dialects.text.markers import Marker, MarkerTable
-from toolspeak.dialects.text.openings import Alone, FirstTag, Starts, Texts
 from toolspeak.dialects.text.scan import Caps
 
 

@@ -20,8 +20,8 @@ from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.prompts.rendering import MarkerEscaper
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.json_calls import JsonCalls
+from toolspeak.dialects.text.block_delimiters import Signature
 from toolspeak.dialects.text.markers import Marker, MarkerTable
-from toolspeak.dialects.text.openings import Signature
 from toolspeak.dialects.text.scan import Problem, decode_json
 from toolspeak.errors import ConfigurationError
 

@@ -19,8 +19,8 @@ from toolspeak.dialects.readers.foreign_formats import form_body, with_forms
 from toolspeak.dialects.readers.pair_calls import PairCalls
 from toolspeak.dialects.readers.pair_tags import PairTags
 from toolspeak.dialects.readers.tagged_values import write_text
+from toolspeak.dialects.text.block_delimiters import Follows, followed_by
 from toolspeak.dialects.text.markers import Marker, MarkerTable
-from toolspeak.dialects.text.openings import Follows, followed_by
 from toolspeak.dialects.text.scan import Caps
 
 _RULES = """\

@@ -19,8 +19,8 @@ from toolspeak.dialects.readers.tagged_values import escape_name, unescape_name
 from toolspeak.dialects.readers.xml_calls import XmlCalls
 from toolspeak.dialects.readers.xml_tags import NAMED_ARGUMENT, NAMED_CALL, XmlTag, open_tag
 from toolspeak.dialects.readers.xml_values import argument_nodes, markers_of, write_argument
+from toolspeak.dialects.text.block_delimiters import Starts
 from toolspeak.dialects.text.markers import Marker, MarkerTable
-from toolspeak.dialects.text.openings import Starts
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps
 
 XML_RULES = """\

@@ -22,8 +22,8 @@ from toolspeak.dialects.parser.block_format import BlockFormat
 from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.registry import DETECTION, load_dialect
+from toolspeak.dialects.text.block_delimiters import Follows, Starts, beginnings
 from toolspeak.dialects.text.candidates import candidate_pattern
-from toolspeak.dialects.text.end_marker import beginnings
 from toolspeak.dialects.text.markdown import FENCE, FENCE_START
 from toolspeak.dialects.text.markers import (
     Marker,
@@ -32,7 +32,6 @@ from toolspeak.dialects.text.markers import (
     MarkerTable,
     markup_of,
 )
-from toolspeak.dialects.text.openings import Follows, Starts
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps
 
 _HARMONY_HEAD = re.compile(r"<\|start\|>assistant(?:\s+to=[^\s<]+)?\s*<\|channel\|>|<\|channel\|>\s*[a-z]")

@@ -33,8 +33,8 @@ from toolspeak.dialects.grammar.ir import (
     series,
     strip_prefix,
 )
+from toolspeak.dialects.text.block_delimiters import Matches, Signature
 from toolspeak.dialects.text.markers import Marker
-from toolspeak.dialects.text.openings import Matches, Signature
 from toolspeak.dialects.turn_rules import BatchRule, Section
 from toolspeak.errors import ConfigurationError, suggest
 

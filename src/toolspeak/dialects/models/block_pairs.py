@@ -7,8 +7,8 @@ from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect, Re
 from toolspeak.dialects.declarations.pair_dialect import LINES, pair_dialect
 from toolspeak.dialects.prompt import EarlierThoughts
 from toolspeak.dialects.readers.pair_tags import PairTags
+from toolspeak.dialects.text.block_delimiters import Starts
 from toolspeak.dialects.text.markers import Marker
-from toolspeak.dialects.text.openings import Starts
 
 # --- Hunyuan 3 ----------------------------------------------------------------------------------
 

@@ -10,8 +10,8 @@ from toolspeak.dialects.declarations.json_dialect import ONE_ARRAY, frames, json
 from toolspeak.dialects.prompt import EarlierThoughts
 from toolspeak.dialects.prompts.rendering import MarkerEscaper, result_value
 from toolspeak.dialects.readers.json_call import CallShape
+from toolspeak.dialects.text.block_delimiters import Starts
 from toolspeak.dialects.text.markers import Marker
-from toolspeak.dialects.text.openings import Starts
 
 _NO_CALLS = ("directly-answer", "directly_answer")  # the template's word for an answer without a tool
 _TURN = ("<|START_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>")

@@ -20,9 +20,9 @@ from toolspeak.dialects.grammar.avoid import Pattern, texts
 from toolspeak.dialects.prompts.rendering import malformed_text
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape
+from toolspeak.dialects.text.block_delimiters import Follows, Signature
 from toolspeak.dialects.text.candidates import NAME, first_of, one_of
 from toolspeak.dialects.text.markers import Marker, MarkerTable
-from toolspeak.dialects.text.openings import Follows, Signature
 from toolspeak.dialects.text.scan import Caps
 
 _CALLS, _CALLS_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"

@@ -12,8 +12,8 @@ from toolspeak.dialects.readers.element_tags import ElementSyntax
 from toolspeak.dialects.readers.elements import ElementCalls
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.json_calls import JsonCalls
+from toolspeak.dialects.text.block_delimiters import Starts
 from toolspeak.dialects.text.markers import Marker
-from toolspeak.dialects.text.openings import Starts
 from toolspeak.dialects.text.scan import Caps
 
 _START, _END = "<dots_function_call>", "</dots_function_call>"

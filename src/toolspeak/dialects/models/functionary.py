@@ -14,12 +14,13 @@ from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import optional
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.tool_choice import Frame
+from toolspeak.dialects.models.pythonic import LLAMA_HEAD
 from toolspeak.dialects.parser.prefill import OpenedParser
 from toolspeak.dialects.prompts.rendering import result_text
 from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape
+from toolspeak.dialects.text.block_delimiters import Follows
 from toolspeak.dialects.text.candidates import NAME
-from toolspeak.dialects.text.markers import LLAMA_HEAD, Marker, MarkerTable
-from toolspeak.dialects.text.openings import Follows
+from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.turn_rules import Section
 
 _ONE_NAME = re.compile(rf"\s*({NAME})\s*")

@@ -21,8 +21,8 @@ from toolspeak.dialects.prompts.rendering import dump_json, escape_text, marker_
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.foreign_formats import form_body, with_forms
 from toolspeak.dialects.readers.gemma_calls import GemmaCalls
+from toolspeak.dialects.text.block_delimiters import Matches, Something
 from toolspeak.dialects.text.markers import Marker, MarkerTable
-from toolspeak.dialects.text.openings import Matches, Something
 from toolspeak.dialects.text.scan import Caps
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_.$-]{0,127}")

@@ -7,8 +7,8 @@ from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect
 from toolspeak.dialects.declarations.json_dialect import THINK, frames, json_dialect, tagged_result
 from toolspeak.dialects.prompt import EarlierThoughts
 from toolspeak.dialects.readers.json_call import CallShape
+from toolspeak.dialects.text.block_delimiters import Starts
 from toolspeak.dialects.text.markers import Marker
-from toolspeak.dialects.text.openings import Starts
 
 _SUMMARY = '<tool_call>{"name": …, "arguments": {…}}</tool_call>, repeated'
 

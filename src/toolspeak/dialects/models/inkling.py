@@ -11,8 +11,8 @@ from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect
 from toolspeak.dialects.declarations.json_dialect import EACH_ALONE, frames, json_dialect
 from toolspeak.dialects.parser.prefill import OpenedParser
 from toolspeak.dialects.readers.json_call import CallShape
+from toolspeak.dialects.text.block_delimiters import Signature, Starts
 from toolspeak.dialects.text.markers import Marker
-from toolspeak.dialects.text.openings import Signature, Starts
 from toolspeak.dialects.turn_rules import Section
 
 _INVOKE, _MODEL = "<|content_invoke_tool_json|>", "<|message_model|>"

@@ -16,9 +16,9 @@ from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.prompt import EarlierThoughts
 from toolspeak.dialects.prompts.rendering import dump_json, escape_text, malformed_text, result_text
 from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape, plain_name
+from toolspeak.dialects.text.block_delimiters import Follows, Signature, followed_by
 from toolspeak.dialects.text.candidates import MAX_NAME, NAME, first_of, one_of
 from toolspeak.dialects.text.markers import Marker, MarkerTable
-from toolspeak.dialects.text.openings import Follows, Signature, followed_by
 
 _SECTION, _SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
 _OTHER_SECTION, _OTHER_END = "<|tool_call_section_begin|>", "<|tool_call_section_end|>"  # ggml-org/llama.cpp#17376

@@ -21,9 +21,8 @@ from toolspeak.dialects.readers.open_value import OpenValue, ValueEvent, ValueTa
 from toolspeak.dialects.readers.pair_tags import KINDS
 from toolspeak.dialects.readers.tagged_calls import MayFollow, TaggedCalls, no_call_end
 from toolspeak.dialects.readers.tagged_values import TEXT, value_types, write_text
-from toolspeak.dialects.text.end_marker import stands
+from toolspeak.dialects.text.block_delimiters import NEVER, Matches, followed_by, stands
 from toolspeak.dialects.text.markers import Marker, MarkerTable
-from toolspeak.dialects.text.openings import NEVER, Matches, followed_by
 from toolspeak.dialects.text.scan import shorten
 from toolspeak.dialects.text.typed_text import json_type, schema_types
 

@@ -23,8 +23,8 @@ from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.foreign_formats import form_body, with_forms
 from toolspeak.dialects.readers.nested_elements import ITEM, NestedCalls
 from toolspeak.dialects.readers.tagged_values import CDATA, as_cdata, escape_name, write_json
+from toolspeak.dialects.text.block_delimiters import NEVER, FirstTag, Texts
 from toolspeak.dialects.text.markers import Marker, MarkerTable
-from toolspeak.dialects.text.openings import NEVER, FirstTag, Texts
 from toolspeak.dialects.text.scan import Caps
 from toolspeak.dialects.text.typed_text import argument_schemas, json_type, schema_types
 

@@ -20,9 +20,9 @@ from toolspeak.dialects.readers.body import Body, ChosenBody, skip_space
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.json_calls import JsonCalls
 from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape
+from toolspeak.dialects.text.block_delimiters import Follows, Signature
 from toolspeak.dialects.text.candidates import NAME, first_of, one_of
 from toolspeak.dialects.text.markers import Marker, MarkerTable
-from toolspeak.dialects.text.openings import Follows, Signature
 from toolspeak.dialects.text.scan import Caps
 
 _CALL, _ARGS, _CALL_ID, _END = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "</s>"

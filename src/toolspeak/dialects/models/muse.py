@@ -25,9 +25,8 @@ from toolspeak.dialects.prompts.rendering import result_text
 from toolspeak.dialects.readers.element_tags import ElementSyntax
 from toolspeak.dialects.readers.elements import ElementCalls
 from toolspeak.dialects.readers.tagged_values import escape_name
-from toolspeak.dialects.text.end_marker import begins
+from toolspeak.dialects.text.block_delimiters import Texts, begins
 from toolspeak.dialects.text.markers import Marker, MarkerMatch, MarkerTable
-from toolspeak.dialects.text.openings import Texts
 from toolspeak.dialects.text.scan import MAX_CANDIDATE
 from toolspeak.dialects.turn_rules import Section
 

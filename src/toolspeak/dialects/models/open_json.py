@@ -18,14 +18,14 @@ from toolspeak.dialects.declarations.json_dialect import (
     json_dialect,
 )
 from toolspeak.dialects.models.mistral_args import CALLS, new_body
-from toolspeak.dialects.models.pythonic import PythonOrJson, call_shape
+from toolspeak.dialects.models.pythonic import LLAMA_HEAD, PythonOrJson, call_shape
 from toolspeak.dialects.prompts.rendering import MarkerEscaper
 from toolspeak.dialects.readers.body import Body
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.json_calls import JsonCalls
+from toolspeak.dialects.text.block_delimiters import Signature, Starts
 from toolspeak.dialects.text.candidates import one_of
-from toolspeak.dialects.text.markers import LLAMA_HEAD, Marker
-from toolspeak.dialects.text.openings import Signature, Starts
+from toolspeak.dialects.text.markers import Marker
 from toolspeak.dialects.text.scan import Caps
 
 _ARRAY = CallShape("arguments", array=True, arguments_required=False)

@@ -14,7 +14,7 @@ from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.prompts.rendering import dump_json, marker_prefix
 from toolspeak.dialects.readers.body import ReaderState, known_name, skip_space
 from toolspeak.dialects.readers.open_call import CallSteps, OpenCall
-from toolspeak.dialects.text.end_marker import begins, stands
+from toolspeak.dialects.text.block_delimiters import begins, stands
 from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps, JsonScanner
 

@@ -30,9 +30,9 @@ from toolspeak.dialects.readers.body import Body, ChosenBody, skip_space
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.json_calls import JsonCalls
 from toolspeak.dialects.readers.python_calls import KEY, NAME, VALUE_START, PythonCalls
+from toolspeak.dialects.text.block_delimiters import Matches, Signature
 from toolspeak.dialects.text.candidates import beginnings_of
-from toolspeak.dialects.text.markers import LLAMA_HEAD, Marker, MarkerTable
-from toolspeak.dialects.text.openings import Matches, Signature
+from toolspeak.dialects.text.markers import Marker, MarkerTable
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -147,6 +147,8 @@ def _between(start: str, end: str) -> Marker:
 _PYTHON_START = _between("<|python_start|>", "<|python_end|>")
 _BARE_JSON = MarkerEscaper(MarkerTable(bare_markers())).pattern
 _STOP_3, _STOP_4 = ("<|eom_id|>", "<|eot_id|>", "<|end_of_text|>"), ("<|eom|>", "<|eot|>", "<|end_of_text|>")
+LLAMA_HEAD = "<|start_header_id|>assistant<|end_header_id|>"
+"""Llama's template writes this before a turn, and some models repeat it."""
 _HEADS = (LLAMA_HEAD, "<|header_start|>assistant<|header_end|>")
 
 

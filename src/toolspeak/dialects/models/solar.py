@@ -16,8 +16,8 @@ from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.prompt import EarlierThoughts
 from toolspeak.dialects.prompts.rendering import malformed_text, result_text
 from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape, plain_name
+from toolspeak.dialects.text.block_delimiters import Follows, followed_by
 from toolspeak.dialects.text.markers import Marker, MarkerTable
-from toolspeak.dialects.text.openings import Follows, followed_by
 
 _SECTION, _SECTION_END = "<|tool_calls|>", "<|calls|>"
 _CALL, _NAME, _ARGS, _CALL_END = (f"<|tool_call:{part}|>" for part in ("begin", "name", "args", "end"))

@@ -14,8 +14,8 @@ from toolspeak.dialects.declarations.json_dialect import (
 )
 from toolspeak.dialects.grammar.ir import optional
 from toolspeak.dialects.readers.json_call import CallShape
+from toolspeak.dialects.text.block_delimiters import Starts
 from toolspeak.dialects.text.markers import Marker
-from toolspeak.dialects.text.openings import Starts
 
 _OBJECT = CallShape("arguments", array=False, arguments_required=False)
 _ARRAY = CallShape("arguments", array=True, arguments_required=False)

@@ -20,10 +20,9 @@ from toolspeak.data.messages import ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.prompts.schema_text import example_tools, sample_arguments
 from toolspeak.dialects.readers.body import TRUNCATED
-from toolspeak.dialects.text.end_marker import EndMarker
+from toolspeak.dialects.text.block_delimiters import EndMarker, FirstTag
 from toolspeak.dialects.text.markdown import Markdown
 from toolspeak.dialects.text.markers import MarkerMatch
-from toolspeak.dialects.text.openings import FirstTag
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Problem
 
 MAX_TAIL = 1 << 14

@@ -9,7 +9,7 @@ from typing import Literal
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.readers.body import Body
-from toolspeak.dialects.text.end_marker import EndMarker
+from toolspeak.dialects.text.block_delimiters import EndMarker
 from toolspeak.dialects.text.markers import Marker, Table
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, Problem
 from toolspeak.dialects.turn_rules import BatchRule
@@ -44,6 +44,13 @@ class BlockFormat:
     def example(self) -> str:
         """A call of one of the tools, as the model should write it."""
         return self.writes(tuple(self.tools.values()))
+
+    def without_frames(self, text: str) -> str:
+        """The text without the special tokens that end a turn."""
+        frames = self.table.markup.frames
+        while ending := next((frame for frame in frames if text.rstrip().endswith(frame)), ""):
+            text = text.rstrip().removesuffix(ending)
+        return text
 
 
 @quick(frozen=False)

@@ -13,8 +13,8 @@ from toolspeak.data.deltas import CallIgnored, CallMalformed, Delta, ForgedResul
 from toolspeak.dialects.parser.block_format import BlockFormat, Echo, OpenBlock
 from toolspeak.dialects.parser.running_text import TextParser
 from toolspeak.dialects.readers.body import TRUNCATED, ResultsBody
-from toolspeak.dialects.text.end_marker import begins, stands
-from toolspeak.dialects.text.markers import MarkerMatch, without_frames
+from toolspeak.dialects.text.block_delimiters import begins, stands
+from toolspeak.dialects.text.markers import MarkerMatch
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Problem
 
 _SPACE = re.compile(r"\s*")
@@ -347,6 +347,6 @@ class BlockParser(TextParser):
             last = self._table.decide(self._pending, final=True)
             framed = isinstance(last, MarkerMatch) and last.marker.kind == "noise"
             rest = self._pending[last.length :] if isinstance(last, MarkerMatch) and framed else self._pending
-            rest = without_frames(rest, self._block_format.table.markup.frames)
+            rest = self._block_format.without_frames(rest)
             if rest:
                 self._emit(TextDelta, rest, 0, len(rest), out)

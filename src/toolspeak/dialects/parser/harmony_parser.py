@@ -34,7 +34,7 @@ from toolspeak.dialects.parser.harmony_header import (
 from toolspeak.dialects.parser.turn_parser import TurnParser
 from toolspeak.dialects.readers.body import TRUNCATED
 from toolspeak.dialects.readers.named_calls import NamedCalls
-from toolspeak.dialects.text.end_marker import begins
+from toolspeak.dialects.text.block_delimiters import begins
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, Problem
 from toolspeak.dialects.turn_rules import BatchRule, Section
 

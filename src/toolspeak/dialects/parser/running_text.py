@@ -22,10 +22,10 @@ from toolspeak.dialects.parser.damaged_calls import nearly_called
 from toolspeak.dialects.parser.examples import ExampleParser
 from toolspeak.dialects.parser.quotes import QuoteKind, example_not_run, is_mention, mentioned_call
 from toolspeak.dialects.parser.turn_parser import LONGEST_UNREAD, MOST_UNREAD
+from toolspeak.dialects.text.block_delimiters import Alone
 from toolspeak.dialects.text.candidates import WITHIN
 from toolspeak.dialects.text.markdown import Markdown, run_end
-from toolspeak.dialects.text.markers import MarkerDecision, MarkerMatch, without_frames
-from toolspeak.dialects.text.openings import Alone
+from toolspeak.dialects.text.markers import MarkerDecision, MarkerMatch
 from toolspeak.dialects.text.scan import MAX_CANDIDATE
 
 _CUT_TAG = re.compile(r"</[\w:]+\Z")
@@ -221,7 +221,7 @@ class TextParser(ExampleParser):
         format, end = self._format_of(match), self._marks.ends.get(match.marker)  # noqa: A001
         window = text[at : at + MAX_CANDIDATE]
         if self._ending:
-            window = without_frames(window, format.table.markup.frames)
+            window = format.without_frames(window)
         is_meant = is_attempt(match, end, window, format.tools, self._ending != "")
         if is_meant is None:
             return "undecided"

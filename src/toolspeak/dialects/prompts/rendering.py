@@ -33,8 +33,8 @@ from toolspeak.data.values import evolve
 from toolspeak.dialects.base import History
 from toolspeak.dialects.grammar.schema_rules import merge_all_of
 from toolspeak.dialects.prompt import character_reference
+from toolspeak.dialects.text.block_delimiters import Signature
 from toolspeak.dialects.text.markers import Marker, MarkerTable
-from toolspeak.dialects.text.openings import Signature
 from toolspeak.dialects.text.typed_text import resolve, schema_types
 
 IN_TEXT = ("no_start", "quoted_call")

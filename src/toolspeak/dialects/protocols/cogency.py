@@ -38,8 +38,8 @@ from toolspeak.dialects.prompts.rendering import (
 )
 from toolspeak.dialects.prompts.schema_text import example_tools, list_tools, sample_arguments
 from toolspeak.dialects.readers.body import Body
+from toolspeak.dialects.text.block_delimiters import AtEnd, Starts
 from toolspeak.dialects.text.markers import Marker, MarkerTable
-from toolspeak.dialects.text.openings import AtEnd, Starts
 from toolspeak.dialects.text.scan import Caps
 from toolspeak.dialects.turn_rules import BatchRule, Section
 

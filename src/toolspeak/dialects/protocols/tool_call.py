@@ -34,8 +34,8 @@ from toolspeak.dialects.prompts.rendering import (
 from toolspeak.dialects.prompts.schema_text import example_tools, list_tools, sample_arguments
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.readers.json_calls import JsonCalls
+from toolspeak.dialects.text.block_delimiters import Starts
 from toolspeak.dialects.text.markers import Marker, MarkerTable
-from toolspeak.dialects.text.openings import Starts
 from toolspeak.dialects.text.scan import Caps
 from toolspeak.dialects.turn_rules import BatchRule, Section
 

@@ -11,7 +11,7 @@ from toolspeak.data.values import quick
 from toolspeak.dialects.readers.open_value import ValueRules, ValueTags
 from toolspeak.dialects.readers.tagged_values import CDATA, Explicit, escape_name, unescape_name
 from toolspeak.dialects.readers.whole_call import GAP, WholeCall, text_without, whole_call
-from toolspeak.dialects.text.end_marker import begins
+from toolspeak.dialects.text.block_delimiters import begins
 from toolspeak.dialects.text.scan import MAX_CANDIDATE
 
 _EQUALS = r'([^<>]*?)(\s+type="json")?>'

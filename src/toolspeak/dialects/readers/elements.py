@@ -24,7 +24,7 @@ from toolspeak.dialects.readers.open_call import OpenCall
 from toolspeak.dialects.readers.open_value import OpenValue, ValueEvent
 from toolspeak.dialects.readers.tagged_calls import MayFollow, TaggedCalls, ValueEnd, no_call_end
 from toolspeak.dialects.readers.tagged_values import CDATA, CDATA_END, is_text, read_value, value_types
-from toolspeak.dialects.text.end_marker import begins
+from toolspeak.dialects.text.block_delimiters import begins
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Caps, Problem, shorten
 from toolspeak.dialects.text.typed_text import argument_schemas, has_argument
 

@@ -20,8 +20,8 @@ from toolspeak.dialects.readers.json_calls import JsonCalls
 from toolspeak.dialects.readers.pair_calls import PairCalls
 from toolspeak.dialects.readers.pair_tags import PairTags
 from toolspeak.dialects.readers.python_calls import PythonCalls
+from toolspeak.dialects.text.block_delimiters import Follows, Matches, Opening, Texts
 from toolspeak.dialects.text.markers import Marker
-from toolspeak.dialects.text.openings import Follows, Matches, Opening, Texts
 from toolspeak.dialects.text.scan import Caps
 
 FormBody = Callable[[Marker, Mapping[str, ToolSpec], int, Caps], Body]

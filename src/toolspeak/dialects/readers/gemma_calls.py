@@ -25,7 +25,7 @@ from toolspeak.dialects.readers.function_calls import Flow, FunctionCalls, json_
 from toolspeak.dialects.readers.loose_values import read_other
 from toolspeak.dialects.readers.open_call import json_string, string_text
 from toolspeak.dialects.readers.whole_call import GAP, WholeCall, whole_call
-from toolspeak.dialects.text.end_marker import begins, stands
+from toolspeak.dialects.text.block_delimiters import begins, stands
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem, decode_json
 from toolspeak.dialects.text.typed_text import json_type, resolve, schema_types
 

@@ -15,7 +15,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.readers.body import PassThrough, Steps, known_name, skip_space
-from toolspeak.dialects.text.end_marker import begins
+from toolspeak.dialects.text.block_delimiters import begins
 from toolspeak.dialects.text.markdown import FENCE, FENCE_START, run_end
 from toolspeak.dialects.text.scan import (
     MAX_CANDIDATE,

@@ -21,7 +21,7 @@ from toolspeak.dialects.readers.open_value import OpenValue, ValueEvent, ValueRu
 from toolspeak.dialects.readers.tagged_calls import MayFollow, TaggedCalls, ValueEnd
 from toolspeak.dialects.readers.tagged_values import CDATA, TEXT, UNTYPED, is_text, read_value, unescape_name
 from toolspeak.dialects.readers.whole_call import GAP, WholeCall, text_without, whole_call
-from toolspeak.dialects.text.end_marker import begins, stands
+from toolspeak.dialects.text.block_delimiters import begins, stands
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
 from toolspeak.dialects.text.typed_text import Types, argument_schemas, resolve, schema_types
 

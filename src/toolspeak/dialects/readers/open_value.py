@@ -11,7 +11,7 @@ from toolspeak.data.values import quick
 from toolspeak.dialects.readers.body import skip_space
 from toolspeak.dialects.readers.open_call import without
 from toolspeak.dialects.readers.tagged_values import Explicit, Reading
-from toolspeak.dialects.text.end_marker import begins
+from toolspeak.dialects.text.block_delimiters import begins
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, JsonScanner
 from toolspeak.dialects.text.typed_text import Types
 

@@ -20,7 +20,7 @@ from toolspeak.dialects.readers.open_value import OpenValue, ValueEvent
 from toolspeak.dialects.readers.pair_tags import BREAK, KINDS, LOST_KEY, NAME, PairTags, written_tags
 from toolspeak.dialects.readers.tagged_calls import MayFollow, TaggedCalls, no_call_end
 from toolspeak.dialects.readers.tagged_values import is_text, read_value
-from toolspeak.dialects.text.end_marker import begins, stands
+from toolspeak.dialects.text.block_delimiters import begins, stands
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
 from toolspeak.dialects.text.typed_text import argument_schemas, has_argument
 

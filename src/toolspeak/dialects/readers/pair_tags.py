@@ -11,7 +11,7 @@ from toolspeak.data.values import quick
 from toolspeak.dialects.readers.open_value import ValueTags
 from toolspeak.dialects.readers.tagged_values import CDATA, TEXT, value_types
 from toolspeak.dialects.readers.whole_call import GAP, WholeCall, text_without, whole_call
-from toolspeak.dialects.text.end_marker import begins, stands
+from toolspeak.dialects.text.block_delimiters import begins, stands
 from toolspeak.dialects.text.typed_text import Types, admits_argument
 
 BREAK = "\\n"

@@ -28,7 +28,7 @@ from toolspeak.dialects.readers.body import skip_space
 from toolspeak.dialects.readers.open_call import CallSteps, OpenCall, string_text, without
 from toolspeak.dialects.readers.open_value import Inside, OpenValue, ValueEvent, ValueRules, ValueTags
 from toolspeak.dialects.readers.tagged_values import CDATA, CDATA_END, Explicit, begins_json, is_text, read_value
-from toolspeak.dialects.text.end_marker import begins, stands
+from toolspeak.dialects.text.block_delimiters import begins, stands
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, JsonScanner, Problem, shorten
 from toolspeak.dialects.text.typed_text import Types, admits_argument
 

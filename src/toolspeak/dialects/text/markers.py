@@ -11,16 +11,23 @@ from functools import cached_property
 from typing import Any, Literal, Protocol, TypeVar, cast
 
 from toolspeak.data.values import evolve, quick
+from toolspeak.dialects.text.block_delimiters import (
+    Alone,
+    AtEnd,
+    EndMarker,
+    FirstTag,
+    Matches,
+    Opening,
+    OpeningMatch,
+    Signature,
+    beginning_of_ends,
+    beginnings,
+)
 from toolspeak.dialects.text.candidates import Beginnings, candidate_pattern
-from toolspeak.dialects.text.end_marker import EndMarker, beginning_of_ends, beginnings
 from toolspeak.dialects.text.markdown import FENCE, FENCE_START, run_end
-from toolspeak.dialects.text.openings import Alone, AtEnd, FirstTag, Matches, Opening, OpeningMatch, Signature
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Problem
 
 T = TypeVar("T")
-
-LLAMA_HEAD = "<|start_header_id|>assistant<|end_header_id|>"
-"""Llama's template writes this before a turn, and some models repeat it."""
 
 MarkerKind = Literal["calls", "reasoning", "results", "noise"]
 """What a marker opens. `noise` opens nothing: it is a special token around the text, and is dropped."""
@@ -408,10 +415,3 @@ class MarkerTable:
 def _in_longer_name(marker: Marker, text: str, stop: int) -> bool:
     """Whether the tag at the marker has a longer name than the marker: `<function` in `<function_calls>`."""
     return isinstance(marker.opening, FirstTag) and marker.text[-1].isalnum() and text.startswith("_", stop)
-
-
-def without_frames(text: str, frames: Sequence[str]) -> str:
-    """The text without the special tokens at its end."""
-    while ending := next((frame for frame in frames if text.rstrip().endswith(frame)), ""):
-        text = text.rstrip().removesuffix(ending)
-    return text
