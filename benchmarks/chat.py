@@ -23,8 +23,8 @@ import threading
 import time
 from pathlib import Path
 
-from toolspeak.chat.styled_text import StyledLine
-from toolspeak.chat.transcript import Transcript
+from toolspeak.chat.display.styled_text import StyledLine
+from toolspeak.chat.display.transcript import Transcript
 from toolspeak.data.deltas import CallStarted, TextDelta, ToolProgress
 from toolspeak.data.events import ModelAnswered, ModelAsked, Record, ToolFinished, ToolStarted
 from toolspeak.data.messages import Message, TextPart, ToolCall, ToolResult

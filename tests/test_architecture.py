@@ -150,6 +150,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
             "user_folders",
         }
     },
+    "chat": {"display": set(), "terminal": {"display"}},
     "cli": {"commands": CLI_SHARED},
 }
 
@@ -278,6 +279,11 @@ PLANTED = [
         "cli/signals.py",
         "import toolspeak.cli.commands.run_command",
         "folders of cli import this file",
+    ),
+    (
+        "chat/display/x.py",
+        "from toolspeak.chat.terminal.front import Front",
+        "chat/display must not import toolspeak.chat.terminal.front",
     ),
     ("agent/x/y.py", "import toolspeak.agent.run", "the folder 'x' is not in the table"),
     ("tools/builtin/x.py", "from ...execute import executor", "tools must not import toolspeak.execute"),

@@ -15,8 +15,8 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.input.base import PipeInput
 
-from toolspeak.chat.screen import Screen
-from toolspeak.chat.steady_output import SteadyOutput
+from toolspeak.chat.terminal.screen import Screen
+from toolspeak.chat.terminal.steady_output import SteadyOutput
 from toolspeak.cli.chat_work import hold_conversation
 
 DEADLINE = 120.0  # a limit for what hangs: a machine may stand still for seconds

@@ -12,8 +12,8 @@ import pytest
 from chat_screen import DEADLINE, calls, chat, gated, reply
 from loopback_server import whole
 
-from toolspeak.chat.message_input import history_of
-from toolspeak.chat.screen import Screen
+from toolspeak.chat.terminal.message_input import history_of
+from toolspeak.chat.terminal.screen import Screen
 from toolspeak.journal.sqlite import SqliteJournal
 
 ANSWER = """\

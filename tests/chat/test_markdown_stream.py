@@ -11,8 +11,8 @@ from pygments.lexers import get_all_lexers
 
 from growth import LINEAR, growth
 from sweeps import case, fewer, parts
-from toolspeak.chat.markdown_stream import LONGEST_BLOCK, MarkdownStream
-from toolspeak.chat.styled_text import StyledLine, cells, text_of
+from toolspeak.chat.display.markdown_stream import LONGEST_BLOCK, MarkdownStream
+from toolspeak.chat.display.styled_text import StyledLine, cells, text_of
 
 BLOCKS = [
     "# A title",

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from toolspeak.agent.recorder import Watched
-from toolspeak.chat.call_lanes import call_line
-from toolspeak.chat.code_colours import colour_line, lexer_of_file
-from toolspeak.chat.front import AGAIN, NEXT, PREVIOUS, Front
-from toolspeak.chat.styled_text import StyledLine, cells, pieces_of, rows_of, truncate, wrap
-from toolspeak.chat.theme import theme_class
+from toolspeak.chat.display.call_lanes import call_line
+from toolspeak.chat.display.code_colours import colour_line, lexer_of_file
+from toolspeak.chat.display.styled_text import StyledLine, cells, pieces_of, rows_of, truncate, wrap
+from toolspeak.chat.display.theme import theme_class
+from toolspeak.chat.terminal.front import AGAIN, NEXT, PREVIOUS, Front
 from toolspeak.data.approvals import Decision, Rule
 from toolspeak.data.events import ApprovalRequested, Record
 from toolspeak.errors import ConfigurationError

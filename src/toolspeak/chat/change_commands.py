@@ -9,7 +9,7 @@ from toolspeak.changes.git_patch import patch_of, path_patches, visible_name
 from toolspeak.changes.run_changes import by_workspace, change_sets_of, from_call, net_changes, root_runs, store_of
 from toolspeak.changes.undo import UndoReport, undo_changes
 from toolspeak.chat.chat import Chat
-from toolspeak.chat.code_colours import colour_lines, lexer_of_language
+from toolspeak.chat.display.code_colours import colour_lines, lexer_of_language
 from toolspeak.errors import ConfigurationError
 from toolspeak.ui.format import count
 from toolspeak.ui.question import visible_lines

@@ -16,14 +16,14 @@ from toolspeak.agent.storage.sessions import end_of_session, new_session_id, ses
 from toolspeak.chat.agent_keeper import NO_MODEL, AgentKeeper
 from toolspeak.chat.attachments import attachment_lines, message_with_files
 from toolspeak.chat.call_approver import CallApprover
-from toolspeak.chat.call_lanes import spinner
-from toolspeak.chat.front import Front
+from toolspeak.chat.display.call_lanes import spinner
+from toolspeak.chat.display.settings_row import settings_row
+from toolspeak.chat.display.styled_text import StyledLine
+from toolspeak.chat.display.transcript import Transcript
 from toolspeak.chat.next_message import NextMessage
 from toolspeak.chat.other_terminals import busy_note, messages_of_others, until_free
 from toolspeak.chat.run_driver import RunDriver
-from toolspeak.chat.settings_row import settings_row
-from toolspeak.chat.styled_text import StyledLine
-from toolspeak.chat.transcript import Transcript
+from toolspeak.chat.terminal.front import Front
 from toolspeak.chat.undo_note import with_undo_note
 from toolspeak.chat.unsent_messages import keep_unsent, take_unsent
 from toolspeak.data.events import Limits

@@ -13,10 +13,10 @@ from typing import Any
 
 from prompt_toolkit.data_structures import Size
 
-from toolspeak.chat.front import Front
-from toolspeak.chat.message_input import history_of
-from toolspeak.chat.screen import Screen
-from toolspeak.chat.steady_output import SteadyOutput
+from toolspeak.chat.terminal.front import Front
+from toolspeak.chat.terminal.message_input import history_of
+from toolspeak.chat.terminal.screen import Screen
+from toolspeak.chat.terminal.steady_output import SteadyOutput
 from toolspeak.project.user_folders import data_folder
 
 _LOG = logging.getLogger("toolspeak.chat")
@@ -38,7 +38,7 @@ async def open_chat(hold: Hold, folder: Path) -> None:
     asyncio.get_running_loop().set_exception_handler(_log_error)
     lines: asyncio.Queue[str] = asyncio.Queue()
     if os.environ.get("TERM", "") in _PLAIN_TERMINALS:
-        room = importlib.import_module("toolspeak.chat.plain_terminal")  # not at the top: it imports the agent
+        room = importlib.import_module("toolspeak.chat.terminal.plain_terminal")  # not at the top: it imports the agent
         plain = room.PlainTerminal(lines.put_nowait)
         await plain.run(lambda: hold(plain, lines))
         return

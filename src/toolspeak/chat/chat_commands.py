@@ -13,11 +13,11 @@ from toolspeak.agent.storage.runs import load_state
 from toolspeak.agent.storage.sessions import session_messages
 from toolspeak.chat.change_commands import show_changes, undo
 from toolspeak.chat.chat import Chat
-from toolspeak.chat.command_list import COMMANDS, SYNONYMS, help_lines
+from toolspeak.chat.display.styled_text import indent, wrap
 from toolspeak.chat.markdown_export import markdown_of
 from toolspeak.chat.own_command import run_own_command
 from toolspeak.chat.prompt_commands import MARK, list_prompts, use_prompt
-from toolspeak.chat.styled_text import indent, wrap
+from toolspeak.chat.terminal.command_list import COMMANDS, SYNONYMS, help_lines
 from toolspeak.dialects.registry import FAMILIES
 from toolspeak.errors import ConfigurationError, suggest
 from toolspeak.journal import SessionInfo

@@ -11,9 +11,9 @@ import os
 import signal
 from contextlib import suppress
 
-from toolspeak.chat.call_lanes import CallLane
 from toolspeak.chat.chat import Chat
-from toolspeak.chat.styled_text import StyledLine, truncate
+from toolspeak.chat.display.call_lanes import CallLane
+from toolspeak.chat.display.styled_text import StyledLine, truncate
 from toolspeak.errors import ConfigurationError
 from toolspeak.sandbox.processes import stopped_with_program
 from toolspeak.tools.builtin.capture import Capture, printed_text

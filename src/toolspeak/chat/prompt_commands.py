@@ -6,7 +6,7 @@ import shlex
 
 from toolspeak import mcp
 from toolspeak.chat.chat import Chat
-from toolspeak.chat.styled_text import wrap
+from toolspeak.chat.display.styled_text import wrap
 from toolspeak.data.messages import Message, Part, TextPart
 from toolspeak.errors import ConfigurationError, suggest
 from toolspeak.tools.builtin.text_format import visible

@@ -10,10 +10,10 @@ from typing import Any
 from toolspeak.agent import Run, RunState
 from toolspeak.agent.storage.runs import close_run, load_state
 from toolspeak.chat.attachments import attachment_lines
-from toolspeak.chat.front import Front
-from toolspeak.chat.settings_row import tokens_of_conversation
-from toolspeak.chat.transcript import Transcript
-from toolspeak.chat.waiting_lines import WaitingLines
+from toolspeak.chat.display.settings_row import tokens_of_conversation
+from toolspeak.chat.display.transcript import Transcript
+from toolspeak.chat.display.waiting_lines import WaitingLines
+from toolspeak.chat.terminal.front import Front
 from toolspeak.data.events import HistoryCompacted, Record, RunStarted, UserMessageQueued
 from toolspeak.data.messages import Message
 from toolspeak.data.run_values import UNFINISHED_STATUSES

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from toolspeak.chat.chat import Chat
 from toolspeak.chat.chat_commands import ChatCommands
-from toolspeak.chat.front import Front
-from toolspeak.chat.theme import theme_class
-from toolspeak.chat.theme_looks import styles_with
+from toolspeak.chat.display.theme import theme_class
+from toolspeak.chat.display.theme_looks import styles_with
+from toolspeak.chat.terminal.front import Front
 from toolspeak.cli.configuration import content_lines
 from toolspeak.cli.journal_option import continuing, journal_of
 from toolspeak.errors import ToolspeakError

@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from toolspeak.chat.chat_app import has_two_way_terminal, open_chat
-from toolspeak.chat.front import Front
+from toolspeak.chat.terminal.front import Front
 from toolspeak.cli.run_options import (
     approve_option,
     code_mode_option,

@@ -6,7 +6,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from toolspeak.chat.styled_text import StyledLine, truncate
+from toolspeak.chat.display.styled_text import StyledLine, truncate
 from toolspeak.data.messages import MalformedCall, ToolCall
 from toolspeak.ui.format import argument_lines, count, one_line
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from toolspeak.chat.call_lanes import CallLane, call_line
-from toolspeak.chat.program_rows import is_program
-from toolspeak.chat.styled_text import StyledLine, indent, truncate, wrap
-from toolspeak.chat.theme import theme_class
+from toolspeak.chat.display.call_lanes import CallLane, call_line
+from toolspeak.chat.display.program_rows import is_program
+from toolspeak.chat.display.styled_text import StyledLine, indent, truncate, wrap
+from toolspeak.chat.display.theme import theme_class
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
 from toolspeak.tools.builtin.diff import shortened
 from toolspeak.tools.builtin.todo import TODO

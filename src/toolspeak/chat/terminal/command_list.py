@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolspeak.chat.styled_text import StyledLine
+from toolspeak.chat.display.styled_text import StyledLine
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "help": ("", "show the commands and keys"),

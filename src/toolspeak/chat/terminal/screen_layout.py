@@ -13,8 +13,8 @@ from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
 from prompt_toolkit.widgets import SearchToolbar
 
-from toolspeak.chat.answer_input import AnswerInput
-from toolspeak.chat.styled_text import StyledLine, truncate
+from toolspeak.chat.display.styled_text import StyledLine, truncate
+from toolspeak.chat.terminal.answer_input import AnswerInput
 
 MOST_INPUT_ROWS = 10
 """The rows of the screen for a message, and for an answer."""

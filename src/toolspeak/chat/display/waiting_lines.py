@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from toolspeak.chat.styled_text import StyledLine, truncate
+from toolspeak.chat.display.styled_text import StyledLine, truncate
 from toolspeak.data.messages import Message
 from toolspeak.ui.format import one_line, shorten
 

@@ -26,14 +26,14 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.renderer import print_formatted_text
 from prompt_toolkit.styles import Style
 
-from toolspeak.chat.answer_input import MESSAGE_KEYS, AnswerInput
-from toolspeak.chat.command_list import BUSY_HINTS, HINTS
-from toolspeak.chat.front import NEXT, PREVIOUS, ResultT
-from toolspeak.chat.message_input import MessageCompleter, Pastes, history_text
-from toolspeak.chat.screen_layout import MOST_INPUT_ROWS, screen_layout
-from toolspeak.chat.steady_output import SteadyOutput
-from toolspeak.chat.styled_text import StyledLine
-from toolspeak.chat.theme import STYLES
+from toolspeak.chat.display.styled_text import StyledLine
+from toolspeak.chat.display.theme import STYLES
+from toolspeak.chat.terminal.answer_input import MESSAGE_KEYS, AnswerInput
+from toolspeak.chat.terminal.command_list import BUSY_HINTS, HINTS
+from toolspeak.chat.terminal.front import NEXT, PREVIOUS, ResultT
+from toolspeak.chat.terminal.message_input import MessageCompleter, Pastes, history_text
+from toolspeak.chat.terminal.screen_layout import MOST_INPUT_ROWS, screen_layout
+from toolspeak.chat.terminal.steady_output import SteadyOutput
 from toolspeak.errors import ConfigurationError
 from toolspeak.sandbox.processes import stop_program
 

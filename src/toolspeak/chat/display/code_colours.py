@@ -10,7 +10,7 @@ from pygments.lexers import get_lexer_for_filename as _for_filename  # pyright: 
 from pygments.token import Token
 from pygments.util import ClassNotFound
 
-from toolspeak.chat.styled_text import StyledLine, text_of
+from toolspeak.chat.display.styled_text import StyledLine, text_of
 
 CONTEXT_LINES = 60
 """How many lines before a line decide about its colours: a text of several lines that is longer has wrong ones."""

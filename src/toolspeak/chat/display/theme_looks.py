@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rich.style import Style
 
-from toolspeak.chat.theme import STYLES
+from toolspeak.chat.display.theme import STYLES
 from toolspeak.ui.console import style_of
 
 

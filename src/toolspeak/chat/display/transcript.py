@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 
 from toolspeak.agent.recorder import Watched
-from toolspeak.chat.call_lanes import CallLane, lane_rows, spinner
-from toolspeak.chat.markdown_stream import MarkdownStream
-from toolspeak.chat.program_rows import program_rows
-from toolspeak.chat.result_rows import earlier_call_rows, interrupted_rows, result_rows
-from toolspeak.chat.styled_text import StyledLine, indent, truncate, wrap
+from toolspeak.chat.display.call_lanes import CallLane, lane_rows, spinner
+from toolspeak.chat.display.markdown_stream import MarkdownStream
+from toolspeak.chat.display.program_rows import program_rows
+from toolspeak.chat.display.result_rows import earlier_call_rows, interrupted_rows, result_rows
+from toolspeak.chat.display.styled_text import StyledLine, indent, truncate, wrap
 from toolspeak.data.deltas import (
     DIALECT_NOTE,
     ArgumentsDelta,

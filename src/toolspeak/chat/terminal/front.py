@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
-from toolspeak.chat.styled_text import StyledLine
+from toolspeak.chat.display.styled_text import StyledLine
 
 ResultT = TypeVar("ResultT")
 

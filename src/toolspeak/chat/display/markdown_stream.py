@@ -15,9 +15,9 @@ from functools import lru_cache
 from markdown_it import MarkdownIt
 from pygments.lexer import Lexer
 
-from toolspeak.chat.code_colours import CONTEXT_LINES, colour_line, lexer_of_language
-from toolspeak.chat.markdown_table import DELIMITER_ROW, row_cells, table_lines
-from toolspeak.chat.styled_text import Fragment, StyledLine, indent, wrap
+from toolspeak.chat.display.code_colours import CONTEXT_LINES, colour_line, lexer_of_language
+from toolspeak.chat.display.markdown_table import DELIMITER_ROW, row_cells, table_lines
+from toolspeak.chat.display.styled_text import Fragment, StyledLine, indent, wrap
 
 LONGEST_BLOCK = 2_500
 """Characters after which a paragraph is shown although it has not ended: what is not final is read again and again."""

@@ -14,7 +14,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
-from toolspeak.chat.command_list import COMMANDS
+from toolspeak.chat.terminal.command_list import COMMANDS
 from toolspeak.tools.builtin.gitignore import IgnoredPaths
 
 _MOST_LINES = 10

@@ -9,8 +9,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 
-from toolspeak.chat.front import ResultT
-from toolspeak.chat.styled_text import StyledLine, text_of
+from toolspeak.chat.display.styled_text import StyledLine, text_of
+from toolspeak.chat.terminal.front import ResultT
 from toolspeak.ui.terminal_approver import read_line
 
 _TWICE = 2.0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from toolspeak.agent.program_runs import RUN_CODE
-from toolspeak.chat.code_colours import colour_lines, lexer_of_language
-from toolspeak.chat.styled_text import StyledLine
+from toolspeak.chat.display.code_colours import colour_lines, lexer_of_language
+from toolspeak.chat.display.styled_text import StyledLine
 from toolspeak.data.messages import MalformedCall, ToolCall
 from toolspeak.ui.format import printable
 

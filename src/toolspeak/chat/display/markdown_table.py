@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from toolspeak.chat.styled_text import Fragment, StyledLine, cells, indent, without_trailing_space, wrap
+from toolspeak.chat.display.styled_text import Fragment, StyledLine, cells, indent, without_trailing_space, wrap
 
 DELIMITER_ROW = re.compile(r" {0,3}\|?(?: *:?-+:? *\|)+(?: *:?-+:?)? *$| {0,3}\| *:?-+:? *\|? *$")
 """The row between a table's heading and its body."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolspeak.agent import RunState
-from toolspeak.chat.styled_text import StyledLine
+from toolspeak.chat.display.styled_text import StyledLine
 from toolspeak.project.run_setup import Setup
 from toolspeak.ui.format import count, money, printable
 

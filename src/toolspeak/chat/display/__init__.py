@@ -1,0 +1,1 @@
+"""How a conversation looks: Markdown, code, calls and their results, as lines of styled text."""

@@ -1,0 +1,1 @@
+"""The terminal of a conversation: a screen with an input, or plain lines."""
