@@ -21,7 +21,7 @@ from toolspeak.providers import PROVIDERS, Capabilities, get_provider
 from toolspeak.providers.anthropic import ANTHROPIC_URL, API_VERSION, AnthropicProvider
 from toolspeak.providers.compatible import COMPATIBLE
 from toolspeak.providers.gemini import GEMINI_URL, GeminiProvider
-from toolspeak.providers.http_client import ConnectionOptions, Timeouts
+from toolspeak.providers.http_settings import ConnectionOptions, Timeouts
 from toolspeak.providers.ollama import OllamaProvider, host_url
 from toolspeak.providers.openai import OPENAI_URL, OpenAIProvider
 from toolspeak.providers.openai_responses import OpenAIResponsesProvider

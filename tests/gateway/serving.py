@@ -18,7 +18,7 @@ from toolspeak.dialects import ParsedTurn, TurnCollector, get_dialect
 from toolspeak.gateway.server import Application, server_config
 from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.settings.upstream_settings import Upstream
-from toolspeak.providers.http_client import Timeouts
+from toolspeak.providers.http_settings import Timeouts
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import ModelRequest, WireFormat
 from toolspeak.wire.openai_chat import OPENAI_CHAT

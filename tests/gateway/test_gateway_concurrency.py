@@ -11,7 +11,7 @@ from serving import PATIENCE, at, gateway, texts
 
 from toolspeak.gateway.admission import STARTING
 from toolspeak.gateway.settings.upstream_settings import Upstream
-from toolspeak.providers.http_client import Timeouts
+from toolspeak.providers.http_settings import Timeouts
 
 MANY = 10 * STARTING
 

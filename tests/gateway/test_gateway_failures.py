@@ -30,7 +30,7 @@ from toolspeak.gateway.admission import Admission
 from toolspeak.gateway.settings.api_keys import digest, unnamed
 from toolspeak.gateway.settings.gateway_settings import Bounds
 from toolspeak.gateway.settings.upstream_settings import Upstream
-from toolspeak.providers.http_client import Timeouts
+from toolspeak.providers.http_settings import Timeouts
 from toolspeak.wire.base import ModelRequest
 
 QUESTION = Message.user("How is it?")

@@ -27,7 +27,7 @@ from toolspeak.data.messages import JSON, Usage
 from toolspeak.providers import Provider, capabilities_of
 from toolspeak.providers.anthropic import AnthropicProvider
 from toolspeak.providers.gemini import GeminiProvider
-from toolspeak.providers.http_client import Timeouts
+from toolspeak.providers.http_settings import Timeouts
 from toolspeak.providers.ollama import OllamaProvider
 from toolspeak.providers.openai import OpenAIProvider
 from toolspeak.providers.openai_responses import OpenAIResponsesProvider

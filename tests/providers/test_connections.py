@@ -31,7 +31,7 @@ from openai_turns import CHUNKED_HEAD, DELTAS, EVENTS, turn
 
 from patience import in_time
 from toolspeak.errors import ConfigurationError, ProviderError
-from toolspeak.providers.http_client import Timeouts
+from toolspeak.providers.http_settings import Timeouts
 from toolspeak.providers.openai import OpenAIProvider
 
 TLS = Path(__file__).parent / "tls"

@@ -18,7 +18,7 @@ from openai_turns import CHUNKED_HEAD, EVENTS
 
 from patience import in_time
 from toolspeak.errors import ConfigurationError, ProviderError
-from toolspeak.providers.http_client import Timeouts
+from toolspeak.providers.http_settings import Timeouts
 from toolspeak.providers.openai import OpenAIProvider
 from toolspeak.providers.provider_failures import (
     BASE_SECONDS,

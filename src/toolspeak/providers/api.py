@@ -16,7 +16,8 @@ from toolspeak.data.values import evolve, quick
 from toolspeak.errors import ProviderError
 from toolspeak.providers.base import BODY_LISTENER, BodyFormat
 from toolspeak.providers.capabilities import Capabilities
-from toolspeak.providers.http_client import ConnectionOptions, HttpApi, body_bytes, json_bytes
+from toolspeak.providers.http_client import HttpApi, body_bytes, json_bytes
+from toolspeak.providers.http_settings import ConnectionOptions
 from toolspeak.providers.provider_failures import wait_or_raise
 from toolspeak.providers.relayed import RELAYING, Relayed, Relaying, as_object, is_preamble
 from toolspeak.providers.reply import Reply, decode_json, drain

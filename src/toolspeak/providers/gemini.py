@@ -11,7 +11,7 @@ from toolspeak.providers.api import ApiProvider, Endpoint
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.credentials import address_and_key
 from toolspeak.providers.families import capabilities_of
-from toolspeak.providers.http_client import ConnectionOptions
+from toolspeak.providers.http_settings import ConnectionOptions
 from toolspeak.wire.gemini import GEMINI
 
 GEMINI_URL = "https://generativelanguage.googleapis.com"

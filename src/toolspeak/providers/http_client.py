@@ -1,6 +1,7 @@
-"""HTTP for providers: one client per provider and event loop, timeouts, proxies and CAs.
+"""HTTP for providers: sends requests, and limits each wait for a response. One client per provider and event loop.
 
-`reply.py` reads the responses, `provider_failures.py` makes the errors and decides about retries.
+`http_settings.py` has what a user sets, `reply.py` reads the responses, `provider_failures.py` makes the errors and
+decides about retries.
 """
 
 from __future__ import annotations
@@ -9,19 +10,26 @@ import asyncio
 import json
 import os
 import re
-import ssl
-from collections.abc import AsyncGenerator, Callable, Container, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Container, Coroutine, Mapping
 from contextlib import aclosing, asynccontextmanager
 from contextvars import ContextVar
-from functools import lru_cache
-from typing import TypedDict, cast
+from typing import Any, cast
 
 import httpx2
 from pydantic_core import to_json
 
 from toolspeak.data.messages import JSON
-from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, ProviderError
+from toolspeak.providers.http_settings import (
+    DEFAULT_TIMEOUTS,
+    Timeouts,
+    cas_of,
+    is_secret,
+    keys_in,
+    new_client,
+    timeouts_of,
+    url_of,
+)
 from toolspeak.providers.provider_failures import (
     LONGEST_SECONDS,
     RETRIES,
@@ -32,8 +40,7 @@ from toolspeak.providers.provider_failures import (
     status_error,
     transport_error,
 )
-from toolspeak.providers.reply import Reply, unpacked
-from toolspeak.providers.timed import TimedStream
+from toolspeak.providers.reply import LARGE, Reply, unpacked
 from toolspeak.providers.trace_context import TRACE
 from toolspeak.wire.json_validation import shortened
 from toolspeak.wire.request_conversion import without_lone_surrogates
@@ -43,59 +50,10 @@ MAX_ERROR_BYTES = 64 * 1024
 REQUEST_SENT: ContextVar[Callable[[], None] | None] = ContextVar("toolspeak_request_sent", default=None)
 """A function to call each time a whole request has been sent."""
 
-# A proxy cannot reach these for us.
-_LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
-
 # Keys in the form of common APIs, also half masked (`sk-ab***yz`), and anything after `Bearer`.
 _KEYS = re.compile(r"\b(?:sk|pk|gsk|xai|hf|r8|key)[-_][\w*.-]{6,}|\bAIza[\w-]{10,}|(?<=[Bb]earer )\S+")
 
-_SECRET = re.compile("auth|key|token|secret|cookie|password", re.IGNORECASE)
-"""Part of the name of a header that holds a secret."""
-
-_NO_KEYS = re.compile(
-    r"none|null|empty|dummy|fake|test|local|unused|placeholder|changeme|ollama|lm-?studio|vllm|llama\.cpp|"
-    r"no[-_]?(api)?[-_]?key|not?[-_]?needed|not[-_]?required|(sk-)?no-key-required",
-    re.IGNORECASE,
-)
-"""What people write in place of a key for a server that needs none. These are words of any text."""
-
 _VERSION = re.compile(r"/v\d+[a-z]*$")
-
-
-@quick()
-class Timeouts:
-    """Time limits in seconds; None is no limit."""
-
-    connect: float | None = 10.0
-    """To open a connection."""
-    first_byte: float | None = 300.0
-    """From the request to the first byte of the answer's body: the server may load a model and read a long prompt."""
-    silence: float | None = 120.0
-    """Between two bytes of the answer, including events that only keep the connection alive."""
-
-
-_DEFAULTS = Timeouts()
-
-
-class ConnectionOptions(TypedDict, total=False):
-    """Settings that every provider over HTTP accepts.
-
-    Proxies are those of HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY. Requests to this machine use no proxy.
-    """
-
-    timeout: Timeouts | float | None
-    """A number of seconds sets `first_byte` and `silence`; None sets no limit."""
-    retries: int
-    """How many times to repeat a request that fails before its first delta; default 2."""
-    longest_wait: float
-    """The longest wait in seconds that a server may request before a retry; default 60."""
-    ca_file: str | os.PathLike[str] | None
-    """A PEM file of the CAs to trust instead of the system's (and of SSL_CERT_FILE)."""
-    clock: Clock
-    """The time and random numbers for retries."""
-    extra_headers: Mapping[str, str] | None
-    """Headers of every request. They replace the API's own of the same name. A value whose header names a key, a token
-    or the like never appears in a message."""
 
 
 class HttpApi:
@@ -112,20 +70,19 @@ class HttpApi:
         *,
         headers: Mapping[str, str],
         secrets: tuple[str, ...] = (),
-        timeout: Timeouts | float | None = _DEFAULTS,
+        timeout: Timeouts | float | None = DEFAULT_TIMEOUTS,
         retries: int = RETRIES,
         longest_wait: float = LONGEST_SECONDS,
         ca_file: str | os.PathLike[str] | None = None,
         clock: Clock = SYSTEM_CLOCK,
         extra_headers: Mapping[str, str] | None = None,
     ) -> None:
-        self._url = _checked_url(base_url)
+        self._url = url_of(base_url)
         self._urls: dict[str, httpx2.URL] = {}
         self._headers = {**headers, **{name.lower(): value for name, value in (extra_headers or {}).items()}}
-        keys = [value.split()[-1] for name, value in (extra_headers or {}).items() if _SECRET.search(name) and value]
-        self.secrets = tuple(key for key in (*secrets, *keys) if len(key) >= 4 and not _NO_KEYS.fullmatch(key))
-        self._timeouts = _timeouts(timeout)
-        self._trusted = None if ca_file is None else _cas_of(ca_file)
+        self.secrets = tuple(key for key in (*secrets, *keys_in(extra_headers or {})) if is_secret(key))
+        self._timeouts = timeouts_of(timeout)
+        self._trusted = None if ca_file is None else cas_of(ca_file)
         self._clients: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}
         self._closed = False
         if retries < 0:
@@ -264,31 +221,8 @@ class HttpApi:
         if client is None:
             for other in [client for client in self._clients if client.is_closed()]:
                 self._clients.pop(other, None)
-            client = self._clients[loop] = self._make_client()
+            client = self._clients[loop] = new_client(self._headers, self._timeouts, self._trusted)
         return client
-
-    def _make_client(self) -> httpx2.AsyncClient:
-        headers = {
-            "content-type": "application/json",
-            "accept": "text/event-stream, application/json",
-            "user-agent": "toolspeak",
-            **self._headers,
-        }
-        limits = self._timeouts
-        try:
-            return httpx2.AsyncClient(
-                headers=headers,
-                # Reading has no limit here: `TimedStream` limits the first byte and the later ones.
-                timeout=httpx2.Timeout(connect=limits.connect, read=None, write=limits.silence, pool=None),
-                # Idle connections close after 5 seconds (httpx2); a gateway may have hundreds between two turns.
-                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None),
-                mounts=dict.fromkeys(_LOOPBACK),
-                verify=self._trusted or _system_cas(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
-            )
-        except OSError as error:
-            raise ConfigurationError(f"the CAs in SSL_CERT_FILE or SSL_CERT_DIR cannot be read: {error}") from error
-        except (ImportError, ValueError) as error:  # a proxy in the environment that httpx2 cannot use
-            raise ConfigurationError(f"the proxy settings of the environment cannot be used: {error}") from error
 
 
 async def _send(
@@ -317,33 +251,6 @@ async def _send(
                 raise
 
 
-def _timeouts(timeout: Timeouts | float | None) -> Timeouts:
-    if not isinstance(timeout, Timeouts):
-        connect = _DEFAULTS.connect if timeout is None else min(_DEFAULTS.connect or timeout, timeout)
-        timeout = Timeouts(connect, timeout, timeout)
-    for name in ("connect", "first_byte", "silence"):
-        seconds = cast("float | None", getattr(timeout, name))
-        if seconds is not None and seconds <= 0:
-            raise ConfigurationError(f"the timeout {name}={seconds} must be more than 0 seconds, or None for no limit")
-    return timeout
-
-
-def _cas_of(ca_file: str | os.PathLike[str]) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except OSError as error:  # ssl.SSLError is one
-        raise ConfigurationError(
-            f"the CA file {os.fspath(ca_file)!r} cannot be read: {error}. It must be a PEM file."
-        ) from error
-
-
-@lru_cache(maxsize=4)
-def _system_cas(_file: str | None, _folder: str | None) -> ssl.SSLContext:
-    """The CAs of the system or of the environment. Reading them blocks the event loop for a tenth of a second, so it
-    happens once. Raises OSError."""
-    return httpx2.create_ssl_context()
-
-
 def json_bytes(value: JSON | Mapping[str, JSON]) -> bytes:
     """JSON in UTF-8. UTF-8 cannot encode a lone surrogate: it becomes U+FFFD."""
     try:
@@ -360,16 +267,6 @@ def body_bytes(body: Mapping[str, JSON]) -> bytes:
         raise ConfigurationError(f"the request's options must be JSON: {error}") from error
 
 
-def _checked_url(base_url: str) -> httpx2.URL:
-    try:
-        url = httpx2.URL(base_url)
-    except httpx2.InvalidURL as error:
-        raise ConfigurationError(f"the base URL {base_url!r} is not a URL: {error}") from error
-    if url.scheme not in ("http", "https") or not url.host:
-        raise ConfigurationError(f"the base URL {base_url!r} must start with http:// or https:// and name a host")
-    return url
-
-
 async def _beginning(response: httpx2.Response) -> bytes:
     """The start of an error's body, or less if the connection drops."""
     body = bytearray()
@@ -382,3 +279,121 @@ async def _beginning(response: httpx2.Response) -> bytes:
     except httpx2.HTTPError:
         pass  # the status matters; its text only helps
     return bytes(body)
+
+
+# --- the time limits of a response's body ---------------------------------------------------------------------------
+
+
+class TimedStream(httpx2.AsyncByteStream):
+    """A response's body with time limits.
+
+    `deadline`: the event loop's time of the limit for the first byte, which is `first_byte` seconds after the request.
+    `silence`: the most seconds between two later bytes. None is no limit.
+
+    Iterating raises SilentServer.
+    """
+
+    def __init__(
+        self, stream: httpx2.AsyncByteStream, deadline: float | None, first_byte: float | None, silence: float | None
+    ) -> None:
+        self._stream = stream
+        self._deadline = deadline
+        self._first_byte = first_byte
+        self._silence = silence
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        silence, seconds = self._silence, self._first_byte
+        source = cast("AsyncGenerator[bytes]", aiter(self._stream))
+        watch = _Watch(self._deadline)
+        suspended = False
+        try:
+            while True:
+                watch.begin()
+                try:
+                    chunk = await anext(source, None)
+                except asyncio.CancelledError as error:
+                    if watch.expired():
+                        raise SilentServer(seconds or 0) from TimeoutError(*error.args)
+                    raise
+                watch.end(silence)
+                if chunk is None:
+                    return
+                suspended = True
+                if len(chunk) >= LARGE:
+                    await asyncio.sleep(0)
+                yield chunk
+                suspended = False
+                seconds = silence
+        finally:
+            watch.close()
+            if suspended:
+                await _finish_closing(source.aclose())
+
+    async def aclose(self) -> None:
+        """Closes the connection or frees it for the next request, even if the caller's task is cancelled."""
+        await _finish_closing(self._stream.aclose())
+
+
+_closing: set[asyncio.Task[None]] = set()
+
+
+async def _finish_closing(closing: Coroutine[Any, Any, None]) -> None:
+    """Closes although the caller is cancelled. httpcore2 removes a request from its pool after several waits, and does
+    not try again: a cancelled request would stay there for ever with its connection. (It shields itself with anyio,
+    which does not stop `Task.cancel`.)"""
+    task = asyncio.get_running_loop().create_task(closing)
+    _closing.add(task)
+    task.add_done_callback(_closing.discard)
+    await asyncio.shield(task)
+
+
+class _Watch:
+    """A time limit for each of many waits, with one timer for all of them.
+
+    `asyncio.timeout` makes a timer for each wait, which costs as much as reading the bytes.
+    """
+
+    def __init__(self, deadline: float | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._deadline = deadline
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: asyncio.Task[object] | None = None
+        self._cancelling = 0
+        self._fired = False
+
+    def begin(self) -> None:
+        """Starts a wait of the current task."""
+        self._waiting = task = asyncio.current_task()
+        self._cancelling = 0 if task is None else task.cancelling()
+        if self._timer is None and self._deadline is not None:
+            self._timer = self._loop.call_at(self._deadline, self._due)
+
+    def end(self, seconds: float | None) -> None:
+        """Ends the wait. The next wait has to end within `seconds` from now."""
+        task, self._waiting = self._waiting, None
+        if self._fired and task is not None:  # the cancellation was swallowed on its way
+            self._fired = False
+            task.uncancel()
+        self._deadline = None if seconds is None else self._loop.time() + seconds
+        if self._timer is not None and (self._deadline is None or self._deadline < self._timer.when()):
+            self._timer.cancel()  # the limit for the first byte may be longer than the others
+            self._timer = None
+
+    def expired(self) -> bool:
+        """Whether this watch, and nothing else, cancelled the wait."""
+        task, self._waiting = self._waiting, None
+        return self._fired and task is not None and task.uncancel() <= self._cancelling
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _due(self) -> None:
+        self._timer = None
+        if self._waiting is None or self._deadline is None:
+            return  # the next wait sets its own timer
+        if self._loop.time() < self._deadline:
+            self._timer = self._loop.call_at(self._deadline, self._due)
+            return
+        self._fired = True
+        self._waiting.cancel()

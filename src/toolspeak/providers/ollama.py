@@ -13,7 +13,7 @@ from toolspeak.providers.api import ApiProvider, Endpoint
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.credentials import bearer, require_valid_key
 from toolspeak.providers.families import capabilities_of
-from toolspeak.providers.http_client import ConnectionOptions
+from toolspeak.providers.http_settings import ConnectionOptions
 from toolspeak.providers.model_rows import model_rows
 from toolspeak.wire.base import ModelRequest
 from toolspeak.wire.ollama import OLLAMA

@@ -9,7 +9,7 @@ from toolspeak.providers.api import ApiProvider, Counting, Endpoint
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.credentials import address_and_key, bearer
 from toolspeak.providers.families import capabilities_of
-from toolspeak.providers.http_client import ConnectionOptions
+from toolspeak.providers.http_settings import ConnectionOptions
 from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChatFormat
 
 OPENAI_URL = "https://api.openai.com/v1"

@@ -11,7 +11,7 @@ from toolspeak.providers.api import ApiProvider, Counting, Endpoint
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.credentials import address_and_key, bearer
 from toolspeak.providers.families import capabilities_of
-from toolspeak.providers.http_client import ConnectionOptions
+from toolspeak.providers.http_settings import ConnectionOptions
 from toolspeak.providers.openai import OPENAI_URL
 from toolspeak.wire.base import Decoder, Earlier, ModelRequest
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES

@@ -17,8 +17,10 @@ import msgspec
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError
 from toolspeak.providers.provider_failures import QUOTED_CHARACTERS
-from toolspeak.providers.timed import LARGE, TimedStream
 from toolspeak.wire.json_validation import shortened
+
+LARGE = 64 * 1024
+"""The size of a chunk, in bytes, from which other tasks get a turn: reading it may not have waited for the network."""
 
 DRAIN_SECONDS = 0.5
 """Seconds to wait for the end of a response after its last event."""
@@ -219,7 +221,7 @@ def unpacked(response: httpx2.Response) -> AsyncGenerator[bytes]:
     if "content-encoding" in response.headers:
         return _unpacked(response)
     # Nearly all model servers send uncompressed bodies, and httpx2's iterator costs more for each chunk.
-    return cast("AsyncGenerator[bytes]", aiter(cast("TimedStream", response.stream)))
+    return cast("AsyncGenerator[bytes]", aiter(cast("httpx2.AsyncByteStream", response.stream)))
 
 
 async def _unpacked(response: httpx2.Response) -> AsyncGenerator[bytes]:

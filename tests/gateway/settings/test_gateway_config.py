@@ -20,7 +20,7 @@ from toolspeak.gateway.settings.api_keys import digest, keys_of, read_keys, unna
 from toolspeak.gateway.settings.gateway_settings import Bounds, Settings, checked, read_config, with_server
 from toolspeak.gateway.settings.upstream_settings import Upstream, upstream_of
 from toolspeak.gateway.upstreams.routing import MAX_MODELS, Route, Router, Routes, UnknownModel
-from toolspeak.providers.http_client import Timeouts
+from toolspeak.providers.http_settings import Timeouts
 from toolspeak.wire.base import ModelRequest
 
 WHOLE = """

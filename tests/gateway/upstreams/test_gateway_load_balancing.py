@@ -19,7 +19,7 @@ from toolspeak.errors import ConfigurationError
 from toolspeak.gateway.http.asgi import event as sse_event
 from toolspeak.gateway.settings.gateway_settings import read_config
 from toolspeak.gateway.settings.upstream_settings import Upstream
-from toolspeak.providers.http_client import Timeouts
+from toolspeak.providers.http_settings import Timeouts
 from toolspeak.wire.base import ModelRequest, WireRequest
 
 CHAT = "/v1/chat/completions"

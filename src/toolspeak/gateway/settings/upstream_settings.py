@@ -16,7 +16,7 @@ from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import ConfigurationError, suggest
 from toolspeak.gateway.settings.config_tables import check_fields, checked_kind
 from toolspeak.providers import PROVIDERS, Capabilities
-from toolspeak.providers.http_client import Timeouts
+from toolspeak.providers.http_settings import Timeouts
 from toolspeak.providers.provider_failures import RETRIES
 
 OWN_WAYS = ("auto", "native")
