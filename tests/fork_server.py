@@ -19,10 +19,10 @@ import sys
 import termios
 from typing import Any
 
-from toolspeak.cli.command_table import COMMANDS
+from toolspeak.cli.command_table import COMMANDS, load_command
 
 for name in COMMANDS:  # what no fork of this process has to do again
-    importlib.import_module(f"toolspeak.cli.commands.{name}_command")
+    load_command(name)
 for module in (
     "acp.agent_server",
     "gateway.config_check",

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import toolspeak
+from toolspeak.cli.command_table import COMMANDS_BY_FOLDER
 
 SOURCE = Path(__file__).parents[1] / "src" / "toolspeak"
 MAX_LINES = 420
@@ -76,7 +77,7 @@ WIRE_SHARED = {
     "base", "base64_data", "call_assembler", "error_table", "json_validation", "request_conversion", "strict_schema",
 }  # fmt: skip
 
-# What the commands share: files beside their folder. `main` and `command_table` find a command by its name.
+# What the commands share: files beside their folders. `main` and `command_table` find a command by its name.
 CLI_SHARED = {
     "agents_option", "attended_run", "changes_upkeep", "command_options", "configuration", "demo_project",
     "demo_schedules", "exit_codes", "journal_option", "journal_removals", "json_input", "mcp_pinning", "mcp_serving",
@@ -151,7 +152,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         }
     },
     "chat": {"display": set(), "terminal": {"display"}},
-    "cli": {"commands": CLI_SHARED},
+    "cli": dict.fromkeys(("model_commands", "project_commands", "run_commands", "server_commands"), CLI_SHARED),
 }
 
 # The lowest rooms: the standard library, and besides it only what makes their values.
@@ -277,7 +278,7 @@ PLANTED = [
     ("execute/calls/x.py", "from toolspeak.execute.executor import Executor", "execute/calls must not import"),
     (
         "cli/signals.py",
-        "import toolspeak.cli.commands.run_command",
+        "import toolspeak.cli.run_commands.run_command",
         "folders of cli import this file",
     ),
     (
@@ -497,7 +498,7 @@ def test_a_declared_flag_may_be_a_participle():
 # --- the design names what is there ---------------------------------------------------------------------------------
 
 
-ONE_LINE_FOR_ALL = {"dialects/models", "dialects/trained", "cli/commands"}
+ONE_LINE_FOR_ALL = {"dialects/models", "dialects/trained", *(f"cli/{folder}" for folder in COMMANDS_BY_FOLDER)}
 """Folders whose files are named by one rule, which the page of source files says in a sentence."""
 
 

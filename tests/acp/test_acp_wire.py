@@ -91,7 +91,7 @@ def test_the_first_answer_comes_before_the_agent_is_imported():
     program = """
 import asyncio, json, sys
 from toolspeak.acp.editor_connection import EditorConnection
-import toolspeak.cli.commands.acp_command
+import toolspeak.cli.server_commands.acp_command
 
 class Lines:
     async def read(self):

@@ -9,45 +9,64 @@ import click
 
 from toolspeak.cli.environment_variables import VARIABLES
 
-COMMANDS: dict[str, str] = {
-    "acp": "Be the agent of an editor.",
-    "agents": "List the sub-agents of a folder.",
-    "changes": "Show what a run changed in files, as a patch.",
-    "chat": "Talk with a model that uses tools in a folder.",
-    "config": "Show the configuration and its origins; trust or edit it.",
-    "decide": "Decide about a call that waits for approval.",
-    "deliver": "Bring an event to a run.",
-    "demo": "Watch a scripted model find and fix a bug.",
-    "dialects": "List the dialects, or find a model's dialect.",
-    "diff": "Show where two runs differ.",
-    "doctor": "Check what a run needs, and say what to do.",
-    "exec": "Run the calls of one model reply.",
-    "grammar": "Print the grammar of one model turn.",
-    "journal": "Check a journal, and move or erase runs.",
-    "keys": "Make an API key for a client of the gateway.",
-    "mcp": "Serve tools to MCP clients; pin those of servers.",
-    "memory": "Show, edit or delete what models remember.",
-    "parse": "Parse one model reply, and print its calls and text.",
-    "resume": "Continue a run.",
-    "rules": "List or revoke the rules that approve calls.",
-    "run": "Do a task with a model and the built-in tools.",
-    "salvage": "Recover what is left of a damaged journal.",
-    "say": "Send a message to a run.",
-    "serve": "Serve any model to any client, with tool calls.",
-    "sessions": "List the sessions with their runs.",
-    "show": "Show what happened in a run.",
-    "skills": "List the skills of a folder.",
-    "submit": "Record a run for a worker.",
-    "suspend": "Suspend a run, to continue it later.",
-    "tools": "List the built-in tools, or those of a file.",
-    "trace": "Export a recorded run as OpenTelemetry spans.",
-    "translate": "Translate a conversation into another dialect.",
-    "ui": "Show runs in a browser, and decide there.",
-    "undo": "Undo what a run changed in files.",
-    "usage": "Show the usage of each key of the gateway.",
-    "worker": "Drive the submitted runs of your agents.",
+COMMANDS_BY_FOLDER: dict[str, dict[str, str]] = {
+    "run_commands": {
+        "changes": "Show what a run changed in files, as a patch.",
+        "chat": "Talk with a model that uses tools in a folder.",
+        "decide": "Decide about a call that waits for approval.",
+        "deliver": "Bring an event to a run.",
+        "demo": "Watch a scripted model find and fix a bug.",
+        "diff": "Show where two runs differ.",
+        "journal": "Check a journal, and move or erase runs.",
+        "resume": "Continue a run.",
+        "run": "Do a task with a model and the built-in tools.",
+        "salvage": "Recover what is left of a damaged journal.",
+        "say": "Send a message to a run.",
+        "sessions": "List the sessions with their runs.",
+        "show": "Show what happened in a run.",
+        "submit": "Record a run for a worker.",
+        "suspend": "Suspend a run, to continue it later.",
+        "trace": "Export a recorded run as OpenTelemetry spans.",
+        "undo": "Undo what a run changed in files.",
+        "worker": "Drive the submitted runs of your agents.",
+    },
+    "model_commands": {
+        "dialects": "List the dialects, or find a model's dialect.",
+        "exec": "Run the calls of one model reply.",
+        "grammar": "Print the grammar of one model turn.",
+        "parse": "Parse one model reply, and print its calls and text.",
+        "tools": "List the built-in tools, or those of a file.",
+        "translate": "Translate a conversation into another dialect.",
+    },
+    "project_commands": {
+        "agents": "List the sub-agents of a folder.",
+        "config": "Show the configuration and its origins; trust or edit it.",
+        "doctor": "Check what a run needs, and say what to do.",
+        "memory": "Show, edit or delete what models remember.",
+        "rules": "List or revoke the rules that approve calls.",
+        "skills": "List the skills of a folder.",
+    },
+    "server_commands": {
+        "acp": "Be the agent of an editor.",
+        "keys": "Make an API key for a client of the gateway.",
+        "mcp": "Serve tools to MCP clients; pin those of servers.",
+        "serve": "Serve any model to any client, with tool calls.",
+        "ui": "Show runs in a browser, and decide there.",
+        "usage": "Show the usage of each key of the gateway.",
+    },
 }
-"""The line in `toolspeak --help` for each command. The command NAME is `NAME_command` in commands/NAME_command.py."""
+"""The line in `toolspeak --help` for each command, by folders. The command NAME is `NAME_command` in
+FOLDER/NAME_command.py."""
+
+COMMANDS: dict[str, str] = dict(sorted(line for lines in COMMANDS_BY_FOLDER.values() for line in lines.items()))
+"""The same for all commands, as `toolspeak --help` lists them."""
+
+
+def load_command(name: str) -> click.Command:
+    """Imports a command. Raises KeyError if there is none of that name."""
+    folders = {command: folder for folder, lines in COMMANDS_BY_FOLDER.items() for command in lines}
+    attribute = f"{name}_command"
+    return getattr(importlib.import_module(f"toolspeak.cli.{folders[name]}.{attribute}"), attribute)
 
 
 class LazyCommands(click.Group):
@@ -57,10 +76,7 @@ class LazyCommands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        attribute = f"{cmd_name}_command"
-        return getattr(importlib.import_module(f"toolspeak.cli.commands.{attribute}"), attribute)
+        return load_command(cmd_name) if cmd_name in COMMANDS else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

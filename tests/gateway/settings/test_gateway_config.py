@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from loopback_server import serve, whole
 from serving import at, gateway, in_turn, texts
 
-from toolspeak.cli.commands.serve_command import serve_command
+from toolspeak.cli.server_commands.serve_command import serve_command
 from toolspeak.data.messages import Message
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.gateway.requests.request_mapping import translated

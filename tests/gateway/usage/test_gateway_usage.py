@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from loopback_server import STREAM_HEAD, Answer, Exchange, chunked, dropped, event, says, serve
 from serving import ENDPOINTS, at, gateway, in_turn, texts, written
 
-from toolspeak.cli.commands.usage_command import usage_command
+from toolspeak.cli.server_commands.usage_command import usage_command
 from toolspeak.gateway.settings.api_keys import Key, digest
 from toolspeak.gateway.settings.usage_settings import UsageSettings
 from toolspeak.gateway.usage.usage_store import open_usage

@@ -11,8 +11,8 @@ from subprocess import CompletedProcess
 import pytest
 
 from forked import completed_text
-from toolspeak.cli.commands.demo_command import play
 from toolspeak.cli.demo_project import ALIAS, FILES, STEPS, TOOLS_USED, playbook
+from toolspeak.cli.run_commands.demo_command import play
 from toolspeak.dialects import PROTOCOLS, Dialect, read_turn
 from toolspeak.tools.builtin import workspace_tools
 from toolspeak.ui import make_console

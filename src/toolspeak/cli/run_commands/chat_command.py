@@ -80,7 +80,7 @@ def chat_command(
     """
     explicit = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     if not has_two_way_terminal():
-        run = importlib.import_module("toolspeak.cli.commands.run_command").run_command
+        run = importlib.import_module("toolspeak.cli.run_commands.run_command").run_command
         run.main([*_option_words(context, explicit), "-"], prog_name="toolspeak run", standalone_mode=False)
         return
     choices = {name: context.params[name] for name in explicit.difference(_OWN)}

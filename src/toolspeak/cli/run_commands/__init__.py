@@ -1,0 +1,1 @@
+"""The commands that start, continue, steer, show and keep runs and sessions, one file each."""
