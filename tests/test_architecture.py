@@ -151,6 +151,12 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
             "user_folders",
         }
     },
+    # "" is what the package `tools` itself names: `from toolspeak.tools import Tool`.
+    "tools": {
+        "files": {"context"},
+        "builtin": {"", "files", "returned_values", "stored_results"},
+        "web": {"", "files", "returned_values"},
+    },
     "chat": {"display": set(), "terminal": {"display"}},
     "cli": dict.fromkeys(("model_commands", "project_commands", "run_commands", "server_commands"), CLI_SHARED),
 }
@@ -281,6 +287,8 @@ PLANTED = [
         "import toolspeak.cli.run_commands.run_command",
         "folders of cli import this file",
     ),
+    ("tools/web/x.py", "import toolspeak.tools.builtin", "tools/web must not import toolspeak.tools.builtin"),
+    ("tools/files/x.py", "from toolspeak.tools import tool", "tools/files must not import toolspeak.tools"),
     (
         "chat/display/x.py",
         "from toolspeak.chat.terminal.front import Front",

@@ -14,7 +14,7 @@ from sweeps import case, parts
 from toolspeak.changes import change_sets_of, net_changes, store_of, undo_changes
 from toolspeak.journal import SqliteJournal
 from toolspeak.tools.builtin import Workspace
-from toolspeak.tools.builtin.workspace import CHANGE_FILE
+from toolspeak.tools.files.workspace import CHANGE_FILE
 
 CHILD = Path(__file__).with_name("replace_child.py")
 NAMES = ("a.txt", "b.txt", "inner/c.txt")

@@ -14,8 +14,8 @@ from rich.cells import chop_cells
 from toolspeak.data.messages import ToolCall
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.execute import ApprovalRequest
-from toolspeak.tools.builtin.diff import unified_diff
-from toolspeak.tools.builtin.text_format import quoted, visible
+from toolspeak.tools.files.diff import unified_diff
+from toolspeak.tools.files.text_format import quoted, visible
 from toolspeak.ui import Question, make_console
 
 DIFF = "--- a\n+++ a\n@@ -1 +1 @@\n-x\n+y\n"

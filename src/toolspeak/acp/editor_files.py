@@ -22,8 +22,8 @@ from toolspeak.errors import ToolError
 from toolspeak.execute.sub_runs import ENTERED
 from toolspeak.tools.builtin.edit import edited
 from toolspeak.tools.builtin.line_edit import lines_edited
-from toolspeak.tools.builtin.text_format import decode
-from toolspeak.tools.builtin.workspace import Workspace
+from toolspeak.tools.files.text_format import decode
+from toolspeak.tools.files.workspace import Workspace
 
 MOST_BYTES = 8 * 1024 * 1024
 """The largest file that goes through the editor: each time, all of it is one message. A larger one is on the disk."""

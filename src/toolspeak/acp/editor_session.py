@@ -51,7 +51,7 @@ from toolspeak.project.configuration.configured_setup import with_model_of
 from toolspeak.project.recorded_setup import last_run_of, setup_of_run
 from toolspeak.sandbox.processes import finished
 from toolspeak.tools.builtin import Workspace
-from toolspeak.tools.builtin.workspace_folders import Folders
+from toolspeak.tools.files.workspace_folders import Folders
 from toolspeak.ui.format import printable
 
 MOST_PROMPTS = 8

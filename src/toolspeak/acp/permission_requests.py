@@ -18,7 +18,7 @@ from toolspeak.data.messages import ToolCall
 from toolspeak.data.tools import WEB
 from toolspeak.execute import ApprovalRequest
 from toolspeak.execute.approval.policy_rules import fitting
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.text_format import visible
 from toolspeak.ui.format import is_diff, one_line, shorten
 
 CLOSED = "the user closed the question without an answer"

@@ -13,7 +13,7 @@ from toolspeak.acp.prompt_content import text_block
 from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.messages import JSON
 from toolspeak.execute import ApprovalRequest
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.text_format import visible
 
 _WEB_ADDRESS = re.compile(r"https?://[!-~]+", re.IGNORECASE)
 """An address that an editor may open, without spaces and invisible characters."""

@@ -25,7 +25,7 @@ from toolspeak.journal import Journal
 from toolspeak.journal.leases import new_owner
 from toolspeak.sandbox.processes import finished
 from toolspeak.tools.builtin import Workspace
-from toolspeak.tools.builtin.tree import printable_path
+from toolspeak.tools.files.tree import printable_path
 
 _ENOUGH, _SLACK = 1.25, 10
 """How many contents the store may have for each file of the workspace, and besides, before the end of a process looks

@@ -10,7 +10,7 @@ from toolspeak.changes.file_states import PathChange
 from toolspeak.changes.tree_scan import TreeScanner, TreeState, add_changes, differences, parts_of
 from toolspeak.journal.leases import is_dead
 from toolspeak.tools.builtin import Workspace
-from toolspeak.tools.builtin.workspace import CHANGE_FILE
+from toolspeak.tools.files.workspace import CHANGE_FILE
 
 
 def recover_changes(store: ChangeStore, workspace: Workspace, name: str = "") -> int:

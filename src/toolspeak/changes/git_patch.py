@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from toolspeak.changes.file_states import FileState
 from toolspeak.changes.run_changes import NetChange
 from toolspeak.data.values import quick
-from toolspeak.tools.builtin.diff import grouped, span
-from toolspeak.tools.builtin.text_format import split_lines, visible
+from toolspeak.tools.files.diff import grouped, span
+from toolspeak.tools.files.text_format import split_lines, visible
 
 _LINE_BYTES = 52
 _LENGTHS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

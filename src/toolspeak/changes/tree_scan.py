@@ -16,8 +16,8 @@ from typing import TypeAlias
 from toolspeak.changes.file_states import FileState, PathChange, state_of_link
 from toolspeak.data.protected import protected_below
 from toolspeak.tools.builtin import Workspace
-from toolspeak.tools.builtin.folder import Folder
-from toolspeak.tools.builtin.paths import Parts
+from toolspeak.tools.files.folder import Folder
+from toolspeak.tools.files.paths import Parts
 
 MAX_FILE = 8 * 1024 * 1024
 """The size in bytes of the largest file whose content is kept."""

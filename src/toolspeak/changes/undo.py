@@ -20,9 +20,9 @@ from toolspeak.data.values import quick
 from toolspeak.errors import RunBusy
 from toolspeak.journal.leases import is_dead, new_owner
 from toolspeak.tools.builtin import Workspace
-from toolspeak.tools.builtin.folder import Folder
-from toolspeak.tools.builtin.tree import printable_path
-from toolspeak.tools.builtin.workspace import keep_attributes, keep_owner_and_mode
+from toolspeak.tools.files.folder import Folder
+from toolspeak.tools.files.tree import printable_path
+from toolspeak.tools.files.workspace import keep_attributes, keep_owner_and_mode
 
 UNDO = "undo"
 """The tool of an undo's change set."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from toolspeak.data.messages import ImagePart, Message, Part, TextPart
 from toolspeak.errors import ConfigurationError
-from toolspeak.tools.builtin.gitignore import IgnoredPaths
+from toolspeak.tools.files.gitignore import IgnoredPaths
 from toolspeak.ui.format import count
 
 MOST_TEXT = 64 * 1024

@@ -9,7 +9,7 @@ from toolspeak.chat.chat import Chat
 from toolspeak.chat.display.styled_text import wrap
 from toolspeak.data.messages import Message, Part, TextPart
 from toolspeak.errors import ConfigurationError, suggest
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.text_format import visible
 from toolspeak.ui.format import one_line
 
 MARK = "__"

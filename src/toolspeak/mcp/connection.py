@@ -14,7 +14,7 @@ from toolspeak.mcp.link import Link, ResultT, about, describe
 from toolspeak.mcp.server_questions import ServerQuestions
 from toolspeak.mcp.servers_file import Server
 from toolspeak.sandbox.processes import finished
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.text_format import visible
 
 
 class McpConnection:

@@ -17,7 +17,7 @@ from mcp_types import jsonrpc
 from mcp_types.methods import SERVER_RESULTS
 from pydantic import TypeAdapter, ValidationError
 
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.text_format import visible
 
 MAX_DEPTH = 128
 """The most levels of a tool's JSON, as of a model's arguments."""

@@ -31,7 +31,7 @@ from toolspeak.mcp.servers_file import HttpServer, Server, ServerSandbox, StdioS
 from toolspeak.mcp.stderr import Stderr
 from toolspeak.providers.trace_context import TRACE
 from toolspeak.sandbox.processes import finished
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.text_format import visible
 from toolspeak.version import __version__
 
 MAX_PAGES = 100

@@ -17,7 +17,7 @@ from toolspeak.errors import ConfigurationError
 from toolspeak.execute import ApprovalRequest, Approver, BatchApprover
 from toolspeak.execute.approval.approvers import StandingApprover, ask, ask_together
 from toolspeak.execute.calls.prepare import new_id
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.text_format import visible
 from toolspeak.tools.schema_checks import UnusableSchema, checks_of
 
 QuestionApprover: TypeAlias = Approver | BatchApprover

@@ -13,7 +13,7 @@ from toolspeak.data.values import quick
 from toolspeak.mcp.call_results import part_of, resource_part
 from toolspeak.mcp.mcp_tools import tool_name
 from toolspeak.tools import Tool, tool
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.text_format import visible
 
 _MOST_LISTED = 500
 """The most resources of one answer, and the most prompts of a server."""

@@ -10,7 +10,7 @@ from mcp import MCPError, types
 from pydantic import BaseModel, TypeAdapter
 
 from toolspeak.errors import ToolError
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.text_format import visible
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.text_format import visible
 
 _TAIL_BYTES = 2048  # bytes
 

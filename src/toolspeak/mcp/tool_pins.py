@@ -16,8 +16,8 @@ from toolspeak.data.protected import protect
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError
 from toolspeak.mcp.servers_file import HttpServer, Server
-from toolspeak.tools.builtin.folder import Folder
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.folder import Folder
+from toolspeak.tools.files.text_format import visible
 
 MOST_KEPT = 64 * 1024
 """The longest definition that is kept whole, in characters of JSON. Of a longer one the digest is kept."""

@@ -11,7 +11,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError
 from toolspeak.project.folders import FileSource, sources_of
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.text_format import visible
 
 MOST_ENTRIES = 200
 """How many entries of one folder are looked at."""

@@ -14,7 +14,7 @@ from toolspeak.data.values import quick
 from toolspeak.project.hook_settings import CommandHook
 from toolspeak.sandbox.processes import DRAIN, Group, ProcessOutput, finished, within
 from toolspeak.tools.builtin.capture import Capture
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.text_format import visible
 
 MOST_OUTPUT = 1024 * 1024
 """How many bytes of each output of a hook are read; of a longer one its beginning and its end."""

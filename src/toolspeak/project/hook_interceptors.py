@@ -36,8 +36,8 @@ from toolspeak.project.hook_commands import HookAnswer, run_hooks
 from toolspeak.project.hook_settings import CommandHook
 from toolspeak.project.tool_names import with_other_parameters, with_own_parameters
 from toolspeak.tools.builtin.shell import command_environment
-from toolspeak.tools.builtin.text_format import visible
 from toolspeak.tools.context import StateView
+from toolspeak.tools.files.text_format import visible
 
 _STOPPED_BEFORE = "stop_hook_active"
 """The metadata of a run that a Stop hook has sent on."""

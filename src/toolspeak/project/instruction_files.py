@@ -18,8 +18,8 @@ from toolspeak.errors import ConfigurationError
 from toolspeak.project.folders import FileSource, Origin, project_folders, read_text
 from toolspeak.project.user_folders import user_folder
 from toolspeak.tools import RunContext, Tool
-from toolspeak.tools.builtin.text_format import quoted
 from toolspeak.tools.context import StateView
+from toolspeak.tools.files.text_format import quoted
 from toolspeak.tools.returned_values import Returned, to_content
 
 NAME = "AGENTS.md"

@@ -11,7 +11,7 @@ from toolspeak.project.instruction_files import instructions_text, read_instruct
 from toolspeak.project.skills import find_skills, skill_tool, skills_text
 from toolspeak.project.sub_agents import SubAgent, find_sub_agents
 from toolspeak.tools import Tool
-from toolspeak.tools.builtin.text_format import quoted
+from toolspeak.tools.files.text_format import quoted
 
 
 @quick()

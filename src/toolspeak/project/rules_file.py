@@ -11,7 +11,7 @@ from toolspeak.data.protected import protect
 from toolspeak.errors import ConfigurationError, FormatError
 from toolspeak.execute import ApprovalRequest, StandingRule, StandingRules
 from toolspeak.execute.approval.approvers import ApprovalAnswer
-from toolspeak.tools.builtin.folder import Folder
+from toolspeak.tools.files.folder import Folder
 
 _LOCK_SECONDS = 10.0
 

@@ -19,7 +19,7 @@ from toolspeak.project.definitions import Definitions, find_definitions, literal
 from toolspeak.project.folders import FileSource, Origin
 from toolspeak.project.frontmatter import read_markdown
 from toolspeak.tools import Tool, tool
-from toolspeak.tools.builtin.text_format import quoted, visible
+from toolspeak.tools.files.text_format import quoted, visible
 
 FILE = "SKILL.md"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from toolspeak.tools.builtin.folder import Folder
+from toolspeak.tools.files.folder import Folder
 
 _LOCK_SECONDS = 10.0
 

@@ -26,7 +26,7 @@ from toolspeak.project.folders import FileSource, Origin
 from toolspeak.project.frontmatter import read_markdown
 from toolspeak.project.tool_names import OTHER_NAMES
 from toolspeak.tools import RunContext, Tool, Toolset, tool
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.text_format import visible
 
 TASK = "task"
 

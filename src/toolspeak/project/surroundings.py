@@ -7,7 +7,7 @@ import platform
 from pathlib import Path
 
 from toolspeak.project.folders import project_folders
-from toolspeak.tools.builtin.text_format import quoted
+from toolspeak.tools.files.text_format import quoted
 
 
 def surroundings_text(workspace: str, today: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from toolspeak.data.messages import JsonPart, ToolCall, ToolResult
-from toolspeak.tools.builtin.text_format import quoted, split_lines
+from toolspeak.tools.files.text_format import quoted, split_lines
 from toolspeak.ui.format import count, is_diff
 
 _FILE_TOOLS = ("write", "append", "edit", "line_edit")

@@ -10,7 +10,7 @@ from rich.cells import chop_cells
 from rich.console import Console
 
 from toolspeak.execute import ApprovalRequest
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.text_format import visible
 from toolspeak.ui.console import screen_size, write
 from toolspeak.ui.format import LINE, diff_style, is_diff, value_text
 

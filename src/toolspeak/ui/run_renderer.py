@@ -41,8 +41,8 @@ from toolspeak.data.events import (
     ToolFinished,
 )
 from toolspeak.data.messages import NORMAL_END, MalformedCall, ToolCall, ToolResult
-from toolspeak.tools.builtin.diff import shortened
 from toolspeak.tools.builtin.todo import TODO
+from toolspeak.tools.files.diff import shortened
 from toolspeak.ui.changed_file import changed_file, is_counted
 from toolspeak.ui.console import write
 from toolspeak.ui.format import (

@@ -15,9 +15,9 @@ from toolspeak.data.messages import ToolCall
 from toolspeak.errors import ToolError
 from toolspeak.execute import BatchContext, Executor, approve_all
 from toolspeak.tools.builtin import workspace_tools
-from toolspeak.tools.builtin.diff import shortened, unified_diff
 from toolspeak.tools.builtin.edit import edited
 from toolspeak.tools.builtin.line_edit import lines_edited
+from toolspeak.tools.files.diff import shortened, unified_diff
 
 EDITS = [
     # text, old, new, result

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps import fewer
-from toolspeak.tools.builtin.gitignore import IgnoredPaths
+from toolspeak.tools.files.gitignore import IgnoredPaths
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 from toolspeak.errors import ConfigurationError, ToolError
 from toolspeak.tools import Toolset
 from toolspeak.tools.builtin import Workspace, find_tool, workspace_tools
-from toolspeak.tools.builtin.glob import Glob
-from toolspeak.tools.builtin.search import LineMatches, Searcher
+from toolspeak.tools.files.glob import Glob
+from toolspeak.tools.files.search import LineMatches, Searcher
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from process_helpers import gone, until
 
 from patience import in_time
 from toolspeak.errors import ToolError
-from toolspeak.tools.builtin import search_worker
-from toolspeak.tools.builtin.search import Searcher
+from toolspeak.tools.files import search_worker
+from toolspeak.tools.files.search import Searcher
 
 SLOW = {"pattern": "(a+)+$", "max_line": 10_000}
 TEXT = b"a" * 5_000 + b"b\n"

@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.text_format import visible
 from toolspeak.ui.format import printable
 
 LOOKED_AT = [*range(0x3_0000), *range(0xE_0000, 0xE_1000), *range(0xF_FFF0, 0x10_0010), 0x10_FFFF]

@@ -10,8 +10,8 @@ import pytest
 from toolspeak.data.messages import ToolCall
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext
-from toolspeak.tools.builtin.diff import shortened, unified_diff
-from toolspeak.tools.builtin.workspace import MAX_EDIT
+from toolspeak.tools.files.diff import shortened, unified_diff
+from toolspeak.tools.files.workspace import MAX_EDIT
 
 
 def test_a_new_file_with_its_folders(call, root):

@@ -37,7 +37,7 @@ from toolspeak.data.events import (
 )
 from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.data.values import evolve, quick
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.text_format import visible
 
 BarKind = Literal["turn", "cut", "reads", "writes", "wait", "question", "outside"]
 """A turn; one that was cut off; a call that only reads, or another; the time before its function starts, for which it

@@ -9,8 +9,8 @@ from toolspeak.chat.display.program_rows import is_program
 from toolspeak.chat.display.styled_text import StyledLine, indent, truncate, wrap
 from toolspeak.chat.display.theme import theme_class
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
-from toolspeak.tools.builtin.diff import shortened
 from toolspeak.tools.builtin.todo import TODO
+from toolspeak.tools.files.diff import shortened
 from toolspeak.ui.changed_file import changed_file, is_counted
 from toolspeak.ui.format import (
     FOLD,

@@ -15,7 +15,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
 from toolspeak.chat.terminal.command_list import COMMANDS
-from toolspeak.tools.builtin.gitignore import IgnoredPaths
+from toolspeak.tools.files.gitignore import IgnoredPaths
 
 _MOST_LINES = 10
 _MOST_CHARACTERS = 1_500

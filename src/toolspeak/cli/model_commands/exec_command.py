@@ -39,7 +39,7 @@ from toolspeak.sandbox.command_sandbox import CommandSandbox
 from toolspeak.sandbox.unconfined import Unconfined
 from toolspeak.tools import Toolset
 from toolspeak.tools.builtin import workspace_tools
-from toolspeak.tools.builtin.files_read import KEY as FILES_READ
+from toolspeak.tools.files.files_read import KEY as FILES_READ
 from toolspeak.ui import printable
 from toolspeak.ui.terminal_approver import has_terminal, terminal_approver
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from toolspeak.data.approvals import ApprovalRequested
 from toolspeak.data.tools import WEB
 from toolspeak.execute.approval.always_rules import AlwaysScope, web_hosts
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.text_format import visible
 
 
 def rules_offered(question: ApprovalRequested) -> list[tuple[AlwaysScope, str]]:

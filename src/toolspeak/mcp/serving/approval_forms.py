@@ -9,7 +9,7 @@ from typing import Any
 from mcp import types
 
 from toolspeak.data.approvals import ApprovalRequested, Decision
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.text_format import visible
 
 _MOST_SHOWN = 32_000
 """Characters of a call's arguments, and of its preview, in a question."""

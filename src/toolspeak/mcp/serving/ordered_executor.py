@@ -15,8 +15,8 @@ from toolspeak.execute import BatchContext, Executor
 from toolspeak.execute.batch_context import BatchResult
 from toolspeak.execute.concurrency.limits import OrphanedCalls
 from toolspeak.execute.concurrency.schedule import Conflicts
-from toolspeak.tools.builtin.files_read import KEY as FILES_READ
-from toolspeak.tools.builtin.files_read import LINES_KEY as LINES_READ
+from toolspeak.tools.files.files_read import KEY as FILES_READ
+from toolspeak.tools.files.files_read import LINES_KEY as LINES_READ
 from toolspeak.tools.stored_results import KEY as STORED_RESULTS
 
 CALLER: ContextVar[str] = ContextVar("toolspeak_mcp_caller", default="")

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.text_format import visible
 
 MOST_BYTES = 64 * 1024
 """The largest file of configuration. A person reads the whole file before they trust it."""

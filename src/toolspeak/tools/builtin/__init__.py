@@ -26,9 +26,9 @@ from toolspeak.tools.builtin.recall import recall_tool
 from toolspeak.tools.builtin.replace import replace_tool
 from toolspeak.tools.builtin.shell import RunCommand, shell_tool
 from toolspeak.tools.builtin.todo import todo_tool
-from toolspeak.tools.builtin.workspace import Workspace
-from toolspeak.tools.builtin.workspace_folders import Folders
 from toolspeak.tools.builtin.write import write_tool
+from toolspeak.tools.files.workspace import Workspace
+from toolspeak.tools.files.workspace_folders import Folders
 
 WORKSPACE_TOOLS: Mapping[str, Callable[[Workspace], Tool]] = {
     "list": list_tool,

@@ -16,8 +16,8 @@ from typing import Any, cast
 from toolspeak.data.protected import protect
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, ToolError, suggest
-from toolspeak.tools.builtin.folder import Folder
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.folder import Folder
+from toolspeak.tools.files.text_format import visible
 
 MOST_FACTS = 500
 """Of one principal."""

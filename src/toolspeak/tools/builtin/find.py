@@ -9,12 +9,12 @@ from typing import Any
 from toolspeak.data.tools import NO_VERSION, Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
-from toolspeak.tools.builtin.gitignore import IgnoredPaths
-from toolspeak.tools.builtin.glob import Glob
-from toolspeak.tools.builtin.search import MAX_LINE, Searcher
-from toolspeak.tools.builtin.tree import printable_path, walk
-from toolspeak.tools.builtin.workspace import Workspace
-from toolspeak.tools.builtin.workspace_folders import anywhere, walk_start
+from toolspeak.tools.files.gitignore import IgnoredPaths
+from toolspeak.tools.files.glob import Glob
+from toolspeak.tools.files.search import MAX_LINE, Searcher
+from toolspeak.tools.files.tree import printable_path, walk
+from toolspeak.tools.files.workspace import Workspace
+from toolspeak.tools.files.workspace_folders import anywhere, walk_start
 
 MAX_RESULTS = 100
 

@@ -7,10 +7,10 @@ from typing import Any
 from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
-from toolspeak.tools.builtin.change import apply, changes, preview_change
-from toolspeak.tools.builtin.text_format import BOM, encode, newline_style, split_lines, with_newlines
-from toolspeak.tools.builtin.workspace import Workspace
-from toolspeak.tools.builtin.workspace_folders import anywhere
+from toolspeak.tools.files.change import apply, changes, preview_change
+from toolspeak.tools.files.text_format import BOM, encode, newline_style, split_lines, with_newlines
+from toolspeak.tools.files.workspace import Workspace
+from toolspeak.tools.files.workspace_folders import anywhere
 
 
 def line_edit_tool(workspace: Workspace) -> Tool:

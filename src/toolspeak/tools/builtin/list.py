@@ -9,10 +9,10 @@ from typing import Any
 from toolspeak.data.tools import NO_VERSION, Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
-from toolspeak.tools.builtin.paths import relative_path
-from toolspeak.tools.builtin.tree import join, printable_path, walk
-from toolspeak.tools.builtin.workspace import Entry, Workspace
-from toolspeak.tools.builtin.workspace_folders import anywhere
+from toolspeak.tools.files.paths import relative_path
+from toolspeak.tools.files.tree import join, printable_path, walk
+from toolspeak.tools.files.workspace import Entry, Workspace
+from toolspeak.tools.files.workspace_folders import anywhere
 
 MAX_ENTRIES = 1_000
 

@@ -10,10 +10,10 @@ from typing import Any, BinaryIO
 from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
-from toolspeak.tools.builtin import files_read
-from toolspeak.tools.builtin.text_format import text_chunks
-from toolspeak.tools.builtin.workspace import Workspace
-from toolspeak.tools.builtin.workspace_folders import anywhere
+from toolspeak.tools.files import files_read
+from toolspeak.tools.files.text_format import text_chunks
+from toolspeak.tools.files.workspace import Workspace
+from toolspeak.tools.files.workspace_folders import anywhere
 
 PAGE_LINES = 2_000
 PAGE_BYTES = 12 * 1024  # below the executor's limit for a result, so that a page arrives whole

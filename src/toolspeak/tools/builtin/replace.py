@@ -14,14 +14,14 @@ import msgspec
 from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
-from toolspeak.tools.builtin import files_read
-from toolspeak.tools.builtin.diff import shortened, unified_diff
-from toolspeak.tools.builtin.glob import Glob
-from toolspeak.tools.builtin.search import Searcher
-from toolspeak.tools.builtin.text_format import decode, encode, visible
-from toolspeak.tools.builtin.tree import join, walk
-from toolspeak.tools.builtin.workspace import MAX_EDIT, Workspace
-from toolspeak.tools.builtin.workspace_folders import Folders, anywhere, walk_start
+from toolspeak.tools.files import files_read
+from toolspeak.tools.files.diff import shortened, unified_diff
+from toolspeak.tools.files.glob import Glob
+from toolspeak.tools.files.search import Searcher
+from toolspeak.tools.files.text_format import decode, encode, visible
+from toolspeak.tools.files.tree import join, walk
+from toolspeak.tools.files.workspace import MAX_EDIT, Workspace
+from toolspeak.tools.files.workspace_folders import Folders, anywhere, walk_start
 
 MOST_FILES = 200
 """The most files that one call changes."""

@@ -23,8 +23,8 @@ from toolspeak.sandbox.unconfined import Unconfined
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin.capture import Capture, printed_text
 from toolspeak.tools.builtin.live_output import LiveOutput
-from toolspeak.tools.builtin.text_format import quoted, visible
-from toolspeak.tools.builtin.workspace import Workspace
+from toolspeak.tools.files.text_format import quoted, visible
+from toolspeak.tools.files.workspace import Workspace
 from toolspeak.tools.returned_values import Returned, to_content
 
 OUTPUT_LIMIT = 16 * 1024

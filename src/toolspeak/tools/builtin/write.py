@@ -7,11 +7,11 @@ from typing import Any
 from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
-from toolspeak.tools.builtin import files_read
-from toolspeak.tools.builtin.change import changes, preview
-from toolspeak.tools.builtin.text_format import decode, encode
-from toolspeak.tools.builtin.workspace import Workspace
-from toolspeak.tools.builtin.workspace_folders import anywhere
+from toolspeak.tools.files import files_read
+from toolspeak.tools.files.change import changes, preview
+from toolspeak.tools.files.text_format import decode, encode
+from toolspeak.tools.files.workspace import Workspace
+from toolspeak.tools.files.workspace_folders import anywhere
 
 
 def write_tool(workspace: Workspace) -> Tool:

@@ -12,7 +12,7 @@ from toolspeak.data.messages import ImagePart, TextPart
 from toolspeak.data.tools import NO_VERSION, WEB, Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.text_format import visible
 from toolspeak.tools.returned_values import Returned
 from toolspeak.tools.web.body_decoding import is_binary, seen_text, text_of_page
 from toolspeak.tools.web.page_text import PageReader, shared_reader

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, ToolError
 from toolspeak.sandbox.host_rules import HostRule
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.text_format import visible
 from toolspeak.tools.web.web_addresses import WebUrl, parse_url
 from toolspeak.tools.web.web_client import WebAccess, WebClient
 

@@ -20,7 +20,7 @@ import httpx2
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, ToolError
 from toolspeak.sandbox.host_rules import HostRule, address_of
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.text_format import visible
 from toolspeak.tools.web.body_decoding import ENCODINGS, Inflater
 from toolspeak.tools.web.web_addresses import WebUrl, check_port, host_rules_of, is_internet, parse_url
 

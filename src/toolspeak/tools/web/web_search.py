@@ -12,7 +12,7 @@ from toolspeak.data.messages import TextPart
 from toolspeak.data.tools import NO_VERSION, Effects
 from toolspeak.errors import ConfigurationError, suggest
 from toolspeak.tools import RunContext, Tool, tool
-from toolspeak.tools.builtin.text_format import visible
+from toolspeak.tools.files.text_format import visible
 from toolspeak.tools.returned_values import Returned
 from toolspeak.tools.web.body_decoding import seen_text
 from toolspeak.tools.web.brave import BraveSearch

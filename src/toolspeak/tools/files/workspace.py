@@ -20,8 +20,8 @@ from typing import BinaryIO, Literal
 from toolspeak.data.protected import protected_as, protected_at
 from toolspeak.data.tools import NO_VERSION
 from toolspeak.errors import ConfigurationError, ToolError
-from toolspeak.tools.builtin.folder import DESCRIPTORS, Folder
-from toolspeak.tools.builtin.paths import Parts, components, follow, relative_path
+from toolspeak.tools.files.folder import DESCRIPTORS, Folder
+from toolspeak.tools.files.paths import Parts, components, follow, relative_path
 
 MAX_EDIT = 64 * 1024 * 1024
 """The size in bytes of the largest file that is read into memory as a whole (to edit, compare or append)."""

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from toolspeak.errors import ToolError
-from toolspeak.tools.builtin import search_worker
+from toolspeak.tools.files import search_worker
 
 MAX_LINE = 10_000
 """The most characters of a line that are searched."""

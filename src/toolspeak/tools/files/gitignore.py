@@ -11,7 +11,7 @@ import os
 import stat
 
 from toolspeak.data.values import quick
-from toolspeak.tools.builtin.glob import Segments, segments, segments_match
+from toolspeak.tools.files.glob import Segments, segments, segments_match
 
 _MOST_BYTES = 256 * 1024
 """How much of a .gitignore is read."""

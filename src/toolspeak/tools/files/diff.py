@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from toolspeak.tools.builtin.text_format import quoted, split_lines, visible
+from toolspeak.tools.files.text_format import quoted, split_lines, visible
 
 MAX_LINES = 200
 """The most lines of a diff that a model reads."""

@@ -8,8 +8,8 @@ from typing import BinaryIO, Literal
 
 from toolspeak.data.tools import Effects
 from toolspeak.data.values import evolve
-from toolspeak.tools.builtin.paths import relative_path
-from toolspeak.tools.builtin.workspace import Entry, Workspace
+from toolspeak.tools.files.paths import relative_path
+from toolspeak.tools.files.workspace import Entry, Workspace
 
 
 class Folders(Workspace):

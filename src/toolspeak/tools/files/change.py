@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from toolspeak.data.tools import Effects
-from toolspeak.tools.builtin import files_read
-from toolspeak.tools.builtin.diff import shortened, unified_diff
-from toolspeak.tools.builtin.text_format import decode, quoted
-from toolspeak.tools.builtin.workspace import Workspace
 from toolspeak.tools.context import RunContext
+from toolspeak.tools.files import files_read
+from toolspeak.tools.files.diff import shortened, unified_diff
+from toolspeak.tools.files.text_format import decode, quoted
+from toolspeak.tools.files.workspace import Workspace
 
 
 def changes(workspace: Workspace, path: str, *, idempotent: bool = False, destructive: bool = True) -> Effects:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from toolspeak.errors import ToolError
-from toolspeak.tools.builtin.gitignore import IgnoredPaths
-from toolspeak.tools.builtin.workspace import Entry, Workspace
+from toolspeak.tools.files.gitignore import IgnoredPaths
+from toolspeak.tools.files.workspace import Entry, Workspace
 
 SKIPPED = frozenset({".git"})
 """Folders that a walk leaves out: those of version control."""
