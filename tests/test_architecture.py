@@ -141,15 +141,10 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "approval": {"calls", "concurrency"},
     },
     "project": {
-        "configuration": {
-            "folders",
-            "hook_settings",
-            "own_tools",
-            "run_setup",
-            "string_file",
-            "surroundings",
-            "user_folders",
-        }
+        "user_files": set(),
+        "folders": {"user_files"},
+        "surroundings": {"folders"},
+        "configuration": {"folders", "hook_settings", "own_tools", "run_setup", "surroundings", "user_files"},
     },
     # "" is what the package `tools` itself names: `from toolspeak.tools import Tool`.
     "tools": {
@@ -289,6 +284,7 @@ PLANTED = [
     ),
     ("tools/web/x.py", "import toolspeak.tools.builtin", "tools/web must not import toolspeak.tools.builtin"),
     ("tools/files/x.py", "from toolspeak.tools import tool", "tools/files must not import toolspeak.tools"),
+    ("project/user_files/x.py", "import toolspeak.project.folders", "project/user_files must not import"),
     (
         "chat/display/x.py",
         "from toolspeak.chat.terminal.front import Front",

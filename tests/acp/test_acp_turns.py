@@ -11,7 +11,7 @@ from loopback_server import serve
 from scripted_editor import ScriptedEditor, connection, playbook, text
 
 from toolspeak.data.approvals import Rule
-from toolspeak.project.rules_file import RulesFile
+from toolspeak.project.user_files.rules_file import RulesFile
 
 EDIT = ("edit", {"path": "a.txt", "old": "two", "new": "three"})
 COMMAND = ("shell", {"command": "echo hi >> log.txt; exit 3"})

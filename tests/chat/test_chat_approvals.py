@@ -12,7 +12,7 @@ from loopback_server import STREAM_HEAD, chunked, event
 
 from forked import completed_text
 from toolspeak.data.approvals import Rule
-from toolspeak.project.rules_file import RulesFile
+from toolspeak.project.user_files.rules_file import RulesFile
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from forked import completed_text
 from toolspeak.data.approvals import Rule
-from toolspeak.project.rules_file import RulesFile
+from toolspeak.project.user_files.rules_file import RulesFile
 
 
 def rules_in(path):

@@ -17,7 +17,7 @@ from toolspeak.chat.terminal.front import Front
 from toolspeak.chat.terminal.message_input import history_of
 from toolspeak.chat.terminal.screen import Screen
 from toolspeak.chat.terminal.steady_output import SteadyOutput
-from toolspeak.project.user_folders import data_folder
+from toolspeak.project.user_files.user_folders import data_folder
 
 _LOG = logging.getLogger("toolspeak.chat")
 

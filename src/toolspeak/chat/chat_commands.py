@@ -21,11 +21,11 @@ from toolspeak.chat.terminal.command_list import COMMANDS, SYNONYMS, help_lines
 from toolspeak.dialects.registry import FAMILIES
 from toolspeak.errors import ConfigurationError, suggest
 from toolspeak.journal import SessionInfo
-from toolspeak.project.chosen_models import remember_model
 from toolspeak.project.configuration.config import Config, resolved_model
 from toolspeak.project.recorded_setup import folder_of, setup_of
 from toolspeak.project.run_lookup import SHORT, WAITING, sessions_of
 from toolspeak.project.run_setup import with_absolute_path
+from toolspeak.project.user_files.chosen_models import remember_model
 from toolspeak.tools import Tool
 from toolspeak.ui.format import count, money, one_line, shorten
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from toolspeak.data.protected import protect
 from toolspeak.journal.leases import is_dead, new_owner
-from toolspeak.project.string_file import change_strings, read_strings
-from toolspeak.project.user_folders import NO_FOLDER, data_folder
+from toolspeak.project.user_files.string_file import change_strings, read_strings
+from toolspeak.project.user_files.user_folders import NO_FOLDER, data_folder
 
 
 @lru_cache(maxsize=1)  # by pid, since a fork is another process

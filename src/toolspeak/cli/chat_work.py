@@ -15,13 +15,13 @@ from toolspeak.chat.terminal.front import Front
 from toolspeak.cli.configuration import content_lines
 from toolspeak.cli.journal_option import continuing, journal_of
 from toolspeak.errors import ToolspeakError
-from toolspeak.project.chosen_models import chosen_model
 from toolspeak.project.configuration.config import Config, read_config
 from toolspeak.project.configuration.config_trust import ProjectConfig
 from toolspeak.project.configuration.configured_setup import SetupChoices, configured_setup, with_model_of
 from toolspeak.project.recorded_setup import setup_of
 from toolspeak.project.run_lookup import SHORT, WAITING, find_session, last_session_of, sessions_of
 from toolspeak.project.run_setup import with_absolute_path
+from toolspeak.project.user_files.chosen_models import chosen_model
 from toolspeak.ui.format import printable
 from toolspeak.ui.question import Question
 from toolspeak.ui.terminal_approver import understand

@@ -18,7 +18,7 @@ from toolspeak.dialects import Dialect, Listing, get_dialect
 from toolspeak.dialects.base import PromptListing
 from toolspeak.dialects.registry import FAMILIES
 from toolspeak.errors import ConfigurationError
-from toolspeak.project.json_file import read_json
+from toolspeak.project.user_files.json_file import read_json
 
 STANDARD_INPUT = "-"
 _NAMES = ", ".join(FAMILIES["protocols"])

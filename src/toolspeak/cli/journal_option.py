@@ -15,7 +15,7 @@ from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal, MemoryJournal, SqliteJournal, open_journal
 from toolspeak.journal.maintenance import MaintainedJournal
 from toolspeak.project.run_lookup import SHORT, short_id
-from toolspeak.project.user_folders import NO_FOLDER, data_folder
+from toolspeak.project.user_files.user_folders import NO_FOLDER, data_folder
 
 ResultT = TypeVar("ResultT")
 

@@ -40,8 +40,8 @@ from toolspeak.gateway.erasure import erase_key
 from toolspeak.gateway.settings.gateway_settings import read_config
 from toolspeak.journal import SqliteJournal
 from toolspeak.journal.maintenance import MaintainedJournal, RunGroup
-from toolspeak.project.memory_folder import memory_files
 from toolspeak.project.run_lookup import find_run
+from toolspeak.project.user_files.memory_folder import memory_files
 from toolspeak.ui import printable
 from toolspeak.ui.format import count
 from toolspeak.ui.terminal_approver import confirm

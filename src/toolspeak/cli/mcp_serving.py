@@ -27,7 +27,7 @@ from toolspeak.journal import Journal
 from toolspeak.project.configuration.sandbox_settings import open_command_sandbox
 from toolspeak.project.hidden_environment import hide_environment
 from toolspeak.project.own_tools import load_tools
-from toolspeak.project.rules_file import RulesFile
+from toolspeak.project.user_files.rules_file import RulesFile
 from toolspeak.providers.model_strings import CONFIGURED
 from toolspeak.sandbox.process_default import use_by_default
 from toolspeak.tools import Tool

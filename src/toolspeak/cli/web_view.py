@@ -13,7 +13,7 @@ from toolspeak.cli.command_options import CommandT
 from toolspeak.cli.journal_option import journal_of
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal, MemoryJournal
-from toolspeak.project.user_folders import NO_FOLDER, data_folder
+from toolspeak.project.user_files.user_folders import NO_FOLDER, data_folder
 
 _OPTIONS = (
     click.option("--ui", "shows_ui", is_flag=True, help="Show the gateway in a browser, too: streams, latency, keys."),

@@ -29,13 +29,13 @@ from toolspeak.project.hidden_environment import hide_environment
 from toolspeak.project.hook_interceptors import HookRunner, with_permission_hooks
 from toolspeak.project.hook_settings import read_hooks
 from toolspeak.project.instruction_files import NearerInstructions
-from toolspeak.project.json_file import read_json
-from toolspeak.project.memory_folder import memory_files
 from toolspeak.project.own_tools import load_tools
 from toolspeak.project.project_files import read_project_files
-from toolspeak.project.rules_file import RulesFile
 from toolspeak.project.run_setup import Setup
 from toolspeak.project.sub_agents import SubAgent, report_calls, resolved_sub_model, task_tool, unknown_tools
+from toolspeak.project.user_files.json_file import read_json
+from toolspeak.project.user_files.memory_folder import memory_files
+from toolspeak.project.user_files.rules_file import RulesFile
 from toolspeak.providers.model_strings import CONFIGURED
 from toolspeak.providers.server_probe import served_window
 from toolspeak.tools import ToolLike, Toolset

@@ -10,7 +10,7 @@ from typing import Literal
 
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, ToolError
-from toolspeak.project.user_folders import home_folder, user_folder
+from toolspeak.project.user_files.user_folders import home_folder, user_folder
 from toolspeak.tools.builtin import Workspace
 
 Origin = Literal["project", "user"]

@@ -16,7 +16,7 @@ from toolspeak.data.messages import TextPart
 from toolspeak.data.values import evolve, quick
 from toolspeak.errors import ConfigurationError
 from toolspeak.project.folders import FileSource, Origin, project_folders, read_text
-from toolspeak.project.user_folders import user_folder
+from toolspeak.project.user_files.user_folders import user_folder
 from toolspeak.tools import RunContext, Tool
 from toolspeak.tools.context import StateView
 from toolspeak.tools.files.text_format import quoted

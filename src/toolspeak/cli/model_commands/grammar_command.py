@@ -10,7 +10,7 @@ from toolspeak.cli.command_options import Spelled, dialect_option, read_tools, s
 from toolspeak.data.messages import ToolChoice
 from toolspeak.dialects import TARGETS, Section, SpecialTokens, Target, get_dialect
 from toolspeak.errors import ConfigurationError
-from toolspeak.project.json_file import read_json
+from toolspeak.project.user_files.json_file import read_json
 
 _MODES = ("auto", "required", "none")
 

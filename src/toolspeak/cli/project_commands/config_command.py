@@ -20,7 +20,6 @@ from toolspeak.cli.run_options import workspace_option
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.values import JSON
 from toolspeak.errors import ConfigurationError
-from toolspeak.project.chosen_models import chosen_model, chosen_models_file
 from toolspeak.project.configuration.config import Config, ValueOrigin, find_project_config, resolved_model
 from toolspeak.project.configuration.config_file import read_config_file
 from toolspeak.project.configuration.config_table import LIMITS, table_of
@@ -32,6 +31,7 @@ from toolspeak.project.configuration.config_trust import (
     set_trust,
     user_config_file,
 )
+from toolspeak.project.user_files.chosen_models import chosen_model, chosen_models_file
 from toolspeak.ui import printable
 from toolspeak.ui.argument_editor import editor
 from toolspeak.ui.format import one_line, shorten

@@ -11,7 +11,7 @@ import click
 
 from toolspeak.data.tools import WEB
 from toolspeak.errors import ConfigurationError, ToolError
-from toolspeak.project.memory_folder import memory_files
+from toolspeak.project.user_files.memory_folder import memory_files
 from toolspeak.ui import printable
 from toolspeak.ui.format import count, one_line
 

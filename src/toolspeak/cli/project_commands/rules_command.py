@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from toolspeak.execute import StandingRule
-from toolspeak.project.rules_file import RulesFile
+from toolspeak.project.user_files.rules_file import RulesFile
 from toolspeak.ui import printable
 
 

@@ -26,7 +26,7 @@ from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.settings.settings_sources import Sources
 from toolspeak.gateway.settings.upstream_settings import Upstream, checked_upstream, upstream_of
 from toolspeak.project.configuration.config import resolved_model
-from toolspeak.project.user_folders import data_folder
+from toolspeak.project.user_files.user_folders import data_folder
 from toolspeak.providers import PROVIDERS
 from toolspeak.sandbox.base import SandboxMode
 

@@ -16,8 +16,8 @@ from toolspeak.errors import ConfigurationError
 from toolspeak.project.configuration.config_file import ConfigFile
 from toolspeak.project.configuration.config_table import ConfigTable
 from toolspeak.project.folders import project_folders
-from toolspeak.project.string_file import change_strings, read_strings
-from toolspeak.project.user_folders import NO_FOLDER, data_folder, home_folder, user_folder
+from toolspeak.project.user_files.string_file import change_strings, read_strings
+from toolspeak.project.user_files.user_folders import NO_FOLDER, data_folder, home_folder, user_folder
 from toolspeak.tools.files.text_format import visible
 
 _REFERENCE = re.compile(r"\$\{(?:env:)?(\w+)")

@@ -13,7 +13,7 @@ from toolspeak.errors import McpError
 from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, Decision, Escalate, Policy
 from toolspeak.mcp.servers_file import Server, confined, read_servers, servers_of
 from toolspeak.project.run_setup import Setup
-from toolspeak.project.user_folders import NO_FOLDER, data_folder
+from toolspeak.project.user_files.user_folders import NO_FOLDER, data_folder
 from toolspeak.tools import Tool
 
 

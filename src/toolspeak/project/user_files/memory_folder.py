@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolspeak.project.user_folders import data_folder
+from toolspeak.project.user_files.user_folders import data_folder
 from toolspeak.tools.builtin.fact_file import FactFiles
 
 

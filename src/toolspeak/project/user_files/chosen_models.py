@@ -7,8 +7,8 @@ from pathlib import Path
 
 from toolspeak.data.protected import protect
 from toolspeak.errors import ConfigurationError
-from toolspeak.project.string_file import change_strings, read_strings
-from toolspeak.project.user_folders import NO_FOLDER, data_folder
+from toolspeak.project.user_files.string_file import change_strings, read_strings
+from toolspeak.project.user_files.user_folders import NO_FOLDER, data_folder
 
 _MOST_FOLDERS = 500
 
