@@ -8,7 +8,7 @@ import time
 import pytest
 
 from toolspeak import Agent, tool
-from toolspeak.agent.recorder import Watched
+from toolspeak.agent.recording.recorder import Watched
 from toolspeak.data.deltas import (
     ArgumentsDelta,
     BatchEnded,

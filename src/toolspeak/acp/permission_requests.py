@@ -11,7 +11,7 @@ from toolspeak.acp.client_messages import PermissionAnswer
 from toolspeak.acp.json_rpc import Peer, PeerGone, RpcError, params_as
 from toolspeak.acp.permission_modes import Mode, decision_by_mode
 from toolspeak.acp.prompt_content import fenced, text_block
-from toolspeak.agent.recorder import Watched
+from toolspeak.agent.recording.recorder import Watched
 from toolspeak.data.approvals import Decision, Escalate, Rule
 from toolspeak.data.events import ApprovalRequested, Record
 from toolspeak.data.messages import ToolCall

@@ -16,7 +16,7 @@ from toolspeak.acp.call_presentation import (
     shown_id,
 )
 from toolspeak.acp.prompt_content import blocks_of, fenced, text_block
-from toolspeak.agent.recorder import Watched
+from toolspeak.agent.recording.recorder import Watched
 from toolspeak.data.deltas import (
     CallCompleted,
     CallIgnored,

@@ -9,7 +9,7 @@ from typing import Any, cast
 from ag_ui import core
 
 from toolspeak.adapters.ag_ui_subagents import SubagentEvents
-from toolspeak.agent.recorder import Watched
+from toolspeak.agent.recording.recorder import Watched
 from toolspeak.agent.state.state import RunState
 from toolspeak.data.deltas import (
     ArgumentsDelta,

@@ -20,7 +20,7 @@ from toolspeak.agent.interceptors import (
     StepInterceptor,
 )
 from toolspeak.agent.options import Approval, CommonOptions, DialectSettings, Execution
-from toolspeak.agent.recorder import RunEvent, Watched
+from toolspeak.agent.recording.recorder import RunEvent, Watched
 from toolspeak.agent.run import Run
 from toolspeak.agent.session import Session
 from toolspeak.agent.state.decide import Finish

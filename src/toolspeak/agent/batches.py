@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from toolspeak.agent.child_runs import ask_for_calls
-from toolspeak.agent.recorder import BatchRecorder, Recorder, RunContexts
+from toolspeak.agent.recording.recorder import BatchRecorder, Recorder, RunContexts
 from toolspeak.agent.state.decide import RunTools, decide, seconds_left, time_is_over
 from toolspeak.agent.turns import Turns
 from toolspeak.data.events import RunPaused

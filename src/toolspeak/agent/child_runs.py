@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from toolspeak.agent.recorder import ACTIVE_RUNS, Recorder
+from toolspeak.agent.recording.recorder import ACTIVE_RUNS, Recorder
 from toolspeak.agent.run_inputs import ended_waits
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.state import RunState

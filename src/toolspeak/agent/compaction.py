@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from toolspeak.agent.interceptors import InterceptorRunner
-from toolspeak.agent.recorder import Recorder, RunContexts
+from toolspeak.agent.recording.recorder import Recorder, RunContexts
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.history import full_window, plan_compaction, plan_summary
 from toolspeak.agent.state.state import FINAL

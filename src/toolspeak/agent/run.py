@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any, Generic, cast
 
 from toolspeak.agent.batches import pause_run, run_batch
-from toolspeak.agent.channel import Channel
 from toolspeak.agent.child_runs import inactive_run
 from toolspeak.agent.handoffs import settings_of
 from toolspeak.agent.interceptors import InterceptorRunner, RunInterception, RunStart, Step, StepEnd, answering
-from toolspeak.agent.publisher import Publisher
-from toolspeak.agent.recorder import (
+from toolspeak.agent.recording.channel import Channel
+from toolspeak.agent.recording.publisher import Publisher
+from toolspeak.agent.recording.recorder import (
     BatchRecorder,
     Recorder,
     RunContexts,
@@ -22,6 +22,7 @@ from toolspeak.agent.recorder import (
     Watched,
     sub_run_records,
 )
+from toolspeak.agent.recording.tracing import UNTRACED, RunTrace, begin_trace
 from toolspeak.agent.run_inputs import Inbox, configuration, facts_from_inputs, without_secrets_in
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.decide import AskModel, AwaitApproval, AwaitExternal, Compact, Finish, RunTools, decide
@@ -30,7 +31,6 @@ from toolspeak.agent.state.output import AnswerT, AnswerType
 from toolspeak.agent.state.state import FINAL, RunState
 from toolspeak.agent.state.steps import RunRecords
 from toolspeak.agent.storage.runs import LeaseKeeper, LoadRun
-from toolspeak.agent.tracing import UNTRACED, RunTrace, begin_trace
 from toolspeak.agent.turns import TurnLeft, Turns
 from toolspeak.agent.validation import check_priced
 from toolspeak.data.events import AnswerRejected, Event, RunFinished, RunStarted, UserMessageQueued

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolspeak.agent.interceptors import InterceptorRunner
-from toolspeak.agent.recorder import Recorder
+from toolspeak.agent.recording.recorder import Recorder
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.history import without_secrets
 from toolspeak.agent.state.state import RunState

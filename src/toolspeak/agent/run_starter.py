@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 from typing import Any, Generic, Unpack, cast, overload
 
 from toolspeak.agent.options import CommonOptions, DepsT, RunOptions
-from toolspeak.agent.recorder import Watched
+from toolspeak.agent.recording.recorder import Watched
 from toolspeak.agent.result import RunResult
 from toolspeak.agent.run import Run
 from toolspeak.agent.state.output import OutputT

@@ -17,7 +17,7 @@ from toolspeak.agent.drivers.request_parts import NO_PARTS, RecordedParts
 from toolspeak.agent.drivers.text import text_digest
 from toolspeak.agent.history_summary import LEFT_OUT, NoSummary, summary_of
 from toolspeak.agent.interceptors import Compaction, InterceptorRunner, turn_of
-from toolspeak.agent.recorder import Recorder, RunContexts
+from toolspeak.agent.recording.recorder import Recorder, RunContexts
 from toolspeak.agent.redact import Redactor
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.decide import AskModel, Finish, seconds_left, time_is_over

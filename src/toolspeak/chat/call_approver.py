@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from toolspeak.agent.recorder import Watched
+from toolspeak.agent.recording.recorder import Watched
 from toolspeak.chat.display.call_lanes import call_line
 from toolspeak.chat.display.code_colours import colour_line, lexer_of_file
 from toolspeak.chat.display.styled_text import StyledLine, cells, pieces_of, rows_of, truncate, wrap

@@ -21,7 +21,7 @@ from toolspeak.agent import (
     RunState,
 )
 from toolspeak.agent.agent import result_of
-from toolspeak.agent.recorder import Watched
+from toolspeak.agent.recording.recorder import Watched
 from toolspeak.cli.command_options import write_text
 from toolspeak.cli.exit_codes import ANSWERED, AWAITING_APPROVAL, NO_ANSWER, SUSPENDED
 from toolspeak.cli.journal_option import resuming

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from toolspeak.agent import Agent, Run, RunState
-from toolspeak.agent.recorder import Watched
+from toolspeak.agent.recording.recorder import Watched
 from toolspeak.cli.command_options import write_json_line
 from toolspeak.cli.exit_codes import USAGE
 from toolspeak.data.events import ApprovalRequested, Record, RunPaused

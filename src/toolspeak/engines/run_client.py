@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, Unpack, cast
 
 from toolspeak.agent import Agent, RunResult
 from toolspeak.agent.options import CommonOptions, RunOptions
-from toolspeak.agent.publisher import is_boundary, published_pieces
+from toolspeak.agent.recording.publisher import is_boundary, published_pieces
 from toolspeak.agent.run_inputs import already_decided, decision_key
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.storage.runs import load_state, load_whole, suspend_run

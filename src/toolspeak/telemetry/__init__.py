@@ -14,7 +14,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from toolspeak.agent.tracing import install_tracer
+from toolspeak.agent.recording.tracing import install_tracer
 from toolspeak.errors import ConfigurationError
 
 __all__ = ["gateway_telemetry", "instrument", "set_up_sdk", "uninstrument"]

@@ -9,7 +9,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
-from toolspeak.agent.tracing import Drive, RunTrace
+from toolspeak.agent.recording.tracing import Drive, RunTrace
 from toolspeak.telemetry.gateway_spans import RequestSpan
 from toolspeak.telemetry.instruments import Instruments
 from toolspeak.telemetry.message_content import wants_content

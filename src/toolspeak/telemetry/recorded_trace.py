@@ -21,10 +21,10 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, Tracer
 
 from toolspeak.agent.child_runs import sub_run_id
+from toolspeak.agent.recording.tracing import Drive
 from toolspeak.agent.state.fold import apply
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.storage.runs import load_whole
-from toolspeak.agent.tracing import Drive
 from toolspeak.data.events import Record, RunPaused, RunResumed, RunStarted, ToolFinished, ToolStarted
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.execute.sub_runs import SubRuns

@@ -14,7 +14,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer
 
 from toolspeak.agent.drivers.program_driver import PROGRAM
-from toolspeak.agent.tracing import Drive
+from toolspeak.agent.recording.tracing import Drive
 from toolspeak.data import events
 from toolspeak.data.events import Record
 from toolspeak.data.messages import MalformedCall, ToolCall

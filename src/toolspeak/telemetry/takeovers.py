@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import Tracer as SdkTracer
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, Status, StatusCode, Tracer
 
-from toolspeak.agent.tracing import Drive
+from toolspeak.agent.recording.tracing import Drive
 from toolspeak.data.events import Record
 from toolspeak.telemetry import convention_names as names
 from toolspeak.telemetry.span_contexts import SCOPE, read_traceparent

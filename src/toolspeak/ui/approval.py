@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from toolspeak.agent.recorder import Watched
+from toolspeak.agent.recording.recorder import Watched
 from toolspeak.data.events import ApprovalRequested, Record
 from toolspeak.execute import ApprovalRequest, Approver, Decision, Escalate
 from toolspeak.execute.approval.evaluator import unapproved_repair

@@ -7,7 +7,7 @@ from typing import Literal
 from rich.console import Console
 
 from toolspeak.agent.program_runs import RUN_CODE
-from toolspeak.agent.recorder import Watched
+from toolspeak.agent.recording.recorder import Watched
 from toolspeak.data.deltas import (
     DIALECT_NOTE,
     BatchEnded,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 
 from toolspeak.agent import Run, RunState
-from toolspeak.agent.recorder import Watched
+from toolspeak.agent.recording.recorder import Watched
 from toolspeak.ui.approval import InStep
 
 

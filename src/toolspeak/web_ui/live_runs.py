@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import TypeAlias
 
-from toolspeak.agent.publisher import published_pieces
+from toolspeak.agent.recording.publisher import published_pieces
 from toolspeak.data.codec import dump
 from toolspeak.data.events import Record, RunFinished
 from toolspeak.data.run_values import UNFINISHED_STATUSES

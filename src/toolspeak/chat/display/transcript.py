@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 
-from toolspeak.agent.recorder import Watched
+from toolspeak.agent.recording.recorder import Watched
 from toolspeak.chat.display.call_lanes import CallLane, lane_rows, spinner
 from toolspeak.chat.display.markdown_stream import MarkdownStream
 from toolspeak.chat.display.program_rows import program_rows

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from toolspeak.agent import Agent, RunState
-from toolspeak.agent.recorder import Watched
+from toolspeak.agent.recording.recorder import Watched
 from toolspeak.cli.demo_project import ALIAS, FILES, FIXED, TASK, TEST_ARGUMENTS, TOOLS_USED, playbook
 from toolspeak.cli.demo_schedules import compare_schedules
 from toolspeak.cli.exit_codes import ANSWERED, NO_ANSWER

@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
-from toolspeak.agent.recorder import Recorder
+from toolspeak.agent.recording.recorder import Recorder
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.state import FINAL, RunState
 from toolspeak.data.events import Event, Record, RunResumed, RunStarted

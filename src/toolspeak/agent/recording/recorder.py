@@ -10,10 +10,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from toolspeak.agent.channel import Channel
 from toolspeak.agent.drivers.program_driver import PROGRAM
 from toolspeak.agent.handoffs import settings_of
-from toolspeak.agent.publisher import Publisher
+from toolspeak.agent.recording.channel import Channel
+from toolspeak.agent.recording.publisher import Publisher
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.fold import apply
 from toolspeak.agent.state.state import RunState

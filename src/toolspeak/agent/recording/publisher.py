@@ -7,7 +7,7 @@ import json
 from contextlib import suppress
 from typing import Any, cast
 
-from toolspeak.agent.channel import Channel
+from toolspeak.agent.recording.channel import Channel
 from toolspeak.data.codec import dumps, load
 from toolspeak.data.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextAside, TextDelta, TurnRestarted
 from toolspeak.data.events import ModelTextReceived, Record

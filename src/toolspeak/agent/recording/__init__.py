@@ -1,0 +1,1 @@
+"""What happens in a run: recorded, shown to readers and to other processes, and traced."""
