@@ -22,8 +22,8 @@ LITELLM_VENV ?= .venv-litellm
 # Outside of the clone, as pip's cache is: the server is built once for all of them.
 ENGINE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/toolspeak/engine
 SECONDS ?= 600
-# Processes of a test run. Three on two cores: some tests wait.
-WORKERS ?= 3
+# Processes of a test run. Four on two cores: half of the time tests wait.
+WORKERS ?= 4
 
 # Without bytecode every process compiles this package again (0.5 s of CPU), and every worker of pytest all tests (10 s).
 unexport PYTHONDONTWRITEBYTECODE
@@ -78,7 +78,7 @@ $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt
 demo: $(VENV)/.runtime
 	$(BIN)/toolspeak demo
 
-# Of a test with many cases one in four runs (tests/sweeps.py). SWEEPS=whole runs them all, and every example.
+# Of a test with many cases four run, or one in sixteen (tests/sweeps.py). SWEEPS=whole runs them all, and every example.
 SWEEPS ?= sample
 
 test: $(VENV)/.dev

@@ -1,8 +1,8 @@
-"""Which part of a long sweep `make test` runs. `make test-slow` runs the rest: every part that is marked slow, three in
-four cases of a test that has many, and the full number of hypothesis' examples. CI leaves out what is `long`, too.
+"""Which part of a long sweep `make test` runs. `make test-slow` runs the rest: every part that is marked slow, the
+other cases of a test that has many, and the full number of hypothesis' examples. CI leaves out what is `long`, too.
 
-SWEEPS chooses: `sample`, one in four cases of a test with many (`make test`); `few`, one in eight cases of any test
-(another Python in CI); `cases`, all cases (CI); `whole`, all cases with every example of hypothesis."""
+SWEEPS chooses: `sample`, four cases of a test with more, or one in sixteen (`make test`); `few`, one in eight cases of
+any test (another Python in CI); `cases`, all cases (CI); `whole`, all cases with every example of hypothesis."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ import pytest
 SWEEPS = os.environ.get("SWEEPS")
 """Without the variable (`pytest FILE`) all cases run."""
 SHARE = 4
-"""`make test` draws one example, and one case, of so many."""
-MANY_CASES = 8
+"""`make test` draws one example of hypothesis of so many."""
 
 
 def fewer(examples: int) -> int:
@@ -28,21 +27,27 @@ def fewer(examples: int) -> int:
 
 
 def mark_more_cases(items: Sequence[pytest.Item]) -> None:
-    """Marks three in four cases of each test with many as `more_cases`; slow if this run leaves them out."""
+    """Marks the cases that `make test` leaves out as `more_cases`, and as slow those that this run leaves out."""
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         if "callspec" in vars(item) and item.get_closest_marker("slow") is None:
             cases.setdefault(item.nodeid.split("[")[0], []).append(item)
     for name, each in cases.items():
-        first = zlib.crc32(name.encode())  # else no test would run with the second dialect
-        for i, item in enumerate(each if len(each) > MANY_CASES else ()):
-            if (i + first) % SHARE:
+        number = len(each)
+        sample = _spread(name, number, max(4, number // 16))
+        few = _spread(name, number, max(1, number // 8))
+        for i, item in enumerate(each):
+            if i not in sample:
                 item.add_marker("more_cases")
-                if SWEEPS == "sample":
-                    item.add_marker("slow")
-        for i, item in enumerate(each if SWEEPS == "few" else ()):
-            if (i + first) % min(2 * SHARE, len(each)):
+            if (SWEEPS == "sample" and i not in sample) or (SWEEPS == "few" and i not in few):
                 item.add_marker("slow")
+
+
+def _spread(name: str, number: int, most: int) -> set[int]:
+    """At most `most` numbers below `number`, far from each other. Each test begins elsewhere: else none would run with
+    the second dialect."""
+    first = zlib.crc32(name.encode())
+    return {(first + i * number // most) % number for i in range(most)} if number > most else set(range(number))
 
 
 def parts(number: int) -> Callable[[Any], Any]:

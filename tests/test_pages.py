@@ -74,6 +74,7 @@ def test_the_page_of_the_command_line_prints_what_it_shows(tmp_path: Path):
     assert check_page(DOCS / "reference" / "command-line.md", tmp_path)
 
 
+@pytest.mark.slow
 def test_the_comparison_says_what_a_kill_leaves_of_our_program():
     script = DOCS.parent / "benchmarks" / "beside" / "compare.py"
     compared = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)

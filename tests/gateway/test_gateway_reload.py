@@ -160,6 +160,7 @@ def test_what_needs_a_restart_is_told_and_stays(tmp_path: Path):
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_worker_that_starts_later_has_the_settings_of_the_others(tmp_path: Path):
     """Even if the file is broken by then."""
 

@@ -337,6 +337,7 @@ def test_a_bit_that_flipped_in_the_last_transaction_is_told(damaged):
     assert damaged.resumed(damaged.killed, flipped("toolspeak.db-wal", torn + 500, 2)) == "said"
 
 
+@pytest.mark.slow
 def test_a_bit_that_flipped_in_the_file_makes_nothing_run_twice(damaged):
     assert swept(damaged, damaged.taken_over, "toolspeak.db", 4, seed=1).total() == 4
 

@@ -42,6 +42,7 @@ def test_what_a_server_has_started_ends_with_it_also_when_the_server_ends_by_its
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_line_that_never_ends_ends_the_connection(tmp_path):
     async def main():
         async with connected(odd(tmp_path, "never ends its line")) as servers:

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
+import pytest
 from mcp_helpers import call, connected
 
 from toolspeak.mcp import StdioServer
@@ -38,6 +39,7 @@ def test_arguments_that_a_recursive_schema_can_look_at_in_very_many_ways_are_ref
     assert "fine" in good.text
 
 
+@pytest.mark.slow
 def test_a_result_whose_schema_takes_for_ever_is_left_out_with_a_note(tmp_path):
     async def main():
         async with connected(odd(tmp_path, "a heavy result")) as servers:

@@ -459,6 +459,7 @@ MOMENTS = ["waiting", "told", "again", "over"]
 the call has failed for that."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("moment", "interrupts"), crossed(MOMENTS, [1, 2], every=2))
 def test_leaving_a_server_that_hangs_ends_it_at_every_moment(moment, interrupts, tmp_path):
     async def main(folder, connect_timeout):

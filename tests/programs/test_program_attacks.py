@@ -121,6 +121,7 @@ def test_halves_of_characters_in_a_result_end_no_program(kind, text):
     assert desk.log == ["after"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["time.sleep(0)", "await read(*json.loads('[1, 2]'))"], ids=["a sleep", "a call"])
 def test_a_loop_that_keeps_the_host_busy_ends(line):
     code = f"import json\nimport time\nwhile True:\n    try:\n        {line}\n    except Exception:\n        pass"

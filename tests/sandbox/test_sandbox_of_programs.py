@@ -196,6 +196,7 @@ def stage(tmp_path: Path) -> Generator[EscapeStage]:
     stage.close()
 
 
+@pytest.mark.slow
 def test_a_model_that_tries_every_way_out_gets_nothing(tmp_path: Path, stage: EscapeStage):
     # The stage's journal is none of this run's: `test_the_journal_in_the_workspace_is_not_seen` has a real one.
     attempts = [attempt for attempt in ATTEMPTS if "journal" not in attempt.name]

@@ -77,6 +77,7 @@ def start(ends: str, root) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", PROGRAM, ends, str(root)], stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_no_search_outlives_the_program_that_started_it(root):
     (root / "a.txt").write_bytes(TEXT)
     programs = [start(ends, root) for ends in ("stays", "returns", "killed")]
