@@ -7,7 +7,8 @@ import importlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from toolspeak.cli.command_table import COMMANDS_BY_FOLDER
 
 SOURCE = Path(__file__).parents[1] / "src" / "toolspeak"
 MAX_LINES = 420
+MAX_FILES = 25
 
 CORE = {
     "lazy", "version", "errors", "data", "dialects", "wire", "sandbox", "tools", "programs", "journal", "providers",
@@ -77,12 +79,12 @@ WIRE_SHARED = {
     "base", "base64_data", "call_assembler", "error_table", "json_validation", "request_conversion", "strict_schema",
 }  # fmt: skip
 
-# What the commands share: files beside their folders. `main` and `command_table` find a command by its name.
+# What the commands share besides the folder `options`: files beside the folders. `main` and `command_table` find a
+# command by its name.
 CLI_SHARED = {
-    "agents_option", "attended_run", "changes_upkeep", "command_options", "configuration", "demo_project",
-    "demo_schedules", "exit_codes", "journal_option", "journal_removals", "json_input", "mcp_pinning", "mcp_serving",
-    "piped_text", "reply_description", "run_options", "sandbox_options", "signals", "timeline_file", "web_options",
-    "web_view",
+    "attended_run", "changes_upkeep", "configuration", "demo_project", "demo_schedules", "exit_codes",
+    "journal_removals", "json_input", "mcp_pinning", "mcp_serving", "piped_text", "reply_description", "signals",
+    "timeline_file", "web_view",
 }  # fmt: skip
 
 # What every dialect is made against: files beside the folders of `dialects`.
@@ -157,7 +159,11 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "web": {"", "files", "returned_values"},
     },
     "chat": {"display": set(), "terminal": {"display"}},
-    "cli": dict.fromkeys(("model_commands", "project_commands", "run_commands", "server_commands"), CLI_SHARED),
+    "cli": {
+        "options": {"signals"},
+        **dict.fromkeys(CLI_SHARED - {"signals"}, CLI_SHARED | {"options"}),
+        **dict.fromkeys(COMMANDS_BY_FOLDER, CLI_SHARED | {"options"}),
+    },
 }
 
 # The lowest rooms: the standard library, and besides it only what makes their values.
@@ -246,6 +252,24 @@ def test_a_source_file_keeps_the_rules(path: str):
     assert violations(path, (SOURCE / path).read_text(encoding="utf-8")) == []
 
 
+def full_folders(paths: Iterable[str]) -> list[str]:
+    """The folders that hold too many Python files, each with their number; `paths` are those of all files."""
+    files = Counter(str(Path(path).parent) for path in paths if Path(path).name != "__init__.py")
+    return [
+        f"{folder}: {number} files, more than {MAX_FILES}" for folder, number in files.items() if number > MAX_FILES
+    ]
+
+
+def test_no_folder_holds_too_many_files():
+    assert full_folders(str(path.relative_to(SOURCE)) for path in sources()) == []
+
+
+def test_a_folder_with_one_file_too_many_is_named():
+    files = [f"chat/display/x{number}.py" for number in range(MAX_FILES)]
+    assert full_folders(["chat/display/__init__.py", *files, "chat/x.py"]) == []
+    assert full_folders([*files, "chat/display/x.py"]) == ["chat/display: 26 files, more than 25"]
+
+
 def test_execute_and_journal_never_meet():
     assert "journal" not in ALLOWED["execute"]
     assert "execute" not in ALLOWED["journal"]
@@ -296,6 +320,11 @@ PLANTED = [
     ),
     ("agent/recording/x.py", "import toolspeak.agent.run", "agent/recording must not import toolspeak.agent.run"),
     ("agent/handoffs.py", "import toolspeak.agent.recording.recorder", "agent/handoffs must not import"),
+    (
+        "cli/json_input.py",
+        "import toolspeak.cli.run_commands.run_command",
+        "cli/json_input must not import toolspeak.cli.run_commands.run_command",
+    ),
     ("agent/x/y.py", "import toolspeak.agent.run", "the folder 'x' is not in the table"),
     ("tools/builtin/x.py", "from ...execute import executor", "tools must not import toolspeak.execute"),
     ("tools/__init__.py", "from ..agent import loop", "tools must not import toolspeak.agent"),

@@ -22,10 +22,10 @@ from toolspeak.agent import (
 )
 from toolspeak.agent.agent import result_of
 from toolspeak.agent.recording.recorder import Watched
-from toolspeak.cli.command_options import write_text
 from toolspeak.cli.exit_codes import ANSWERED, AWAITING_APPROVAL, NO_ANSWER, SUSPENDED
-from toolspeak.cli.journal_option import resuming
 from toolspeak.cli.json_input import JsonInput
+from toolspeak.cli.options.command_options import write_text
+from toolspeak.cli.options.journal_option import resuming
 from toolspeak.cli.timeline_file import write_timeline
 from toolspeak.data.codec import dumps
 from toolspeak.data.events import Record

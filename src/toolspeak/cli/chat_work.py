@@ -13,7 +13,7 @@ from toolspeak.chat.display.theme import theme_class
 from toolspeak.chat.display.theme_looks import styles_with
 from toolspeak.chat.terminal.front import Front
 from toolspeak.cli.configuration import content_lines
-from toolspeak.cli.journal_option import continuing, journal_of
+from toolspeak.cli.options.journal_option import continuing, journal_of
 from toolspeak.errors import ToolspeakError
 from toolspeak.project.configuration.config import Config, read_config
 from toolspeak.project.configuration.config_trust import ProjectConfig

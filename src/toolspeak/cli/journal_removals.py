@@ -31,8 +31,8 @@ from toolspeak.cli.changes_upkeep import (
     erase_archived_changes,
     import_changes,
 )
-from toolspeak.cli.command_options import CommandT
-from toolspeak.cli.journal_option import journal_of, journal_option, with_journal
+from toolspeak.cli.options.command_options import CommandT
+from toolspeak.cli.options.journal_option import journal_of, journal_option, with_journal
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.run_values import UNFINISHED_STATUSES
 from toolspeak.errors import ConfigurationError, FormatError, RunBusy, RunConflict, RunError, ToolspeakError

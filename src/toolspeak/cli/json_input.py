@@ -16,8 +16,8 @@ from typing import Any, cast
 
 from toolspeak.agent import Agent, Run, RunState
 from toolspeak.agent.recording.recorder import Watched
-from toolspeak.cli.command_options import write_json_line
 from toolspeak.cli.exit_codes import USAGE
+from toolspeak.cli.options.command_options import write_json_line
 from toolspeak.data.events import ApprovalRequested, Record, RunPaused
 from toolspeak.errors import ConfigurationError, ProviderError, RunError, ToolspeakError
 from toolspeak.execute import ApprovalRequest, Decision, Escalate

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from toolspeak import mcp
-from toolspeak.cli.command_options import write_text
+from toolspeak.cli.options.command_options import write_text
 from toolspeak.errors import ConfigurationError
 from toolspeak.mcp.servers_file import Server
 from toolspeak.project.configuration.configured_servers import servers_of_run, user_pins

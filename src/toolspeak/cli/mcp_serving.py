@@ -16,9 +16,9 @@ from toolspeak import mcp
 from toolspeak.agent import Agent, Approval
 from toolspeak.agent.interceptors import AnyInterceptor
 from toolspeak.changes.change_recorder import recorders
-from toolspeak.cli.agents_option import load_agents
 from toolspeak.cli.configuration import configuration
-from toolspeak.cli.journal_option import journal_of
+from toolspeak.cli.options.agents_option import load_agents
+from toolspeak.cli.options.journal_option import journal_of
 from toolspeak.errors import ConfigurationError
 from toolspeak.gateway.listening_socket import listen
 from toolspeak.gateway.settings.api_keys import Key, admitted, keys_of, read_keys

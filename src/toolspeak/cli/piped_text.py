@@ -10,7 +10,7 @@ from typing import cast
 
 import click
 
-from toolspeak.cli.command_options import text_of_input
+from toolspeak.cli.options.command_options import text_of_input
 from toolspeak.errors import ConfigurationError
 
 MOST_BYTES = 256 * 1024

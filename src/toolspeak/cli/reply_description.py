@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from toolspeak.cli.command_options import chosen_dialect
+from toolspeak.cli.options.command_options import chosen_dialect
 from toolspeak.data.deltas import ArgumentsDelta, CallStarted, Delta, TurnEnded
 from toolspeak.data.messages import MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from toolspeak.cli.command_options import CommandT
-from toolspeak.cli.journal_option import journal_of
+from toolspeak.cli.options.command_options import CommandT
+from toolspeak.cli.options.journal_option import journal_of
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal, MemoryJournal
 from toolspeak.project.user_files.user_folders import NO_FOLDER, data_folder

@@ -6,8 +6,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from toolspeak.cli.command_options import listing_option, write_text
 from toolspeak.cli.model_commands.tools_command import listed_tools, tools_option
+from toolspeak.cli.options.command_options import listing_option, write_text
 from toolspeak.dialects import DIALECTS, Listing, get_dialect
 
 

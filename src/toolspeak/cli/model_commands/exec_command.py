@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 
 import click
 
-from toolspeak.cli.command_options import (
+from toolspeak.cli.options.command_options import (
     active_file_option,
     chosen_dialect,
     dialect_options,
@@ -24,8 +24,8 @@ from toolspeak.cli.command_options import (
     reply_starts_in_option,
     write_text,
 )
-from toolspeak.cli.run_options import own_tools_option, workspace_option
-from toolspeak.cli.sandbox_options import sandbox_fields, sandbox_options
+from toolspeak.cli.options.run_options import own_tools_option, workspace_option
+from toolspeak.cli.options.sandbox_options import sandbox_fields, sandbox_options
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.deltas import DIALECT_NOTE, other_dialects
 from toolspeak.data.messages import ToolResult

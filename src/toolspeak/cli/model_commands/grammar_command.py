@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import click
 
-from toolspeak.cli.command_options import Spelled, dialect_option, read_tools, starts_in_option, write_text
+from toolspeak.cli.options.command_options import Spelled, dialect_option, read_tools, starts_in_option, write_text
 from toolspeak.data.messages import ToolChoice
 from toolspeak.dialects import TARGETS, Section, SpecialTokens, Target, get_dialect
 from toolspeak.errors import ConfigurationError

@@ -10,7 +10,8 @@ from typing import Any, cast, get_args
 
 import click
 
-from toolspeak.cli.command_options import (
+from toolspeak.cli.exit_codes import NO_ANSWER
+from toolspeak.cli.options.command_options import (
     dialect_options,
     file_argument,
     finish_option,
@@ -23,7 +24,6 @@ from toolspeak.cli.command_options import (
     write_json,
     write_json_line,
 )
-from toolspeak.cli.exit_codes import NO_ANSWER
 from toolspeak.cli.reply_description import ReplyEnd, ReplyToRead, read
 from toolspeak.dialects import Section
 from toolspeak.errors import ConfigurationError, UnknownDialect

@@ -6,8 +6,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from toolspeak.cli.command_options import listing_option, read_tools, write_json, write_text
-from toolspeak.cli.run_options import workspace_option
+from toolspeak.cli.options.command_options import listing_option, read_tools, write_json, write_text
+from toolspeak.cli.options.run_options import workspace_option
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import Listing, list_tools
 from toolspeak.errors import UnknownTool, suggest

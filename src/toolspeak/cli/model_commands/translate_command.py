@@ -7,7 +7,7 @@ from typing import Any, cast, get_args
 
 import click
 
-from toolspeak.cli.command_options import file_argument, read_reply, read_tools, write_json
+from toolspeak.cli.options.command_options import file_argument, read_reply, read_tools, write_json
 from toolspeak.data.messages import Role, TextMessage
 from toolspeak.dialects import get_dialect, translate
 from toolspeak.errors import ConfigurationError

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from toolspeak.cli.exit_codes import ANSWERED, NO_ANSWER
-from toolspeak.cli.run_options import workspace_option
+from toolspeak.cli.options.run_options import workspace_option
 from toolspeak.project.sub_agents import find_sub_agents, unknown_tools
 from toolspeak.tools.builtin import WORKSPACE_TOOLS
 from toolspeak.ui import printable

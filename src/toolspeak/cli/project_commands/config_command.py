@@ -13,10 +13,10 @@ from typing import Any
 import click
 import msgspec
 
-from toolspeak.cli.command_options import write_json
 from toolspeak.cli.configuration import configuration, content_lines
 from toolspeak.cli.exit_codes import NO_ANSWER
-from toolspeak.cli.run_options import workspace_option
+from toolspeak.cli.options.command_options import write_json
+from toolspeak.cli.options.run_options import workspace_option
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.values import JSON
 from toolspeak.errors import ConfigurationError

@@ -9,11 +9,11 @@ import click
 from click.core import ParameterSource
 
 from toolspeak.cli.attended_run import open_streams
-from toolspeak.cli.command_options import env_option, write_json
 from toolspeak.cli.configuration import choices_of
 from toolspeak.cli.exit_codes import ANSWERED, NO_ANSWER
-from toolspeak.cli.journal_option import journal_of, journal_option
-from toolspeak.cli.run_options import workspace_option
+from toolspeak.cli.options.command_options import env_option, write_json
+from toolspeak.cli.options.journal_option import journal_of, journal_option
+from toolspeak.cli.options.run_options import workspace_option
 from toolspeak.cli.signals import run_to_end
 from toolspeak.errors import ConfigurationError
 from toolspeak.project.configuration.config import Config, read_config

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from toolspeak.cli.exit_codes import ANSWERED, NO_ANSWER
-from toolspeak.cli.run_options import workspace_option
+from toolspeak.cli.options.run_options import workspace_option
 from toolspeak.project.skills import find_skills
 from toolspeak.ui import printable
 from toolspeak.ui.format import one_line

@@ -11,8 +11,8 @@ from toolspeak.changes.change_store import ChangeStore
 from toolspeak.changes.file_states import ChangeSet
 from toolspeak.changes.git_patch import PathPatch, patch_of, path_patches, visible_name
 from toolspeak.changes.run_changes import change_sets_of, net_changes, of_call, root_runs, store_of, uncovered_by
-from toolspeak.cli.command_options import write_json, write_text
-from toolspeak.cli.journal_option import journal_of, journal_option
+from toolspeak.cli.options.command_options import write_json, write_text
+from toolspeak.cli.options.journal_option import journal_of, journal_option
 from toolspeak.cli.signals import run_to_end
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from toolspeak.chat.chat_app import has_two_way_terminal, open_chat
 from toolspeak.chat.terminal.front import Front
-from toolspeak.cli.run_options import (
+from toolspeak.cli.options.run_options import (
     approve_option,
     code_mode_option,
     continue_option,
@@ -30,9 +30,9 @@ from toolspeak.cli.run_options import (
     window_option,
     workspace_option,
 )
-from toolspeak.cli.sandbox_options import sandbox_options
+from toolspeak.cli.options.sandbox_options import sandbox_options
+from toolspeak.cli.options.web_options import web_options
 from toolspeak.cli.signals import run_to_end
-from toolspeak.cli.web_options import web_options
 
 _OWN = ("workspace", "journal", "session", "continue_last", "thoughts")
 """The options that are no settings of a run."""

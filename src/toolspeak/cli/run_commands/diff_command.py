@@ -7,8 +7,8 @@ import sys
 
 import click
 
-from toolspeak.cli.command_options import write_text
-from toolspeak.cli.journal_option import journal_of, journal_option
+from toolspeak.cli.options.command_options import write_text
+from toolspeak.cli.options.journal_option import journal_of, journal_option
 from toolspeak.cli.signals import run_to_end
 from toolspeak.journal import Journal
 from toolspeak.project.run_lookup import find_run

@@ -15,10 +15,10 @@ from rich.table import Table
 from toolspeak.changes.change_store import store_beside
 from toolspeak.changes.run_changes import store_of
 from toolspeak.changes.store_upkeep import backup_store, damaged_contents, size_of_store
-from toolspeak.cli.command_options import write_json, write_text
 from toolspeak.cli.exit_codes import NO_ANSWER
-from toolspeak.cli.journal_option import journal_option, with_journal
 from toolspeak.cli.journal_removals import REMOVALS
+from toolspeak.cli.options.command_options import write_json, write_text
+from toolspeak.cli.options.journal_option import journal_option, with_journal
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import SqliteJournal
 from toolspeak.journal.check import CheckProgress, check_journal

@@ -14,11 +14,11 @@ import click
 from toolspeak.agent import Agent, Run
 from toolspeak.cli.attended_run import Display, open_streams, recording_of, work
 from toolspeak.cli.exit_codes import ANSWERED, NO_ANSWER
-from toolspeak.cli.journal_option import journal_of, journal_option
-from toolspeak.cli.run_options import thoughts_option
-from toolspeak.cli.sandbox_options import sandbox_fields, sandbox_options
+from toolspeak.cli.options.journal_option import journal_of, journal_option
+from toolspeak.cli.options.run_options import thoughts_option
+from toolspeak.cli.options.sandbox_options import sandbox_fields, sandbox_options
+from toolspeak.cli.options.web_options import after_web_option
 from toolspeak.cli.signals import run_to_end
-from toolspeak.cli.web_options import after_web_option
 from toolspeak.data.run_values import UNFINISHED_STATUSES
 from toolspeak.data.values import quick
 from toolspeak.engines import Delivery, EmbeddedEngine, WorkLimits

@@ -12,7 +12,9 @@ import click
 from toolspeak.agent import Agent, Cassette, Run, Session
 from toolspeak.agent.storage.sessions import WhenOpen, new_session_id
 from toolspeak.cli.attended_run import Display, open_streams, work, work_on_input
-from toolspeak.cli.command_options import (
+from toolspeak.cli.configuration import choices_of, configuration
+from toolspeak.cli.json_input import JsonInput
+from toolspeak.cli.options.command_options import (
     active_file_option,
     env_option,
     prompt_listing_option,
@@ -20,11 +22,8 @@ from toolspeak.cli.command_options import (
     repair_option,
     starts_in_option,
 )
-from toolspeak.cli.configuration import choices_of, configuration
-from toolspeak.cli.journal_option import journal_of, journal_option
-from toolspeak.cli.json_input import JsonInput
-from toolspeak.cli.piped_text import piped_text
-from toolspeak.cli.run_options import (
+from toolspeak.cli.options.journal_option import journal_of, journal_option
+from toolspeak.cli.options.run_options import (
     approve_option,
     chosen_limits,
     code_mode_option,
@@ -43,9 +42,10 @@ from toolspeak.cli.run_options import (
     window_option,
     workspace_option,
 )
-from toolspeak.cli.sandbox_options import sandbox_options
+from toolspeak.cli.options.sandbox_options import sandbox_options
+from toolspeak.cli.options.web_options import web_options
+from toolspeak.cli.piped_text import piped_text
 from toolspeak.cli.signals import run_to_end
-from toolspeak.cli.web_options import web_options
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import Message, TextPart
 from toolspeak.errors import ConfigurationError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from toolspeak.agent.storage.runs import close_run
-from toolspeak.cli.journal_option import journal_of, journal_option
+from toolspeak.cli.options.journal_option import journal_of, journal_option
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.run_values import UNFINISHED_STATUSES
 from toolspeak.errors import ConfigurationError

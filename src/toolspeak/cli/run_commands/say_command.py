@@ -7,8 +7,8 @@ import sys
 
 import click
 
-from toolspeak.cli.agents_option import engine_option
-from toolspeak.cli.journal_option import journal_of, journal_option
+from toolspeak.cli.options.agents_option import engine_option
+from toolspeak.cli.options.journal_option import journal_of, journal_option
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.run_values import UNFINISHED_STATUSES
 from toolspeak.engines import RunClient, open_engine

@@ -16,8 +16,8 @@ from rich.table import Table
 from toolspeak.agent.storage.exports import export_session, import_closed, import_session
 from toolspeak.agent.storage.sessions import fork_session
 from toolspeak.cli.changes_upkeep import delete_changes
-from toolspeak.cli.command_options import write_json, write_text
-from toolspeak.cli.journal_option import journal_of, journal_option
+from toolspeak.cli.options.command_options import write_json, write_text
+from toolspeak.cli.options.journal_option import journal_of, journal_option
 from toolspeak.cli.signals import run_to_end
 from toolspeak.errors import ConfigurationError, ToolspeakError
 from toolspeak.journal import Journal, RunInfo, SessionInfo

@@ -13,8 +13,8 @@ from toolspeak.agent.pictures.chart_svg import as_chart_svg
 from toolspeak.agent.pictures.run_chart import ChartBuilder
 from toolspeak.agent.sent_requests import sent_request
 from toolspeak.agent.storage.runs import load_state
-from toolspeak.cli.command_options import write_json_line, write_text
-from toolspeak.cli.journal_option import journal_of, journal_option
+from toolspeak.cli.options.command_options import write_json_line, write_text
+from toolspeak.cli.options.journal_option import journal_of, journal_option
 from toolspeak.cli.signals import run_to_end
 from toolspeak.cli.timeline_file import write_picture
 from toolspeak.data.codec import dumps

@@ -10,11 +10,11 @@ from typing import Any
 import click
 
 from toolspeak.agent.options import CommonOptions
-from toolspeak.cli.agents_option import engine_option
-from toolspeak.cli.command_options import read_reply
 from toolspeak.cli.exit_codes import ANSWERED, NO_ANSWER, SUSPENDED
-from toolspeak.cli.journal_option import journal_of, journal_option
-from toolspeak.cli.run_options import chosen_limits, limit_options
+from toolspeak.cli.options.agents_option import engine_option
+from toolspeak.cli.options.command_options import read_reply
+from toolspeak.cli.options.journal_option import journal_of, journal_option
+from toolspeak.cli.options.run_options import chosen_limits, limit_options
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.run_values import Limits
 from toolspeak.engines import RunClient, open_engine

@@ -7,7 +7,7 @@ import asyncio
 import click
 
 from toolspeak.agent.storage.runs import suspend_run
-from toolspeak.cli.journal_option import journal_of, journal_option
+from toolspeak.cli.options.journal_option import journal_of, journal_option
 from toolspeak.cli.signals import run_to_end
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal, RunInfo

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from toolspeak.cli.command_options import write_text
-from toolspeak.cli.journal_option import journal_option, with_journal
+from toolspeak.cli.options.command_options import write_text
+from toolspeak.cli.options.journal_option import journal_option, with_journal
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal.leases import is_held
 from toolspeak.journal.maintenance import MaintainedJournal

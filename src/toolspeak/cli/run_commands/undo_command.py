@@ -13,9 +13,9 @@ from toolspeak.changes.file_states import ChangeSet
 from toolspeak.changes.git_patch import visible_name
 from toolspeak.changes.run_changes import by_workspace, from_call, net_changes
 from toolspeak.changes.undo import UndoReport, undo_changes
-from toolspeak.cli.command_options import write_json, write_text
 from toolspeak.cli.exit_codes import NO_ANSWER
-from toolspeak.cli.journal_option import journal_of, journal_option
+from toolspeak.cli.options.command_options import write_json, write_text
+from toolspeak.cli.options.journal_option import journal_of, journal_option
 from toolspeak.cli.run_commands.changes_command import find_change_sets, open_store, print_uncovered
 from toolspeak.cli.signals import run_to_end
 from toolspeak.errors import ConfigurationError, ToolspeakError

@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
-from toolspeak.cli.agents_option import engine_option, load_agents, load_function
 from toolspeak.cli.configuration import configuration
-from toolspeak.cli.sandbox_options import sandbox_fields, sandbox_options
-from toolspeak.cli.web_options import after_web_option
+from toolspeak.cli.options.agents_option import engine_option, load_agents, load_function
+from toolspeak.cli.options.sandbox_options import sandbox_fields, sandbox_options
+from toolspeak.cli.options.web_options import after_web_option
 from toolspeak.engines import Worker, WorkLimits, open_engine
 from toolspeak.errors import ConfigurationError
 from toolspeak.execute import AfterWeb

@@ -15,7 +15,7 @@ from toolspeak.acp.editor_connection import EditorConnection, EditorRequests
 from toolspeak.acp.json_rpc import Peer
 from toolspeak.acp.standard_streams import StandardStreams
 from toolspeak.cli.exit_codes import ANSWERED
-from toolspeak.cli.run_options import (
+from toolspeak.cli.options.run_options import (
     LIMIT_OPTIONS,
     chosen_limits,
     code_mode_option,
@@ -27,9 +27,9 @@ from toolspeak.cli.run_options import (
     rules_option,
     window_option,
 )
-from toolspeak.cli.sandbox_options import sandbox_options
+from toolspeak.cli.options.sandbox_options import sandbox_options
+from toolspeak.cli.options.web_options import web_options
 from toolspeak.cli.signals import run_to_end
-from toolspeak.cli.web_options import web_options
 from toolspeak.errors import ConfigurationError
 
 _AT_A_TERMINAL = """\
@@ -100,7 +100,7 @@ def acp_command(models: tuple[str, ...], mode: str | None, journal: str | None, 
 
 def import_agent() -> tuple[Any, Any]:
     """The modules of the journal and the agent. They are not at the top: the editor waits for its first answer."""
-    modules = ("toolspeak.cli.journal_option", "toolspeak.acp.agent_server")
+    modules = ("toolspeak.cli.options.journal_option", "toolspeak.acp.agent_server")
     journal_option, agent_server = map(importlib.import_module, modules)
     return journal_option, agent_server
 

@@ -7,7 +7,7 @@ import secrets
 
 import click
 
-from toolspeak.cli.command_options import write_text
+from toolspeak.cli.options.command_options import write_text
 from toolspeak.gateway.settings.api_keys import checked_name, digest
 
 _BYTES = 24

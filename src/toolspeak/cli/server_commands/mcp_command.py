@@ -8,11 +8,11 @@ import click
 
 from toolspeak.cli.configuration import configuration
 from toolspeak.cli.exit_codes import NO_ANSWER
-from toolspeak.cli.journal_option import journal_option
 from toolspeak.cli.mcp_pinning import list_tools, pin_tools, show_changes
 from toolspeak.cli.mcp_serving import Offer, serve
-from toolspeak.cli.run_options import CommandT, mcp_option, own_tools_option, rules_option, workspace_option
-from toolspeak.cli.sandbox_options import sandbox_fields, sandbox_options
+from toolspeak.cli.options.journal_option import journal_option
+from toolspeak.cli.options.run_options import CommandT, mcp_option, own_tools_option, rules_option, workspace_option
+from toolspeak.cli.options.sandbox_options import sandbox_fields, sandbox_options
 from toolspeak.cli.signals import run_to_end
 from toolspeak.project.configuration.configured_setup import configured_setup
 from toolspeak.project.run_setup import Setup

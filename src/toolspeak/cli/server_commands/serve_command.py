@@ -16,8 +16,8 @@ from typing import Any
 
 import click
 
-from toolspeak.cli.command_options import prompt_listing_option
 from toolspeak.cli.configuration import configuration
+from toolspeak.cli.options.command_options import prompt_listing_option
 from toolspeak.cli.web_view import beside_gateway, gateway_view_options
 from toolspeak.dialects import Section
 from toolspeak.dialects.base import PromptListing

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from toolspeak.cli.agents_option import engine_option
-from toolspeak.cli.journal_option import journal_option
+from toolspeak.cli.options.agents_option import engine_option
+from toolspeak.cli.options.journal_option import journal_option
 from toolspeak.cli.signals import run_to_end
 from toolspeak.cli.web_view import print_view_address, secret_file, shared_journal, view_module
 from toolspeak.engines import open_engine

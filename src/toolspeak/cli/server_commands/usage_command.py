@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from toolspeak.cli.command_options import write_json
+from toolspeak.cli.options.command_options import write_json
 from toolspeak.errors import ConfigurationError
 from toolspeak.gateway.settings.gateway_settings import read_toml
 from toolspeak.gateway.settings.usage_settings import default_store, usage_of_table

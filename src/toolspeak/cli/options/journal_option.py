@@ -9,7 +9,7 @@ from typing import TypeVar
 import click
 from click.core import ParameterSource
 
-from toolspeak.cli.command_options import CommandT
+from toolspeak.cli.options.command_options import CommandT
 from toolspeak.cli.signals import run_to_end
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal, MemoryJournal, SqliteJournal, open_journal

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, cast, get_args
 import click
 
 from toolspeak import dialects
-from toolspeak.cli.run_options import CommandT
+from toolspeak.cli.options.run_options import CommandT
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import Dialect, Listing, get_dialect
 from toolspeak.dialects.base import PromptListing

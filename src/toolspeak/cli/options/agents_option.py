@@ -11,7 +11,7 @@ from typing import Any, cast
 import click
 
 from toolspeak.agent import Agent
-from toolspeak.cli.command_options import CommandT
+from toolspeak.cli.options.command_options import CommandT
 from toolspeak.errors import ConfigurationError
 from toolspeak.project.python_places import attribute_at, module_at
 
