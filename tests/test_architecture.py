@@ -76,7 +76,7 @@ ALLOWED: dict[str, set[str]] = {
 
 # What the formats of `wire` share: files beside their folders.
 WIRE_SHARED = {
-    "base", "base64_data", "call_assembler", "error_table", "json_validation", "request_conversion", "strict_schema",
+    "base", "base64_data", "call_assembler", "error_table", "json_conversion", "strict_schema",
 }  # fmt: skip
 
 # What the commands share besides the folder `options`: files beside the folders. `main` and `command_table` find a

@@ -13,13 +13,15 @@ import pytest
 from api_servers import APIS, KEY, Api, Reached, Status, each_api, reach, turn
 
 from toolspeak import Agent, Session, SqliteJournal, tool
-from toolspeak.agent.sent_requests import SentRequest, sent_request
+from toolspeak.agent.drivers.request_parts import DRIVER
+from toolspeak.agent.sent_requests import SentRequest, recorded_parts, sent_request
 from toolspeak.data.events import ModelAsked
 from toolspeak.data.messages import ImagePart, Message, TextPart
 from toolspeak.errors import ProviderError
 from toolspeak.execute import Interceptor
 from toolspeak.journal import Journal
 from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.wire.openai_chat import openai_chat
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(40))
 
@@ -92,6 +94,25 @@ def test_each_turn_over_each_api(api: Api, tmp_path):
     requests = compare(tmp_path, main, api, LOOK, PAINT, "Done.", options={"seed": 7})
     assert [each.instructions for each in requests] == ["Be brief. 😀"] * 3
     assert [spec["name"] for spec in requests[0].tools] == ["look_up", "paint"]
+
+
+@pytest.mark.parametrize(("keep_reasoning", "short_ids"), [(True, False), (False, True), (False, False)])
+def test_a_service_that_deviates_from_openai(keep_reasoning, short_ids, tmp_path):
+    """The last case is how each run of OpenAI's format was recorded before a format was a value."""
+
+    async def main(reached, journal):
+        run = await Agent(reached.provider, TOOLS, journal=journal).run("Weather?")
+        parts = await recorded_parts(journal, run.run_id, len(await journal.read(run.run_id)) - 1)
+        settings = {"keep_reasoning": keep_reasoning, "short_ids": short_ids}
+        assert json.loads(parts[DRIVER])["wire"] == {"format": "openai-chat", **settings}
+        return [run.run_id]
+
+    chat = openai_chat(keep_reasoning=keep_reasoning, short_ids=short_ids)
+    look_up_call = turn("", ("look_up", {"city": "Oslo"}), thought="I look.")
+    _, request = compare(tmp_path, main, APIS["openai"], look_up_call, "Rain.", chat=chat)
+    _, assistant, result = json.loads(request.body)["messages"]
+    assert ("reasoning_content" in assistant) is keep_reasoning
+    assert (len(result["tool_call_id"]) == 9) is short_ids
 
 
 @pytest.mark.parametrize("dialect", ["hermes", "cogency-json", "qwen3-coder", "mistral-args", "auto", "react"])

@@ -34,6 +34,7 @@ from toolspeak.providers.openai_responses import OpenAIResponsesProvider
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import StreamFrame, WireFormat, WireRequest
 from toolspeak.wire.gemini import GEMINI
+from toolspeak.wire.gemini.request_reader import decode_request_at
 from toolspeak.wire.ollama import OLLAMA
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
@@ -52,7 +53,7 @@ class Api:
 
     def read(self, exchange: Exchange) -> WireRequest:
         if self.wire is GEMINI:
-            return GEMINI.decode_request_at(exchange.request_line.split()[1], exchange.json)
+            return decode_request_at(exchange.request_line.split()[1], exchange.json)
         body = exchange.json
         if self.wire is OLLAMA and not any(message.get("tool_calls") for message in body["messages"]):
             # Results of calls that are text: Ollama takes them without a call, and so does no client's conversation.

@@ -31,6 +31,7 @@ from toolspeak.data.deltas import (
 from toolspeak.data.messages import Message, Opaque, TextPart, ToolCall, ToolChoice, ToolResult, Usage
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.gemini import GEMINI
+from toolspeak.wire.gemini.request_reader import decode_request_at
 
 MODEL = "gemini-3-pro"
 SIGNED = Opaque("gemini", MODEL, {"thoughtSignature": "c2lnbmF0dXJl"})
@@ -107,7 +108,7 @@ class Server(FormatServer):
     wire = GEMINI
 
     def read(self, exchange: Exchange) -> WireRequest:
-        return GEMINI.decode_request_at(exchange.request_line.split()[1], exchange.json)
+        return decode_request_at(exchange.request_line.split()[1], exchange.json)
 
 
 def talk(server: Server, work: Callable[[Any], Awaitable[Any]]) -> Any:

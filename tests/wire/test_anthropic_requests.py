@@ -31,7 +31,7 @@ from toolspeak.errors import ConfigurationError, FormatError
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.anthropic.request_writer import MAX_TOKENS
 from toolspeak.wire.base import Earlier, ModelRequest, OutputSchema, WireRequest
-from toolspeak.wire.call_assembler import MAX_DEPTH
+from toolspeak.wire.json_conversion import MAX_DEPTH
 
 MODEL = "claude-opus-5-5"
 SIGNED = Opaque("anthropic", MODEL, {"signature": "c2ln"})

@@ -45,6 +45,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import ConfigurationError, FormatError, ProviderError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.gemini import GEMINI
+from toolspeak.wire.gemini.request_reader import decode_request_at
 from toolspeak.wire.gemini.request_writer import UNSIGNED
 
 OLD, NEW = "gemini-2.5-flash", "gemini-3-pro"
@@ -69,7 +70,7 @@ def read(*items: Any, **fields: Any) -> ModelRequest:
 
 def asked_back(request: ModelRequest, model: str) -> ModelRequest:
     body = json.loads(json.dumps(body_of(request, model)))
-    wire_request = GEMINI.decode_request_at(f"/v1beta/models/{model}:streamGenerateContent", body)
+    wire_request = decode_request_at(f"/v1beta/models/{model}:streamGenerateContent", body)
     assert (wire_request.model, wire_request.stream) == (model, True)
     return wire_request.request
 
@@ -413,13 +414,13 @@ def test_a_request_that_cannot_be_read(body: Any, problem: str | None):
     ],
 )
 def test_the_path_names_the_model(path: str, expected: tuple[str, bool]):
-    request = GEMINI.decode_request_at(path, {"contents": [TEXT]})
+    request = decode_request_at(path, {"contents": [TEXT]})
     assert (request.model, request.stream) == expected
 
 
 def test_a_path_of_another_method():
     with pytest.raises(FormatError, match=r"POST to /v1beta/models/<model>:generateContent"):
-        GEMINI.decode_request_at("/v1beta/models/a:embedContent", {"contents": [TEXT]})
+        decode_request_at("/v1beta/models/a:embedContent", {"contents": [TEXT]})
 
 
 JUNK = st.recursive(

@@ -22,7 +22,8 @@ from toolspeak.data.deltas import (
 from toolspeak.data.messages import FinishReason, Opaque, Usage
 from toolspeak.errors import ProviderError
 from toolspeak.testing.splits import join_deltas
-from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChatFormat
+from toolspeak.wire.base import WireFormat
+from toolspeak.wire.openai_chat import OPENAI_CHAT, openai_chat
 
 
 def chunk(delta: Any, finish: Any = None, **fields: Any) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def calls(*fragments: dict[str, Any], **more: Any) -> dict[str, Any]:
 END = chunk({}, "tool_calls")
 
 
-def decode(*chunks: Any, chat: OpenAIChatFormat = OPENAI_CHAT) -> list[Delta]:
+def decode(*chunks: Any, chat: WireFormat = OPENAI_CHAT) -> list[Delta]:
     decoder = chat.decoder(model="m")
     return [delta for piece in chunks for delta in decoder.feed(piece)] + decoder.close()
 
@@ -399,7 +400,7 @@ def signed(data: Any) -> PartEnded:
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 def test_reasoning_that_the_api_requires_back(field: str):
-    chat = OpenAIChatFormat(keep_reasoning=True)
+    chat = openai_chat(keep_reasoning=True)
     chunks = [chunk({field: "h", "content": None}), chunk({field: "m"}), chunk({"content": "so"}), chunk({}, "stop")]
     assert join_deltas(decode(*chunks, chat=chat)) == [
         ReasoningDelta("hm"),
@@ -410,7 +411,7 @@ def test_reasoning_that_the_api_requires_back(field: str):
 
 
 def test_reasoning_ends_before_a_call_and_at_the_end_of_a_turn():
-    chat = OpenAIChatFormat(keep_reasoning=True)
+    chat = openai_chat(keep_reasoning=True)
     call = calls(fragment("{}", index=0, id="c0", name="read"))
     deltas = decode(
         chunk({"reasoning_content": "hm"}), call, chunk({"reasoning_content": "so"}, "tool_calls"), chat=chat

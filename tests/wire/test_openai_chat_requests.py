@@ -27,8 +27,8 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import ConfigurationError, FormatError
-from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
-from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChatFormat
+from toolspeak.wire.base import ModelRequest, OutputSchema, WireFormat, WireRequest
+from toolspeak.wire.openai_chat import OPENAI_CHAT, openai_chat
 from toolspeak.wire.strict_schema import openai_form
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -51,7 +51,7 @@ def result(of: ToolCall, *content: Any) -> ToolResult:
     return ToolResult(of.id, of.name, "success", tuple(TextPart(c) if isinstance(c, str) else c for c in content))
 
 
-def encode(*messages: Message | TextMessage, chat: OpenAIChatFormat = OPENAI_CHAT, model: str = "m") -> list[Any]:
+def encode(*messages: Message | TextMessage, chat: WireFormat = OPENAI_CHAT, model: str = "m") -> list[Any]:
     return chat.encode_request(ModelRequest(messages), model=model, stream=False)["messages"]
 
 
@@ -213,7 +213,7 @@ def test_a_repeated_id_is_not_sent_twice():
 
 
 def test_mistrals_ids_are_short():
-    chat = OpenAIChatFormat(short_ids=True)
+    chat = openai_chat(short_ids=True)
     fine = call("c2", "AbCd12345")
     messages = encode(Message("assistant", (A, fine)), Message("tool", (result(A, "1"), result(fine, "2"))), chat=chat)
     ids = [each["id"] for each in messages[0]["tool_calls"]]
@@ -234,7 +234,7 @@ def test_reasoning_goes_back_only_to_its_own_model():
 
 
 def test_a_call_of_another_model_has_empty_reasoning_if_the_api_requires_reasoning():
-    chat = OpenAIChatFormat(keep_reasoning=True)
+    chat = openai_chat(keep_reasoning=True)
     messages = encode(
         Message("assistant", (A,)), Message("tool", (result(A, "x"),)), Message.assistant("so"), chat=chat
     )

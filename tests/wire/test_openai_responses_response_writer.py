@@ -33,7 +33,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import get_dialect
 from toolspeak.errors import ProviderError
 from toolspeak.wire.base import ModelRequest, OutputSchema, StreamFrame, WireRequest
-from toolspeak.wire.call_assembler import read_arguments
+from toolspeak.wire.json_conversion import read_arguments
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 
 READ = ToolSpec("read", "Reads.", {"type": "object", "properties": {}})

@@ -18,7 +18,7 @@ from toolspeak.gateway.http.error_responses import Failure, draining, stopped
 from toolspeak.gateway.http.multipart_forms import FORM
 from toolspeak.gateway.settings.api_keys import admitted
 from toolspeak.gateway.settings.gateway_settings import Bounds
-from toolspeak.wire.json_validation import shortened
+from toolspeak.wire.json_conversion import shortened
 
 STARTING = 4
 """Requests that are read and sent to model servers at the same time."""

@@ -23,7 +23,7 @@ from toolspeak.providers.relayed import RELAYING, Relayed, Relaying, as_object, 
 from toolspeak.providers.reply import Reply, decode_json, drain
 from toolspeak.wire.base import Decoder, ModelRequest, WireFormat
 from toolspeak.wire.call_assembler import unread_turn
-from toolspeak.wire.request_conversion import token_limit
+from toolspeak.wire.json_conversion import token_limit
 
 _Piece: TypeAlias = TextDelta | ReasoningDelta | ArgumentsDelta
 _PIECES = frozenset(get_args(_Piece))

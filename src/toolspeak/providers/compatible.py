@@ -12,7 +12,8 @@ from toolspeak.data.values import quick
 from toolspeak.errors import UnknownProvider
 from toolspeak.providers.families import capabilities_of
 from toolspeak.providers.openai import OpenAIProvider
-from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChatFormat
+from toolspeak.wire.base import WireFormat
+from toolspeak.wire.openai_chat import OPENAI_CHAT, openai_chat
 
 
 @quick()
@@ -27,7 +28,7 @@ class Compatible:
     """The address of its documentation."""
     needs_key: bool = False
     """Whether it refuses requests without a key."""
-    chat: OpenAIChatFormat = OPENAI_CHAT
+    chat: WireFormat = OPENAI_CHAT
     options: Mapping[str, JSON] = field(default_factory=no_extra)
     """Fields of every request's body."""
 
@@ -77,7 +78,7 @@ MISTRAL = Compatible(
     "MISTRAL_API_KEY",
     "https://docs.mistral.ai/api",
     needs_key=True,
-    chat=OpenAIChatFormat(short_ids=True),
+    chat=openai_chat(short_ids=True),
     # Mistral refuses unknown fields, and always sends the usage.
     options=MappingProxyType({"stream_options": None}),
 )
@@ -87,7 +88,7 @@ DEEPSEEK = Compatible(
     "DEEPSEEK_API_KEY",
     "https://api-docs.deepseek.com",
     needs_key=True,
-    chat=OpenAIChatFormat(keep_reasoning=True),
+    chat=openai_chat(keep_reasoning=True),
 )
 TOGETHER = Compatible(
     "together",

@@ -42,8 +42,7 @@ from toolspeak.providers.provider_failures import (
 )
 from toolspeak.providers.reply import LARGE, Reply, unpacked
 from toolspeak.providers.trace_context import TRACE
-from toolspeak.wire.json_validation import shortened
-from toolspeak.wire.request_conversion import without_lone_surrogates
+from toolspeak.wire.json_conversion import shortened, without_lone_surrogates
 
 MAX_ERROR_BYTES = 64 * 1024
 

@@ -10,7 +10,8 @@ from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.credentials import address_and_key, bearer
 from toolspeak.providers.families import capabilities_of
 from toolspeak.providers.http_settings import ConnectionOptions
-from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChatFormat
+from toolspeak.wire.base import WireFormat
+from toolspeak.wire.openai_chat import OPENAI_CHAT
 
 OPENAI_URL = "https://api.openai.com/v1"
 
@@ -31,7 +32,7 @@ class OpenAIProvider(ApiProvider):
     `name`: the part before the model in the provider's name.
     `capabilities`: by default OpenAI's at its own address, and nothing at any other. There `is_unknown` is True, and
     an agent tests whether the server accepts tools.
-    `chat`: the format, with a service's deviations from OpenAI's.
+    `chat`: the format, with a service's deviations from OpenAI's (`openai_chat`).
 
     Raises UnknownProvider without base URL and key, ConfigurationError for an invalid setting.
     """
@@ -45,7 +46,7 @@ class OpenAIProvider(ApiProvider):
         options: Mapping[str, object] | None = None,
         name: str = "openai",
         capabilities: Capabilities | None = None,
-        chat: OpenAIChatFormat = OPENAI_CHAT,
+        chat: WireFormat = OPENAI_CHAT,
         **connection: Unpack[ConnectionOptions],
     ) -> None:
         base_url, key = address_and_key(

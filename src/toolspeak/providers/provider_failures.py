@@ -22,7 +22,7 @@ from toolspeak.errors import ProviderError
 from toolspeak.providers.base import RETRY_RECORDER
 from toolspeak.providers.trace_context import RETRIED
 from toolspeak.wire.error_table import read_error
-from toolspeak.wire.json_validation import shortened
+from toolspeak.wire.json_conversion import shortened
 
 QUOTED_CHARACTERS = 300
 

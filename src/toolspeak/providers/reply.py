@@ -17,7 +17,7 @@ import msgspec
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError
 from toolspeak.providers.provider_failures import QUOTED_CHARACTERS
-from toolspeak.wire.json_validation import shortened
+from toolspeak.wire.json_conversion import shortened
 
 LARGE = 64 * 1024
 """The size of a chunk, in bytes, from which other tasks get a turn: reading it may not have waited for the network."""

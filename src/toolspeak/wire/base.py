@@ -6,7 +6,7 @@ the server role it decodes requests and encodes deltas. The two are each other's
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Literal, Protocol, TypeAlias
 
@@ -118,51 +118,73 @@ class Encoder(Protocol):
         ...
 
 
-class WireFormat(Protocol):
-    """One API's JSON, both roles."""
+class RequestWriter(Protocol):
+    """Writes requests; the type of `WireFormat.encode_request`."""
 
-    @property
-    def name(self) -> str:
-        """`openai-chat`, `openai-responses`, `anthropic`, `gemini`, `ollama`."""
-        ...
+    def __call__(self, request: ModelRequest, *, model: str, stream: bool) -> dict[str, JSON]: ...
+
+
+class ResponseReader(Protocol):
+    """Reads whole answers; the type of `WireFormat.decode_response`."""
+
+    def __call__(self, body: JSON, *, model: str | None = None) -> list[Delta]: ...
+
+
+class DecoderFactory(Protocol):
+    """Makes decoders; the type of `WireFormat.decoder`."""
+
+    def __call__(self, *, model: str | None = None) -> Decoder: ...
+
+
+class ResponseWriter(Protocol):
+    """Writes whole answers; the type of `WireFormat.encode_response`."""
+
+    def __call__(
+        self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, request: WireRequest | None = None
+    ) -> JSON: ...
+
+
+class EncoderFactory(Protocol):
+    """Makes encoders; the type of `WireFormat.encoder`."""
+
+    def __call__(self, request: WireRequest, *, response_id: str, created: int) -> Encoder: ...
+
+
+@quick()
+class WireFormat:
+    """One API's JSON, both roles. Its fields are functions, which the files of the API's folder hold."""
+
+    name: str
+    """`openai-chat`, `openai-responses`, `anthropic`, `gemini`, `ollama`."""
 
     # --- client ------------------------------------------------------------------------------------------------
 
-    def encode_request(self, request: ModelRequest, *, model: str, stream: bool) -> dict[str, JSON]:
-        """The body of a request. Raises ConfigurationError for an option that sets a field which the request itself
-        sets, and for a part of the request for which the API has no field."""
-        ...
+    encode_request: RequestWriter
+    """Writes the body of a request. Raises ConfigurationError for an option that sets a field which the request itself
+    sets, and for a part of the request for which the API has no field."""
+    decode_response: ResponseReader
+    """The deltas of an answer that was not streamed. `TurnEnded` is the last. Raises ProviderError.
 
-    def decode_response(self, body: JSON, *, model: str | None = None) -> list[Delta]:
-        """The deltas of an answer that was not streamed. `TurnEnded` is the last. Raises ProviderError.
-
-        `model`: the name in the request, to which opaque data are bound; None for the name in the answer. An API may
-        answer under another name, and the next request uses the request's name again.
-        """
-        ...
-
-    def decoder(self, *, model: str | None = None) -> Decoder:
-        """`model` as in `decode_response`."""
-        ...
+    `model`: the name in the request, to which opaque data are bound; None for the name in the answer. An API may
+    answer under another name, and the next request uses the request's name again.
+    """
+    decoder: DecoderFactory
+    """Makes a reader of one streamed answer. `model` as in `decode_response`."""
 
     # --- server ------------------------------------------------------------------------------------------------
 
-    def decode_request(self, body: JSON) -> WireRequest:
-        """Reads a client's request. Unknown fields go into `options`. Raises FormatError naming the field."""
-        ...
+    decode_request: Callable[[JSON], WireRequest]
+    """Reads a client's request from its body. Unknown fields go into `options`. Raises FormatError naming the field."""
+    encode_response: ResponseWriter
+    """Writes a whole turn as one answer.
 
-    def encode_response(
-        self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, request: WireRequest | None = None
-    ) -> JSON:
-        """A whole turn as one answer.
+    `created`: Unix time in seconds.
+    `request`: the client's request, which some APIs repeat in the answer.
+    """
+    encoder: EncoderFactory
+    """Makes a writer of one streamed answer to a client's request. `created` as in `encode_response`."""
+    encode_error: Callable[[str, int], JSON]
+    """Writes the body of an error, from its message and the HTTP status."""
 
-        `created`: Unix time in seconds.
-        `request`: the client's request, which some APIs repeat in the answer.
-        """
-        ...
-
-    def encoder(self, request: WireRequest, *, response_id: str, created: int) -> Encoder: ...
-
-    def encode_error(self, message: str, status: int) -> JSON:
-        """The body of an error."""
-        ...
+    settings: Mapping[str, JSON] = field(default_factory=no_extra)
+    """The service's deviations from the API. A run records them with the name, and remakes the format from both."""

@@ -7,7 +7,7 @@ import binascii
 
 from toolspeak.data.messages import JSON, FilePart, ImagePart
 from toolspeak.errors import FormatError
-from toolspeak.wire.json_validation import require_text
+from toolspeak.wire.json_conversion import require_text
 
 ANY_IMAGE = "image/*"
 """The media type of an image if the API does not send one: for a URL, or for Ollama's bytes."""

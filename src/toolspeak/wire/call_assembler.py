@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Hashable, Iterable, Mapping
-from typing import cast
+from collections.abc import Hashable, Mapping
 
 from toolspeak.data.deltas import (
     ArgumentsDelta,
@@ -16,10 +14,7 @@ from toolspeak.data.deltas import (
     TurnEnded,
 )
 from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque
-from toolspeak.wire.json_validation import shortened
-
-MAX_DEPTH = 128
-"""The deepest nesting of arguments, as in text dialects. A call with deeper arguments is malformed."""
+from toolspeak.wire.json_conversion import read_arguments, shortened
 
 
 class _OpenCall:
@@ -146,51 +141,6 @@ class CallAssembler:
         if self._count:
             out.append(BatchEnded(tuple(sorted(self._selected)), self._ok))
         return out
-
-
-def read_arguments(raw: str, *, whole: bool = True) -> tuple[Mapping[str, JSON] | None, tuple[str, ...], str]:
-    """Parses a native call's JSON text. Returns the arguments, notes on how they were read, and, if the arguments are
-    None, the reason.
-
-    In a whole call an empty text or `null` is `{}`. An object inside a JSON string is accepted, with a note.
-    """
-    text = raw.strip()
-    if text in ("", "null") and whole:
-        return {}, (), ""
-    notes: tuple[str, ...] = ()
-    try:
-        value: JSON = json.loads(text, parse_constant=_reject_constant)
-        if isinstance(value, str):
-            value, notes = json.loads(value, parse_constant=_reject_constant), ("arguments_text",)
-    except (ValueError, RecursionError) as error:
-        why = f"its arguments are not JSON: {error}" if whole else "the turn ended in the middle of its arguments"
-        return None, (), f"{why}; write one JSON object: {shortened(raw, 80)!r}"
-    if not isinstance(value, dict):
-        return None, (), f"its arguments are not a JSON object: {shortened(raw, 80)!r}"
-    arguments = cast("dict[str, JSON]", value)
-    if depth_beyond(arguments, MAX_DEPTH):
-        return None, (), f"its arguments are nested more than {MAX_DEPTH} deep"
-    return arguments, notes, ""
-
-
-def _reject_constant(name: str) -> JSON:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _inner(value: JSON) -> Iterable[JSON]:
-    if isinstance(value, dict):
-        return cast("dict[str, JSON]", value).values()
-    return cast("list[JSON]", value) if isinstance(value, list) else ()
-
-
-def depth_beyond(value: JSON, most: int) -> bool:
-    """Whether a value is nested more than `most` deep. Does not recurse."""
-    level: list[JSON] = [value]
-    for _ in range(most + 1):
-        level = [inner for each in level for inner in _inner(each)]
-        if not level:
-            return False
-    return True
 
 
 def unread_turn(text: str) -> list[Delta]:

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import quick
 from toolspeak.errors import ProviderError, ProviderErrorCode
-from toolspeak.wire.json_validation import describe, shortened
+from toolspeak.wire.json_conversion import describe, shortened
 
 _Table = tuple[tuple[re.Pattern[str], ProviderErrorCode], ...]
 

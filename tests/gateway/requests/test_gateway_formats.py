@@ -24,6 +24,7 @@ from toolspeak.data.messages import ImagePart, Message, TextPart, ToolCall, Tool
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import ModelRequest, WireRequest
 from toolspeak.wire.gemini import GEMINI
+from toolspeak.wire.gemini.request_reader import decode_request_at
 from toolspeak.wire.ollama import OLLAMA
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
@@ -53,7 +54,7 @@ QUESTION = Message("user", (TextPart("How is it?"), ImagePart("image/png", b"\x8
 
 def asked_of(name: str, exchange: Exchange) -> WireRequest:
     if name == "gemini":
-        return GEMINI.decode_request_at(exchange.request_line.split()[1].partition("?")[0], exchange.json)
+        return decode_request_at(exchange.request_line.split()[1].partition("?")[0], exchange.json)
     return UPSTREAMS[name].decode_request(exchange.json)
 
 

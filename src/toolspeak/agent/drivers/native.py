@@ -32,7 +32,7 @@ from toolspeak.dialects.prompt import choice_text
 from toolspeak.errors import ProviderError
 from toolspeak.providers.base import Provider
 from toolspeak.wire.base import Earlier, ModelRequest
-from toolspeak.wire.request_conversion import is_native
+from toolspeak.wire.json_conversion import is_native
 
 _REFUSES_TOOLS = ("support", "enable", "--jinja", "not allowed", "unrecognized", "unknown", "template")
 """Words with which servers say that the model, or they themselves, take no tools: Ollama `does not support tools`,

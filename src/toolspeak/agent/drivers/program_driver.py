@@ -43,7 +43,7 @@ from toolspeak.data.messages import (
 )
 from toolspeak.execute.batch_context import ANSWERED_FROM
 from toolspeak.programs.code_mode import CodeMode
-from toolspeak.wire.request_conversion import without_lone_surrogates
+from toolspeak.wire.json_conversion import without_lone_surrogates
 
 PROGRAM = "program"
 """The name of the driver, which is the model's name of a program's run."""

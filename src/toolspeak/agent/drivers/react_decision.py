@@ -26,7 +26,7 @@ from toolspeak.data.values import evolve, quick
 from toolspeak.dialects.prompts.references import resolve_references
 from toolspeak.dialects.text.extract import json_object, json_objects, only_object
 from toolspeak.errors import suggest
-from toolspeak.wire.request_conversion import text_of
+from toolspeak.wire.json_conversion import text_of
 
 EXTRACTION, VALIDATION = "decision_extraction", "decision_validation"
 """The pseudo-tools that a bad decision is a call of."""

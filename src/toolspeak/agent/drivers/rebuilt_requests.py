@@ -24,14 +24,14 @@ from toolspeak.errors import ConfigurationError
 from toolspeak.providers.base import BodyFormat
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.http_client import body_bytes
-from toolspeak.wire.anthropic import AnthropicFormat
-from toolspeak.wire.base import ModelRequest, OutputSchema, WireFormat
-from toolspeak.wire.gemini import GeminiFormat
-from toolspeak.wire.ollama import OllamaFormat
-from toolspeak.wire.openai_chat import OpenAIChatFormat
-from toolspeak.wire.openai_responses import OpenAIResponsesFormat
+from toolspeak.wire.anthropic import ANTHROPIC
+from toolspeak.wire.base import ModelRequest, OutputSchema
+from toolspeak.wire.gemini import GEMINI
+from toolspeak.wire.ollama import OLLAMA
+from toolspeak.wire.openai_chat import OPENAI_CHAT, openai_chat
+from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 
-_FORMATS = (OpenAIChatFormat, OpenAIResponsesFormat, AnthropicFormat, GeminiFormat, OllamaFormat)
+_FORMATS = {each.name: each for each in (OPENAI_RESPONSES, ANTHROPIC, GEMINI, OLLAMA)}
 
 
 class _RequestMaker(Protocol):
@@ -68,8 +68,8 @@ def bodies(
     """
     about, turn_settings = json.loads(parts[DRIVER]), json.loads(parts[OPTIONS])
     settings = dict(about["wire"])
-    formats = {each().name: each for each in _FORMATS}
-    wire: WireFormat = formats[settings.pop("format")](**settings)
+    name = settings.pop("format")
+    wire = openai_chat(**settings) if name == OPENAI_CHAT.name else _FORMATS[name]
     body_format = BodyFormat(wire, about["model"], about["options"])
     capabilities = msgspec.convert(about["capabilities"], Capabilities)
     provider = RecordedProvider(about["provider"], about["api_name"], capabilities, body_format)

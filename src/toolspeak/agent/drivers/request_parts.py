@@ -24,7 +24,6 @@ from toolspeak.data.messages import JSON, no_extra
 from toolspeak.dialects import Dialect
 from toolspeak.errors import ToolspeakError
 from toolspeak.providers.base import BodyFormat, Provider
-from toolspeak.wire.base import WireFormat
 
 DRIVER, INSTRUCTIONS, TOOLS, OPTIONS = "driver", "instructions", "tools", "options"
 """The names of the parts."""
@@ -72,7 +71,7 @@ def request_parts(driver: Driver, request: TurnRequest) -> Mapping[str, str]:
             "provider": provider.name,
             "api_name": telling_name(provider),
             "capabilities": msgspec.to_builtins(provider.capabilities),
-            "wire": {"format": body_format.wire.name, **_settings_of(body_format.wire)},
+            "wire": {"format": body_format.wire.name, **body_format.wire.settings},
             "model": body_format.model,
             "options": dict(body_format.options),
             "kind": _driver_json(driver, telling_name(provider)),
@@ -85,11 +84,6 @@ def request_parts(driver: Driver, request: TurnRequest) -> Mapping[str, str]:
         }
     except (TypeError, ValueError, ToolspeakError):  # options that are no JSON, a format of the caller's own
         return {}
-
-
-def _settings_of(wire: WireFormat) -> dict[str, JSON]:
-    settings: Mapping[str, JSON] = msgspec.to_builtins(wire) if isinstance(wire, msgspec.Struct) else no_extra()
-    return {name: each for name, each in settings.items() if name != "name"}
 
 
 def _driver_json(driver: object, model: str) -> JSON:

@@ -21,7 +21,7 @@ from toolspeak.dialects.prompt import Prompt, asks_text, choice_text, join_parag
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.providers.base import Provider
 from toolspeak.wire.base import Constraint, ModelRequest, OutputSchema
-from toolspeak.wire.request_conversion import token_limit
+from toolspeak.wire.json_conversion import token_limit
 
 _GrammarKey: TypeAlias = tuple[Sequence[ToolSpec], ToolChoice, bool | None]
 """The parts of a request that a grammar depends on."""

@@ -17,7 +17,7 @@ from toolspeak.gateway.http.error_responses import Failure
 from toolspeak.gateway.turns.turn_gate import Note
 from toolspeak.providers.http_client import json_bytes
 from toolspeak.wire.base import StreamFrame
-from toolspeak.wire.call_assembler import depth_beyond
+from toolspeak.wire.json_conversion import depth_beyond
 
 AsgiMessage: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]

@@ -23,9 +23,8 @@ from toolspeak.data.messages import (
     failure,
 )
 from toolspeak.gateway.turns.turn_gate import Note, NoteCode
-from toolspeak.wire.json_validation import shortened
+from toolspeak.wire.json_conversion import shortened, text_of
 from toolspeak.wire.openai_chat.common import NAME as OPENAI_CHAT
-from toolspeak.wire.request_conversion import text_of
 
 _NO_RESULT = "this call has no result in the conversation: it may have run or not"
 

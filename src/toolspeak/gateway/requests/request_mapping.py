@@ -25,7 +25,7 @@ from toolspeak.gateway.upstreams.routing import Route
 from toolspeak.providers.api import ApiProvider
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireFormat, WireRequest
-from toolspeak.wire.json_validation import invalid_field, optional_flag, require_name, require_object, shortened
+from toolspeak.wire.json_conversion import invalid_field, optional_flag, require_name, require_object, shortened
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 

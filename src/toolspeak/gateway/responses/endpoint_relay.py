@@ -28,7 +28,7 @@ from toolspeak.providers.api import ApiProvider
 from toolspeak.providers.http_client import json_bytes
 from toolspeak.providers.reply import Reply
 from toolspeak.wire.error_table import reported_error
-from toolspeak.wire.json_validation import optional_flag, require_name, require_object
+from toolspeak.wire.json_conversion import optional_flag, require_name, require_object
 
 COMPLETIONS = "/v1/completions"
 

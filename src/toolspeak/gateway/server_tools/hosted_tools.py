@@ -17,7 +17,7 @@ from toolspeak.gateway.server_tools.tool_servers import ServerTools
 from toolspeak.gateway.turns.turn_gate import Note
 from toolspeak.gateway.upstreams.routing import Route, Routes
 from toolspeak.wire.base import WireRequest
-from toolspeak.wire.json_validation import describe, optional_list, require_name, require_object
+from toolspeak.wire.json_conversion import describe, optional_list, require_name, require_object
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 
 OPTIONAL_TOOLS = "x-toolspeak-optional-tools"

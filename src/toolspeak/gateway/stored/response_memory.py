@@ -17,7 +17,7 @@ from toolspeak.gateway.observability import log
 from toolspeak.gateway.settings.gateway_settings import ResponseSettings
 from toolspeak.gateway.stored.response_store import ResponseStore, Retention, StoredResponse, open_store
 from toolspeak.gateway.turns.turn_gate import Note
-from toolspeak.wire.json_validation import describe, optional_flag, require_object, require_text
+from toolspeak.wire.json_conversion import describe, optional_flag, require_object, require_text
 
 PATH = "/v1/responses/"
 """The path of a stored response, up to its id."""

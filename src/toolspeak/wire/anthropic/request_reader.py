@@ -27,7 +27,8 @@ from toolspeak.errors import FormatError
 from toolspeak.wire.anthropic.common import NAME, PDF, PLAIN_TEXT, TOOL_FIELDS, ContentBlock
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.base64_data import ANY_IMAGE
-from toolspeak.wire.json_validation import (
+from toolspeak.wire.json_conversion import (
+    ConversationReader,
     invalid_field,
     optional_flag,
     optional_list,
@@ -36,7 +37,6 @@ from toolspeak.wire.json_validation import (
     require_object,
     require_text,
 )
-from toolspeak.wire.request_conversion import ConversationReader
 
 OUTPUT_NAME = "output"
 """The name of a client's output schema, since the API has none."""

@@ -31,7 +31,7 @@ from toolspeak.data.tools import ToolSpec, found_in
 from toolspeak.errors import ConfigurationError
 from toolspeak.wire.anthropic.common import INVALID_IN_NAME, NAME, PDF, PLAIN_TEXT, TOOL_FIELDS, ContentBlock, valid_id
 from toolspeak.wire.base import ModelRequest, OutputSchema
-from toolspeak.wire.request_conversion import call_ids, check_request, text_of, without_lone_surrogates
+from toolspeak.wire.json_conversion import call_ids, check_request, text_of, without_lone_surrogates
 from toolspeak.wire.strict_schema import anthropic_form, is_closed
 
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
@@ -52,8 +52,10 @@ _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _CHOICES = {"auto": "auto", "required": "any", "none": "none", "specific": "tool"}
 
 
-def encode_request(request: ModelRequest, model: str, stream: bool) -> dict[str, JSON]:
-    """See `AnthropicFormat.encode_request`."""
+def encode_request(request: ModelRequest, *, model: str, stream: bool) -> dict[str, JSON]:
+    """See `WireFormat.encode_request`. `Earlier` changes nothing: this API stores no conversation. The option `tools`
+    holds tools that the API runs itself (`{"type": "web_search_20260209", "name": "web_search"}`); they follow the
+    request's own."""
     check_request(request, _OWN_FIELDS, format_name=NAME)
     system, rest = _split_system(request.messages)
     names = frozenset(spec.name for spec in request.tools) if request.references else frozenset[str]()

@@ -16,7 +16,7 @@ from toolspeak.errors import ProviderError
 from toolspeak.wire.anthropic.common import ERROR_TYPES, NAME, STOP_REASONS, ContentBlock
 from toolspeak.wire.call_assembler import CallAssembler
 from toolspeak.wire.error_table import reported_error
-from toolspeak.wire.json_validation import as_object, as_text, ill_formed, token_count
+from toolspeak.wire.json_conversion import as_object, as_text, ill_formed, token_count
 
 _ERROR_STATUS = {kind: status for status, kind in ERROR_TYPES.items()}
 _INPUT_COUNTS = (
@@ -26,7 +26,7 @@ _INPUT_COUNTS = (
 )  # each token is in only one of them
 
 
-def decode_response(body: JSON, model: str | None = None) -> list[Delta]:
+def decode_response(body: JSON, *, model: str | None = None) -> list[Delta]:
     """See `WireFormat.decode_response`."""
     message = as_object(body, "the response")
     if message.get("error"):
@@ -36,7 +36,7 @@ def decode_response(body: JSON, model: str | None = None) -> list[Delta]:
         raise ProviderError(
             "the response has no content: is this an API like Anthropic's /v1/messages?", code="ill_formed"
         )
-    decoder = AnthropicDecoder(model)
+    decoder = AnthropicDecoder(model=model)
     deltas = decoder.feed({"type": "message_start", "message": message})
     for index, block in enumerate(cast("list[JSON]", content)):
         deltas += decoder.feed({"type": "content_block_start", "index": index, "content_block": block})
@@ -51,7 +51,7 @@ class AnthropicDecoder:
     `model`: the name in the request, to which signatures of reasoning are bound; None is the name in the answer.
     """
 
-    def __init__(self, model: str | None = None) -> None:
+    def __init__(self, *, model: str | None = None) -> None:
         self.finished = False
         self.stopped = False
         """Whether the last event has arrived."""

@@ -24,8 +24,8 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque, Usage, opaque_fields
 from toolspeak.wire.anthropic.common import ERROR_TYPES, NAME, STOP_REASONS, ContentBlock, valid_id
-from toolspeak.wire.base import StreamFrame
-from toolspeak.wire.call_assembler import read_arguments
+from toolspeak.wire.base import ModelRequest, StreamFrame, WireRequest
+from toolspeak.wire.json_conversion import read_arguments
 
 _REASONS: Mapping[FinishReason, str] = {
     "content_filter": "refusal",
@@ -36,13 +36,17 @@ _NO_JSON = "\0"  # no JSON parser accepts it anywhere, not even a lenient one fo
 
 
 def encode_error(message: str, status: int) -> JSON:
+    """See `WireFormat.encode_error`."""
     kind = ERROR_TYPES.get(status) or ("invalid_request_error" if 400 <= status < 500 else "api_error")
     return {"type": "error", "error": {"type": kind, "message": message}}
 
 
-def encode_response(deltas: Iterable[Delta], *, model: str, response_id: str) -> JSON:
-    """A whole turn as one answer, with the calls that count, and malformed calls as text."""
-    encoder = AnthropicEncoder(model, response_id)
+def encode_response(
+    deltas: Iterable[Delta], *, model: str, response_id: str, created: int, request: WireRequest | None = None
+) -> JSON:
+    """See `WireFormat.encode_response`. The answer has the calls that count, and malformed calls as text. It holds no
+    time: `created` is not used."""
+    encoder = AnthropicEncoder(WireRequest(ModelRequest(()), model), response_id=response_id, created=created)
     message: dict[str, JSON] = {}
     content: list[ContentBlock] = []
     for delta in _countable(list(deltas)):
@@ -95,11 +99,11 @@ class AnthropicEncoder:
 
     The API's blocks follow each other. While an open call's arguments are incomplete, deltas of other blocks are
     deferred. If a call turns out to be malformed after a part of it was sent, its arguments end in text that is not
-    JSON, so that no client runs a part of a call.
+    JSON, so that no client runs a part of a call. The API's answers hold no time: `created` is not used.
     """
 
-    def __init__(self, model: str, response_id: str) -> None:
-        self._model, self._response_id = model, response_id
+    def __init__(self, request: WireRequest, *, response_id: str, created: int) -> None:
+        self._model, self._response_id = request.model, response_id
         self._has_started = False
         self._index = -1
         self._kind = ""

@@ -30,8 +30,14 @@ from toolspeak.errors import FormatError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.base64_data import ANY_IMAGE, require_bytes
 from toolspeak.wire.gemini.common import GENERATION_FIELDS, NAME, short_name
-from toolspeak.wire.json_validation import invalid_field, optional_list, optional_text, require_name, require_object
-from toolspeak.wire.request_conversion import ConversationReader
+from toolspeak.wire.json_conversion import (
+    ConversationReader,
+    invalid_field,
+    optional_list,
+    optional_text,
+    require_name,
+    require_object,
+)
 
 FILE_NAME = "file"
 """The name of a file, since the API has none."""
@@ -50,14 +56,16 @@ def _read_path(path: str) -> tuple[str, bool]:
 
 
 def decode_request_at(path: str, body: JSON) -> WireRequest:
-    """See `GeminiFormat.decode_request_at`."""
+    """Reads a request from its body and its path, which holds the model and whether to stream. Raises FormatError with
+    the field."""
     model, stream = _read_path(path)
     fields = {**cast("dict[str, JSON]", body), "model": model} if isinstance(body, dict) else body
     return replace(decode_request(fields), stream=stream)
 
 
 def decode_request(body: JSON) -> WireRequest:
-    """See `GeminiFormat.decode_request`."""
+    """See `WireFormat.decode_request`. `model` is empty unless the body names it, as in the API's batches; `stream` is
+    False. Use `decode_request_at` if the path is known."""
     fields = _camel(require_object(body, "the request"))
     model = short_name(optional_text(fields.pop("model", None), "model"))
     conversation = _GeminiConversation(model)

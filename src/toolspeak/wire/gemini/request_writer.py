@@ -32,7 +32,7 @@ from toolspeak.data.messages import (
 from toolspeak.data.tools import ToolSpec
 from toolspeak.wire.base import ModelRequest
 from toolspeak.wire.gemini.common import GENERATION_FIELDS, NAME, short_name
-from toolspeak.wire.request_conversion import call_ids, check_request, text_of, without_lone_surrogates
+from toolspeak.wire.json_conversion import call_ids, check_request, text_of, without_lone_surrogates
 
 _OWN_FIELDS = ("contents", "systemInstruction", "tools", "toolConfig", "model")
 """Fields that options cannot set."""
@@ -57,8 +57,10 @@ def _is_third_generation(model: str) -> bool:
     return model.startswith("gemini-") and not _EARLIER_GENERATION.match(model)
 
 
-def encode_request(request: ModelRequest, model: str) -> dict[str, JSON]:
-    """See `GeminiFormat.encode_request`."""
+def encode_request(request: ModelRequest, *, model: str, stream: bool) -> dict[str, JSON]:
+    """See `WireFormat.encode_request`. The path holds the model and `stream`: `/v1beta/models/{model}:generateContent`
+    or `:streamGenerateContent?alt=sse`. The API has no field for `ModelRequest.parallel`, and needs none for
+    `cache`."""
     check_request(request, _OWN_FIELDS, format_name=NAME)
     writer = _ContentsWriter(request.messages, short_name(model))
     body: dict[str, JSON] = {"contents": writer.contents}
@@ -179,7 +181,7 @@ class _ContentsWriter:
                 media += result_media
             parts.append({"functionResponse": response})
         self._content("user", parts + media)
-        # A result whose call was sent as text (`request_conversion.is_native`) is text too.
+        # A result whose call was sent as text (`json_conversion.is_native`) is text too.
         self._content("user", [{"text": text_of(result.content)} for result in results if result not in native])
 
 

@@ -12,7 +12,7 @@ from toolspeak.errors import ProviderError
 from toolspeak.wire.call_assembler import CallAssembler
 from toolspeak.wire.error_table import reported_error
 from toolspeak.wire.gemini.common import NAME, short_name
-from toolspeak.wire.json_validation import as_list, as_object, as_text, token_count
+from toolspeak.wire.json_conversion import as_list, as_object, as_text, token_count
 
 FINISH_REASONS: Mapping[str, FinishReason] = {
     "STOP": "stop",
@@ -46,10 +46,10 @@ _MALFORMED_CALLS: Mapping[str, tuple[str, str]] = {
 _UNFINISHED = ("", "FINISH_REASON_UNSPECIFIED")
 
 
-def decode_response(body: JSON, model: str | None = None) -> list[Delta]:
+def decode_response(body: JSON, *, model: str | None = None) -> list[Delta]:
     """See `WireFormat.decode_response`."""
     answer = as_object(body, "the response")
-    decoder = GeminiDecoder(model, whole=True)
+    decoder = GeminiDecoder(model=model, whole=True)
     deltas = decoder.feed(answer)
     if not decoder.finished and not answer.get("candidates"):
         raise ProviderError("the response has no candidates: is this the Gemini API?", code="ill_formed")
@@ -59,7 +59,7 @@ def decode_response(body: JSON, model: str | None = None) -> list[Delta]:
 class GeminiDecoder:
     """Reads one streamed answer; a `Decoder`. `whole`: the answer was not streamed, and its parts stay separate."""
 
-    def __init__(self, model: str | None = None, *, whole: bool = False) -> None:
+    def __init__(self, *, model: str | None = None, whole: bool = False) -> None:
         self.finished = False
         self._request_model = None if model is None else short_name(model)
         self._whole = whole

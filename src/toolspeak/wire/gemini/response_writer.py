@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from toolspeak.data.deltas import CallCompleted, CallMalformed, Delta, PartEnded, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, FinishReason, Usage, opaque_fields
-from toolspeak.wire.base import StreamFrame
+from toolspeak.wire.base import StreamFrame, WireRequest
 from toolspeak.wire.gemini.common import NAME
 
 _STATUS_NAMES: Mapping[int, str] = {
@@ -17,8 +17,10 @@ _STATUS_NAMES: Mapping[int, str] = {
 """The name of google.rpc.Code, which clients check, by HTTP status."""
 
 
-def encode_response(deltas: Iterable[Delta], model: str, response_id: str) -> JSON:
-    """See `WireFormat.encode_response`."""
+def encode_response(
+    deltas: Iterable[Delta], *, model: str, response_id: str, created: int, request: WireRequest | None = None
+) -> JSON:
+    """See `WireFormat.encode_response`. The answer holds no time: `created` is not used."""
     parts, end = _joined_parts(deltas, _PartsWriter(response_id))
     return _response(parts, model, response_id, end)
 
@@ -113,10 +115,13 @@ def _usage(usage: Usage) -> dict[str, JSON]:
 
 
 class GeminiEncoder:
-    """Writes one streamed answer; an `Encoder`. Each frame is a whole response with the next parts."""
+    """Writes one streamed answer; an `Encoder`. Each frame is a whole response with the next parts.
 
-    def __init__(self, model: str, response_id: str) -> None:
-        self._model = model
+    The API's answers hold no time: `created` is not used.
+    """
+
+    def __init__(self, request: WireRequest, *, response_id: str, created: int) -> None:
+        self._model = request.model
         self._response_id = response_id
         self._parts = _PartsWriter(response_id)
 

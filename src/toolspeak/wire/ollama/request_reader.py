@@ -20,7 +20,8 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.base64_data import ANY_IMAGE, require_bytes
-from toolspeak.wire.json_validation import (
+from toolspeak.wire.json_conversion import (
+    ConversationReader,
     invalid_field,
     optional_flag,
     optional_list,
@@ -29,11 +30,11 @@ from toolspeak.wire.json_validation import (
     require_object,
 )
 from toolspeak.wire.ollama.common import RUNTIME_OPTIONS
-from toolspeak.wire.request_conversion import ConversationReader
 
 
 def decode_request(body: JSON) -> WireRequest:
-    """See `OllamaFormat.decode_request`."""
+    """See `WireFormat.decode_request`. Without `stream` the client wants a stream. A result without an id belongs to
+    the first call of its tool that has no result."""
     fields = {**require_object(body, "the request")}
     model = require_name(fields.pop("model", None), "model")
     stream = optional_flag(fields.pop("stream", None), "stream")

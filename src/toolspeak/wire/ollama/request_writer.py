@@ -26,15 +26,19 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.wire.base import ModelRequest
+from toolspeak.wire.json_conversion import call_ids, check_request, text_of, without_lone_surrogates
 from toolspeak.wire.ollama.common import NAME, RUNTIME_OPTIONS
-from toolspeak.wire.request_conversion import call_ids, check_request, text_of, without_lone_surrogates
 
 _OWN_FIELDS = ("model", "messages", "stream", "tools")
 """Fields that options cannot set."""
 
 
-def encode_request(request: ModelRequest, model: str, stream: bool) -> dict[str, JSON]:
-    """See `WireFormat.encode_request`."""
+def encode_request(request: ModelRequest, *, model: str, stream: bool) -> dict[str, JSON]:
+    """See `WireFormat.encode_request`.
+
+    The API has no tool choice: leave out tools that must not be called. It does not enforce `required`. It has no field
+    for `ModelRequest.parallel`, and needs none for `cache`.
+    """
     check_request(request, _OWN_FIELDS, format_name=NAME)
     body: dict[str, JSON] = {"model": model, "messages": _messages(request.messages), "stream": stream}
     if request.tools:  # the API has no tool choice: a driver puts it into the prompt

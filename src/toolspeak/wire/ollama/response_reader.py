@@ -11,15 +11,15 @@ from toolspeak.data.messages import JSON, FinishReason, Usage
 from toolspeak.errors import ProviderError
 from toolspeak.wire.call_assembler import CallAssembler
 from toolspeak.wire.error_table import reported_error
-from toolspeak.wire.json_validation import as_list, as_object, as_text, ill_formed, token_count
+from toolspeak.wire.json_conversion import as_list, as_object, as_text, ill_formed, token_count
 
 FINISH_REASONS: Mapping[str, FinishReason] = {"stop": "stop", "length": "length"}
 """Finish reasons by the API's `done_reason`; any other is `error`, such as `load` (only the model was loaded) and
 `unload`."""
 
 
-def decode_response(body: JSON) -> list[Delta]:
-    """See `WireFormat.decode_response`."""
+def decode_response(body: JSON, *, model: str | None = None) -> list[Delta]:
+    """See `WireFormat.decode_response`. The format has no opaque data: `model` is not used."""
     answer = as_object(body, "the response")
     decoder = OllamaDecoder()
     deltas = decoder.feed({**answer, "done": True})
@@ -29,9 +29,9 @@ def decode_response(body: JSON) -> list[Delta]:
 
 
 class OllamaDecoder:
-    """Reads one streamed answer; a `Decoder`."""
+    """Reads one streamed answer; a `Decoder`. The format has no opaque data: `model` is not used."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, model: str | None = None) -> None:
         self.finished = False
         self._calls = CallAssembler()
         self._count = 0

@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 
 from toolspeak.data.deltas import CallCompleted, CallMalformed, Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, FinishReason
-from toolspeak.wire.base import StreamFrame
+from toolspeak.wire.base import StreamFrame, WireRequest
 
 
-def encode_response(deltas: Iterable[Delta], model: str, response_id: str, created: int) -> JSON:
+def encode_response(
+    deltas: Iterable[Delta], *, model: str, response_id: str, created: int, request: WireRequest | None = None
+) -> JSON:
     """See `WireFormat.encode_response`."""
     writer = _LineWriter(model, response_id, created)
     texts: list[str] = []
@@ -33,8 +35,8 @@ def encode_response(deltas: Iterable[Delta], model: str, response_id: str, creat
     return writer.line(fields, end)
 
 
-def encode_error(message: str) -> JSON:
-    """See `WireFormat.encode_error`."""
+def encode_error(message: str, status: int) -> JSON:
+    """See `WireFormat.encode_error`. The body does not hold the status."""
     return {"error": message}
 
 
@@ -87,8 +89,8 @@ def _done_reason(finish: FinishReason) -> str:
 class OllamaEncoder:
     """Writes one streamed answer; an `Encoder`. Each frame is one line."""
 
-    def __init__(self, model: str, response_id: str, created: int) -> None:
-        self._writer = _LineWriter(model, response_id, created)
+    def __init__(self, request: WireRequest, *, response_id: str, created: int) -> None:
+        self._writer = _LineWriter(request.model, response_id, created)
 
     def feed(self, delta: Delta) -> list[StreamFrame]:
         if isinstance(delta, TurnEnded):
@@ -97,4 +99,4 @@ class OllamaEncoder:
         return [] if message is None else [(None, self._writer.line(message, None))]
 
     def fail(self, message: str, status: int = 500) -> list[StreamFrame]:
-        return [(None, encode_error(message))]
+        return [(None, encode_error(message, status))]

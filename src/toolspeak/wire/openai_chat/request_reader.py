@@ -27,7 +27,8 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.base64_data import ANY_IMAGE, read_data_url
-from toolspeak.wire.json_validation import (
+from toolspeak.wire.json_conversion import (
+    ConversationReader,
     describe,
     invalid_field,
     optional_flag,
@@ -38,7 +39,6 @@ from toolspeak.wire.json_validation import (
     require_text,
 )
 from toolspeak.wire.openai_chat.common import NAME, REASONING_FIELDS
-from toolspeak.wire.request_conversion import ConversationReader
 
 _REQUEST_FIELDS = ("model", "messages", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls")
 
@@ -52,7 +52,7 @@ _CALL_FIELDS = frozenset(("id", "type", "function", "index"))
 
 
 def decode_request(body: JSON) -> WireRequest:
-    """See `WireFormat`."""
+    """See `WireFormat.decode_request`."""
     fields = require_object(body, "the request")
     for old, new in _REMOVED_FIELDS.items():
         if fields.get(old) is not None:

@@ -33,8 +33,8 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import ConfigurationError
 from toolspeak.wire.base import Constraint, ModelRequest
 from toolspeak.wire.base64_data import data_url
+from toolspeak.wire.json_conversion import call_ids, check_request, is_native, text_of, without_lone_surrogates
 from toolspeak.wire.openai_chat.common import NAME, REASONING_FIELDS
-from toolspeak.wire.request_conversion import call_ids, check_request, is_native, text_of, without_lone_surrogates
 from toolspeak.wire.strict_schema import openai_form
 
 _OWN_FIELDS = ("model", "messages", "tools")
@@ -43,9 +43,10 @@ _REQUEST_FIELDS = {"tool_choice": "choice", "parallel_tool_calls": "parallel"}
 
 
 def encode_request(
-    request: ModelRequest, model: str, stream: bool, *, short_ids: bool = False, keep_reasoning: bool = False
+    request: ModelRequest, *, model: str, stream: bool, short_ids: bool = False, keep_reasoning: bool = False
 ) -> dict[str, JSON]:
-    """See `OpenAIChatFormat`. A lone surrogate, which UTF-8 cannot encode, is sent as U+FFFD."""
+    """See `WireFormat.encode_request`; the deviations are those of `openai_chat`. A lone surrogate, which UTF-8 cannot
+    encode, is sent as U+FFFD."""
     _check_options(request)
     body: dict[str, JSON] = {
         "model": model,
@@ -111,7 +112,7 @@ def encode_messages(
     """The messages of a conversation, with results right after their calls.
 
     Content that the role `tool` does not support (images, the result of a malformed call) follows in a user message.
-    `short_ids` and `keep_reasoning` are as in `OpenAIChatFormat`.
+    `short_ids` and `keep_reasoning` are as in `openai_chat`.
     """
     ids = call_ids(messages)
     if short_ids:

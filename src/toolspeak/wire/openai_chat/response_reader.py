@@ -18,7 +18,7 @@ from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque, Usag
 from toolspeak.errors import ProviderError
 from toolspeak.wire.call_assembler import CallAssembler
 from toolspeak.wire.error_table import REMEDIES, reported_error
-from toolspeak.wire.json_validation import as_list, as_object, as_text, ill_formed, token_count
+from toolspeak.wire.json_conversion import as_list, as_object, as_text, ill_formed, token_count
 from toolspeak.wire.openai_chat.common import NAME, REASONING_FIELDS
 
 FINISH_REASONS: Mapping[str, FinishReason] = {
@@ -42,13 +42,13 @@ FAILED = frozenset({"error", "insufficient_system_resource"})
 """Finish reasons of failed turns: OpenRouter's and vLLM's, DeepSeek's."""
 
 
-def decode_response(body: JSON, model: str | None = None, *, keep_reasoning: bool = False) -> list[Delta]:
+def decode_response(body: JSON, *, model: str | None = None, keep_reasoning: bool = False) -> list[Delta]:
     """See `WireFormat.decode_response`."""
     answer = as_object(body, "the response")
     choices = answer.get("choices")
     if isinstance(choices, list):
         answer = {**answer, "choices": [_message_as_delta(choice) for choice in cast("list[Any]", choices)]}
-    decoder = ChunkDecoder(model, keep_reasoning=keep_reasoning)
+    decoder = ChunkDecoder(model=model, keep_reasoning=keep_reasoning)
     deltas = decoder.feed(answer)
     if not choices:
         raise ProviderError("the response has no choices: is this an OpenAI-compatible chat API?", code="ill_formed")
@@ -84,7 +84,7 @@ class _CallHead:
 class ChunkDecoder:
     """Reads the chunks of one streamed answer; a `Decoder`. `finished`: a chunk has had a finish reason."""
 
-    def __init__(self, model: str | None = None, *, keep_reasoning: bool = False) -> None:
+    def __init__(self, *, model: str | None = None, keep_reasoning: bool = False) -> None:
         self.finished = False
         self._request_model = model
         self._keep_reasoning = keep_reasoning

@@ -22,8 +22,8 @@ from toolspeak.data.deltas import (
     TurnEnded,
 )
 from toolspeak.data.messages import JSON, FinishReason, Usage, opaque_fields
-from toolspeak.wire.base import StreamFrame
-from toolspeak.wire.json_validation import shortened
+from toolspeak.wire.base import ModelRequest, StreamFrame, WireRequest
+from toolspeak.wire.json_conversion import shortened
 from toolspeak.wire.openai_chat.common import NAME
 
 DONE = "[DONE]"
@@ -51,9 +51,11 @@ _ERROR_TYPES = {
 }
 
 
-def encode_response(deltas: Iterable[Delta], *, model: str, response_id: str, created: int) -> JSON:
-    """See `WireFormat`. Builds the answer from the chunks."""
-    encoder = ChunkEncoder(model, response_id=response_id, created=created)
+def encode_response(
+    deltas: Iterable[Delta], *, model: str, response_id: str, created: int, request: WireRequest | None = None
+) -> JSON:
+    """See `WireFormat.encode_response`. Builds the answer from the chunks, with the usage whatever `request` says."""
+    encoder = ChunkEncoder(WireRequest(ModelRequest(()), model), response_id=response_id, created=created)
     answer = _MessageBuilder()
     for delta in deltas:
         answer.is_refused = answer.is_refused or (isinstance(delta, TurnEnded) and delta.finish == "refusal")
@@ -71,7 +73,7 @@ def encode_response(deltas: Iterable[Delta], *, model: str, response_id: str, cr
 
 
 def encode_error(message: str, status: int) -> JSON:
-    """See `WireFormat`."""
+    """See `WireFormat.encode_error`."""
     kind = _ERROR_TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
     return {"error": {"message": message, "type": kind, "param": None, "code": None}}
 
@@ -83,14 +85,14 @@ class ChunkEncoder:
     that no client runs it. Results that the model wrote itself are left out.
     """
 
-    def __init__(self, model: str, *, response_id: str, created: int, usage_wanted: bool = True) -> None:
+    def __init__(self, request: WireRequest, *, response_id: str, created: int) -> None:
         self._head: dict[str, JSON] = {
             "id": response_id,
             "object": "chat.completion.chunk",
             "created": created,
-            "model": model,
+            "model": request.model,
         }
-        self._usage_wanted = usage_wanted
+        self._usage_wanted = request.usage_wanted
         self._has_started = False
         # The place in `tool_calls` by a call's index, and the calls with arguments that have been sent.
         self._places: dict[int, int] = {}

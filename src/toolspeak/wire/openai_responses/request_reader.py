@@ -25,7 +25,8 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.base64_data import file_of, image_of
-from toolspeak.wire.json_validation import (
+from toolspeak.wire.json_conversion import (
+    ConversationReader,
     invalid_field,
     optional_flag,
     optional_list,
@@ -35,7 +36,6 @@ from toolspeak.wire.json_validation import (
     require_text,
 )
 from toolspeak.wire.openai_responses.common import INPUT, NAME, namespace_and_name, qualified_name
-from toolspeak.wire.request_conversion import ConversationReader
 
 _ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 

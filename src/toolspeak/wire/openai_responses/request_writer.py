@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from toolspeak.data.messages import (
@@ -25,16 +26,22 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import ConfigurationError
-from toolspeak.wire.base import ModelRequest, OutputSchema
+from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.base64_data import data_url, image_url
+from toolspeak.wire.json_conversion import call_ids, check_request, text_of, without_lone_surrogates
 from toolspeak.wire.openai_responses.common import NAME, freeform_text, is_freeform, name_fields, namespace_and_name
-from toolspeak.wire.request_conversion import call_ids, check_request, text_of, without_lone_surrogates
 from toolspeak.wire.strict_schema import openai_form
 
 _OWN_FIELDS = ("model", "input", "instructions", "stream", "previous_response_id", "parallel_tool_calls")
 
 
 def encode_request(request: ModelRequest, *, model: str, stream: bool) -> dict[str, JSON]:
+    """See `WireFormat.encode_request`.
+
+    The leading system message is sent as `instructions`, which a server never stores. The option `tools` holds tools
+    that the API runs itself (`{"type": "web_search"}`); they follow the request's own. The option `text` is merged with
+    the output's format. Without `keep` the request has `store: false`.
+    """
     check_request(request, _OWN_FIELDS, format_name=NAME)
     instructions, messages = _split_instructions(request.messages)
     ids = call_ids(request.messages)
@@ -64,6 +71,14 @@ def encode_request(request: ModelRequest, *, model: str, stream: bool) -> dict[s
         if name != "tools":
             body[name] = value
     return {name: without_lone_surrogates(value) for name, value in body.items() if value is not None}
+
+
+def repeated_fields(request: WireRequest) -> dict[str, JSON]:
+    """The fields of a client's request that the answer repeats: all except the conversation."""
+    instructions = [message for message in request.request.messages[:1] if message.role == "system"]
+    model_request = replace(request.request, messages=instructions)
+    fields = encode_request(model_request, model=request.model, stream=request.stream)
+    return {**fields, "echoed": dict(request.echoed)}
 
 
 def _split_instructions(

@@ -10,20 +10,20 @@ from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
 from toolspeak.errors import ProviderError
 from toolspeak.wire.call_assembler import CallAssembler
 from toolspeak.wire.error_table import reported_error
-from toolspeak.wire.json_validation import as_list, as_object, as_text, token_count
+from toolspeak.wire.json_conversion import as_list, as_object, as_text, token_count
 from toolspeak.wire.openai_responses.common import INPUT_END, INPUT_START, NAME, escaped, qualified_name
 
 INCOMPLETE: Mapping[str, FinishReason] = {"max_output_tokens": "length", "content_filter": "content_filter"}
 """Finish reasons by `incomplete_details.reason`; any other is `error`."""
 
 
-def decode_response(body: JSON, model: str | None = None) -> list[Delta]:
+def decode_response(body: JSON, *, model: str | None = None) -> list[Delta]:
     answer = as_object(body, "the response")
     if answer.get("error") and not answer.get("output"):
         raise reported_error(answer["error"])
     if not isinstance(answer.get("output"), list):
         raise ProviderError("the response has no output: is this an API with /v1/responses?", code="ill_formed")
-    decoder = ResponseDecoder(model)
+    decoder = ResponseDecoder(model=model)
     return decoder.read(answer) + decoder.close()
 
 
@@ -46,7 +46,7 @@ class ResponseDecoder:
     else from the response in the last event.
     """
 
-    def __init__(self, model: str | None = None) -> None:
+    def __init__(self, *, model: str | None = None) -> None:
         self.finished = False
         self._request_model = model
         self._model: str | None = None

@@ -22,10 +22,10 @@ from toolspeak.data.deltas import (
     TurnEnded,
 )
 from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage, opaque_fields
-from toolspeak.data.tools import ToolSpec
-from toolspeak.wire.base import StreamFrame
-from toolspeak.wire.call_assembler import read_arguments
+from toolspeak.wire.base import ModelRequest, StreamFrame, WireRequest
+from toolspeak.wire.json_conversion import read_arguments
 from toolspeak.wire.openai_responses.common import NAME, freeform_text, is_freeform, name_fields, search_query
+from toolspeak.wire.openai_responses.request_writer import repeated_fields
 
 _INCOMPLETE: Mapping[FinishReason, str] = {
     "length": "max_output_tokens",
@@ -57,19 +57,17 @@ _REPEATED_FIELDS = (
 
 
 def encode_error(message: str, status: int) -> JSON:
+    """See `WireFormat.encode_error`."""
     kind = "rate_limit_error" if status == 429 else "invalid_request_error" if status < 500 else "server_error"
     return {"error": {"message": message, "type": kind, "param": None, "code": None}}
 
 
 def encode_response(
-    deltas: Iterable[Delta],
-    request_fields: Mapping[str, JSON],
-    tools: Iterable[ToolSpec],
-    *,
-    response_id: str,
-    created: int,
+    deltas: Iterable[Delta], *, model: str, response_id: str, created: int, request: WireRequest | None = None
 ) -> JSON:
-    encoder = ResponseEncoder(request_fields, tools, response_id=response_id, created=created)
+    """See `WireFormat.encode_response`."""
+    request = request or WireRequest(ModelRequest(()), model)
+    encoder = ResponseEncoder(request, response_id=response_id, created=created)
     frames: list[StreamFrame] = []
     for delta in deltas:
         frames = encoder.feed(delta)
@@ -109,11 +107,9 @@ class ResponseEncoder:
     A call of a freeform tool is sent only when it is complete, since a client could run a part of its text.
     """
 
-    def __init__(
-        self, request_fields: Mapping[str, JSON], tools: Iterable[ToolSpec], *, response_id: str, created: int
-    ) -> None:
-        self._specs = {spec.name: spec for spec in tools if spec.extra}
-        self._response = _response(request_fields, response_id, created)
+    def __init__(self, request: WireRequest, *, response_id: str, created: int) -> None:
+        self._specs = {spec.name: spec for spec in request.request.tools if spec.extra}
+        self._response = _response(repeated_fields(request), response_id, created)
         self._suffix = response_id.removeprefix("resp_")
         self._sequence = 0
         self._has_started = False
