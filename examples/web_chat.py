@@ -74,7 +74,7 @@ async def say(request: Request) -> Response:
 
 async def decide(request: Request) -> Response:
     body = await request.json()
-    run = agent.resumed(body["run"], {body["call"]: bool(body["yes"])})
+    run = agent.reopen(body["run"], {body["call"]: bool(body["yes"])})
     return StreamingResponse(events(run), media_type="text/event-stream")
 
 

@@ -145,7 +145,7 @@ def test_attempts_are_recorded_with_one_idempotency_key_and_one_result():
     assert starts[0].idempotency_key == starts[1].idempotency_key
     assert [event.result.text for event in events if isinstance(event, ToolFinished)] == ["a 2"]
     assert result.steps[0].executions[0].exception is None
-    assert result.failed == ()
+    assert result.failures == ()
 
 
 def test_the_errors_of_retries_are_short_and_have_placeholders_and_only_around_tries_again():

@@ -243,7 +243,7 @@ class EngineError(ToolspeakError):
 def suggest(name: str, options: Iterable[str]) -> str:
     """The end of every "unknown name" message: `'hermez'. Did you mean 'hermes'? Known: ….`"""
     names = sorted(options)
-    spelled = {option.lower(): option for option in names}
-    close = difflib.get_close_matches(name.lower(), spelled, n=1, cutoff=0.5)
-    hint = f" Did you mean {spelled[close[0]]!r}?" if close else ""
+    spellings = {option.lower(): option for option in names}
+    close = difflib.get_close_matches(name.lower(), spellings, n=1, cutoff=0.5)
+    hint = f" Did you mean {spellings[close[0]]!r}?" if close else ""
     return f"{name!r}.{hint} Known: {', '.join(names) or '(none)'}."

@@ -202,7 +202,7 @@ def test_what_was_said_while_it_waits_is_read_afterwards():
 
     async def main():
         paused = await case.agent.run("go")
-        run = case.agent.resumed(paused, {"call_1_0": True, "call_1_2": False})
+        run = case.agent.reopen(paused, {"call_1_0": True, "call_1_2": False})
         run.say("and hurry")
         return await run.finish()
 

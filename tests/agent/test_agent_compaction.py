@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sweeps import fewer
 from toolspeak import Agent, ConfigurationError, Limits, ProviderError, Session, Window, tool
 from toolspeak.agent import fold
-from toolspeak.agent.state.history import compacted, plan_compaction, task_after, to_summarise
+from toolspeak.agent.state.history import apply_compaction, plan_compaction, task_after, to_summarise
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.data.events import HistoryCompacted, ModelAsked
 from toolspeak.data.messages import Message, TextPart, ToolCall, ToolResult, Usage, characters, tokens_of
@@ -50,8 +50,10 @@ def test_no_pair_is_split_and_the_front_the_task_and_the_newest_stay(history, to
     plan = plan_compaction(history, context, task, window)
     if plan is None:
         return
-    event = HistoryCompacted(plan.cleared, plan.upto, plan.pinned, "what was said", context, plan.tokens_after)
-    after = compacted(history, event)
+    event = HistoryCompacted(
+        plan.cleared_ids, plan.upto, plan.pinned_indices, "what was said", context, plan.tokens_after
+    )
+    after = apply_compaction(history, event)
     assert_pairs(after)
     assert_pairs(to_summarise(history, plan, window))
     head = sum(message.role == "system" for message in history)

@@ -105,7 +105,7 @@ def test_a_file_that_was_read_may_be_written_by_the_resumed_run(tmp_path):
         agents = [Agent(provider, workspace_tools(tmp_path), journal=journal, approve="all") for _ in range(3)]
         run = agents[0].start("go")
         await stopped(run, 1)
-        await stopped(agents[1].resumed(run.run_id), 2)
+        await stopped(agents[1].reopen(run.run_id), 2)
         return await agents[2].resume(run.run_id)
 
     assert asyncio.run(main()).answer == "Done."

@@ -256,7 +256,7 @@ def test_a_write_that_returns_what_json_cannot_hold_took_effect_and_is_not_said_
 
     turns = [calling("cogency-json", ("pay", {"amount": 12.5}), tools=Toolset([pay])), "Paid."]
     result, _, provider = play(turns, [pay], execution=Execution(throw_on_failure=True))
-    assert (result.answer, paid, result.failed) == ("Paid.", [12.5], ())
+    assert (result.answer, paid, result.failures) == ("Paid.", [12.5], ())
     result_text = texts(provider.requests[1])[-1]
     assert '"status": "success"' in result_text
     assert '"paid": "12.50"' in result_text

@@ -312,7 +312,7 @@ def test_a_run_whose_lease_was_lost_does_nothing_more():
 def test_an_agent_without_a_journal_says_what_it_needs():
     agent = Agent(ScriptedProvider([]))
     with pytest.raises(ConfigurationError, match="journal"):
-        agent.resumed("abc")
+        agent.reopen("abc")
     with pytest.raises(ConfigurationError, match="journal"):
         Session(agent)
 

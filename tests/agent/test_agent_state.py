@@ -91,7 +91,7 @@ async def run_book(book):
         while state.status == "awaiting_approval":
             from_here = result_of(run)
             decisions = dict.fromkeys(from_here.waiting[: 1 if answers else None], answers.pop() if answers else True)
-            run = agent.resumed(from_here, decisions)
+            run = agent.reopen(from_here, decisions)
             state = await run.finish()
     except ProviderError:
         state = run.state

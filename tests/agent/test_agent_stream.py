@@ -154,7 +154,7 @@ def test_a_stream_ends_with_the_pause_when_the_run_waits():
         run = agent.start("go")
         items = [item async for item in run.stream()]
         assert isinstance(items[-1].event, RunPaused)
-        more = agent.resumed(result_of(run), {"call_1_0": True})
+        more = agent.reopen(result_of(run), {"call_1_0": True})
         return [item async for item in more.stream()]
 
     items = asyncio.run(main())

@@ -142,7 +142,7 @@ def test_a_run_that_ends_at_a_failed_call_says_why_and_holds_the_call():
     assert (result.status, result.reason, result.answer) == ("failed", "tool_failure", "")
     assert "look_up" in result.error
     assert "KeyError: 'k'" in result.error
-    (failed,) = result.failed
+    (failed,) = result.failures
     assert (failed.name, failed.args, failed.has_error) == ("look_up", {"key": "k"}, True)
     assert isinstance(failed.exception, KeyError)
     assert result.error in str(result)
@@ -151,8 +151,8 @@ def test_a_run_that_ends_at_a_failed_call_says_why_and_holds_the_call():
 def test_a_run_that_recovers_holds_its_failed_calls_too():
     result, _, _ = play([calling("cogency-json", ("look_up", {"key": "k"}), tools=TOOLS), adding(1, 2), "3"], TOOLS)
     assert (result.status, result.error, str(result)) == ("answered", "", "3")
-    assert [one.result.code for one in result.failed] == ["exception", "unknown_tool"]
-    assert result.failed[1].exception is None
+    assert [one.result.code for one in result.failures] == ["exception", "unknown_tool"]
+    assert result.failures[1].exception is None
 
 
 def test_every_end_without_an_answer_says_why():
@@ -186,14 +186,14 @@ def test_a_resumed_run_still_holds_the_calls_that_failed_before():
         an_agent(provider, TOOLS, journal=journal, approve=Approval(None, policy=yes_to_decline)).run("x")
     )
     assert (waiting.status, waiting.error) == ("awaiting_approval", "")
-    assert [one.name for one in waiting.failed] == ["decline"]
+    assert [one.name for one in waiting.failures] == ["decline"]
     decided = {waiting.waiting[0]: True}
     result = asyncio.run(
         an_agent(provider, TOOLS, journal=journal, approve=Approval("all", policy=yes_to_decline)).resume(
             waiting.run_id, decided
         )
     )
-    assert [one.name for one in result.failed] == ["decline", "look_up"]
+    assert [one.name for one in result.failures] == ["decline", "look_up"]
 
 
 def yes_to_decline(request):

@@ -115,7 +115,7 @@ async def work(job) -> None:
         result = None
     else:
         state = await load_state(journal, infos[0].run_id)
-        questions = state.approvals.undecided if state.status == "awaiting_approval" else ()
+        questions = state.approvals.open_requests if state.status == "awaiting_approval" else ()
         result = await agent.resume(state.run_id, dict.fromkeys(questions, True))
     if result is None or result.status == "answered":
         (folder / "ended").touch()

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from toolspeak import Agent, tool
-from toolspeak.agent.recording.recorder import Watched
+from toolspeak.agent.recording.recorder import StreamItem
 from toolspeak.data.deltas import (
     ArgumentsDelta,
     BatchEnded,
@@ -57,7 +57,7 @@ def answered(*calls: ToolCall | MalformedCall, finish="stop") -> Record:
     return record(ModelAnswered(Message("assistant", calls), finish))
 
 
-def output_of(*items: Watched) -> str:
+def output_of(*items: StreamItem) -> str:
     stream = io.StringIO()
     renderer = Renderer(make_console(stream))
     for item in items:
@@ -142,7 +142,7 @@ def test_a_calls_name_is_there_before_its_arguments():
         ([record(RunStarted((), "m")), record(ToolStarted("c", "t", "k")), record(UnknownEvent("New", {}))], ""),
     ],
 )
-def test_what_is_reported(items: list[Watched], text: str):
+def test_what_is_reported(items: list[StreamItem], text: str):
     assert output_of(*items) == text
 
 
@@ -199,7 +199,7 @@ class FakeTerminal(io.StringIO):
         return True
 
 
-def on_terminal(monkeypatch: pytest.MonkeyPatch, *items: Watched, **environment: str) -> str:
+def on_terminal(monkeypatch: pytest.MonkeyPatch, *items: StreamItem, **environment: str) -> str:
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in {"TERM": "xterm-256color", "COLUMNS": "40", **environment}.items():
@@ -247,7 +247,7 @@ def test_folded_lines_fit_the_terminal(monkeypatch: pytest.MonkeyPatch):
 def test_escape_sequences_of_others_never_reach_the_terminal(monkeypatch: pytest.MonkeyPatch):
     evil = "\x1b[2J\x9b2J\x07\u202e\r\x00"
     call = ToolCall("call_1_0", evil, {evil: evil})
-    items: list[Watched] = [
+    items: list[StreamItem] = [
         TextDelta(evil),
         ReasoningDelta(evil),
         CallStarted(0, evil, evil),

@@ -207,7 +207,7 @@ class EditorSession:
             return
         if is_held(run):
             await self.say("*Another process is working on this session now. Load it again when that has ended.*")
-        elif (await load_state(self.journal, run.run_id)).approvals.undecided:
+        elif (await load_state(self.journal, run.run_id)).approvals.open_requests:
             with suppress(RpcError):
                 await self.prompt(None)
         elif run.status in _RESUMABLE:
@@ -305,7 +305,7 @@ class EditorSession:
             view = RunUpdates(self.folder, last.run_id)
             for record in await self.journal.read(last.run_id):
                 view.updates(record)  # the editor has seen them
-            run = agent.resumed(last.run_id)
+            run = agent.reopen(last.run_id)
             if message is not None:
                 run.say(message)
             return run, view

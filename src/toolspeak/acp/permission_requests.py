@@ -11,7 +11,7 @@ from toolspeak.acp.client_messages import PermissionAnswer
 from toolspeak.acp.json_rpc import Peer, PeerGone, RpcError, params_as
 from toolspeak.acp.permission_modes import Mode, decision_by_mode
 from toolspeak.acp.prompt_content import fenced, text_block
-from toolspeak.agent.recording.recorder import Watched
+from toolspeak.agent.recording.recorder import StreamItem
 from toolspeak.data.approvals import Decision, Escalate, Rule
 from toolspeak.data.events import ApprovalRequested, Record
 from toolspeak.data.messages import ToolCall
@@ -63,7 +63,7 @@ class EditorApprover:
         self.run_id = run_id
         self._announced.clear()
 
-    def saw(self, item: Watched) -> None:
+    def saw(self, item: StreamItem) -> None:
         if isinstance(item, Record) and isinstance(item.event, ApprovalRequested):
             self._announced[item.event.call_id].set()
 

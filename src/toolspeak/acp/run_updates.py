@@ -16,7 +16,7 @@ from toolspeak.acp.call_presentation import (
     shown_id,
 )
 from toolspeak.acp.prompt_content import blocks_of, fenced, text_block
-from toolspeak.agent.recording.recorder import Watched
+from toolspeak.agent.recording.recorder import StreamItem
 from toolspeak.data.deltas import (
     CallCompleted,
     CallIgnored,
@@ -85,7 +85,7 @@ class RunUpdates:
         self._progress: dict[str, deque[str]] = {}
 
     def updates(
-        self, item: Watched, change: FileChange | None = None, changes: Sequence[FileChange] = ()
+        self, item: StreamItem, change: FileChange | None = None, changes: Sequence[FileChange] = ()
     ) -> list[JsonObject]:
         """The updates that an item leads to. `change`: of the file that a `CallCompleted` is about. `changes`: what the
         call of a `ToolFinished` has changed."""

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 from ag_ui import core
 from pydantic import ValidationError
 
-from toolspeak.adapters.ag_ui_events import AgUiEvents, encoded
+from toolspeak.adapters.ag_ui_events import AgUiEvents, encode_event
 from toolspeak.agent import Agent, Run, Session
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.data.messages import (
@@ -150,7 +150,7 @@ class AgUiApp:
         events = AgUiEvents(request.thread_id, request.run_id, request.messages, tools)
 
         async def emit(event: core.BaseEvent) -> None:
-            await send({"type": "http.response.body", "body": encoded(event), "more_body": True})
+            await send({"type": "http.response.body", "body": encode_event(event), "more_body": True})
 
         await emit(events.begin())
         try:
@@ -231,7 +231,7 @@ async def _run_of(agent: Agent[Any, Any], request: core.RunAgentInput, principal
     if info is not None and info.principal != principal:
         raise ConfigurationError("this thread belongs to another user")
     if last is not None and last.status in PAUSED_STATUSES:
-        run = await _resumed(agent, journal, last.run_id, request, deps)
+        run = await _paused_run(agent, journal, last.run_id, request, deps)
         if run is not None:
             return run
     if request.resume:
@@ -246,13 +246,15 @@ async def _run_of(agent: Agent[Any, Any], request: core.RunAgentInput, principal
     return await session.start(task, when_open="close", deps=deps)
 
 
-async def _resumed(
+async def _paused_run(
     agent: Agent[Any, Any], journal: Journal, run_id: str, request: core.RunAgentInput, deps: Any
 ) -> Run[Any] | None:
     """The paused run, with the answers of the request; None if the request has none for it."""
     state = await load_state(journal, run_id)
     answers = {entry.interrupt_id: entry for entry in request.resume or ()}
-    decisions = {call_id: _decision(answers[call_id]) for call_id in state.approvals.undecided if call_id in answers}
+    decisions = {
+        call_id: _decision(answers[call_id]) for call_id in state.approvals.open_requests if call_id in answers
+    }
     results = [each for each in request.messages if isinstance(each, core.ToolMessage)]
     deliveries = [each for each in results if each.tool_call_id in state.pending.waits]
     for each in deliveries:
@@ -261,7 +263,7 @@ async def _resumed(
         await journal.add_input(RunInput(run_id, "event", event, f"{event} {each.id}", payload, None, time.time()))
     if not decisions and not deliveries and not ({run_id, *state.pending.waits} & answers.keys()):
         return None
-    return agent.resumed(run_id, decisions, deps=deps)
+    return agent.reopen(run_id, decisions, deps=deps)
 
 
 def _decision(entry: core.ResumeEntry) -> Decision:
@@ -272,14 +274,14 @@ def _decision(entry: core.ResumeEntry) -> Decision:
     if isinstance(payload, bool):
         return Decision(payload, by="client")
     fields = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
-    approved: JSON = fields.get("approved")
+    answer: JSON = fields.get("approved")
     arguments: JSON = fields.get("arguments")
-    if not isinstance(approved, bool) or not (arguments is None or isinstance(arguments, dict)):
+    if not isinstance(answer, bool) or not (arguments is None or isinstance(arguments, dict)):
         raise ConfigurationError(
             f'the answer to {entry.interrupt_id!r} has no decision: write {{"approved": true}} or {{"approved": false}}'
         )
     reason = fields.get("reason")
-    return Decision(approved, reason if isinstance(reason, str) else "", by="client", arguments=cast("Any", arguments))
+    return Decision(answer, reason if isinstance(reason, str) else "", by="client", arguments=cast("Any", arguments))
 
 
 def _task_and_history(request: core.RunAgentInput) -> tuple[Message, list[Message]]:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from ag_ui import core
 
 from toolspeak.adapters.ag_ui_subagents import SubagentEvents
-from toolspeak.agent.recording.recorder import Watched
+from toolspeak.agent.recording.recorder import StreamItem
 from toolspeak.agent.state.state import RunState
 from toolspeak.data.deltas import (
     ArgumentsDelta,
@@ -86,7 +86,7 @@ class AgUiEvents:
         """The first event."""
         return core.RunStartedEvent(thread_id=self._thread_id, run_id=self._run_id)
 
-    def of(self, item: Watched) -> Iterator[core.BaseEvent]:
+    def of(self, item: StreamItem) -> Iterator[core.BaseEvent]:
         """The events of one item of `Run.stream`. Those of the run's end come from `end`."""
         match item:
             case TextDelta(text=text) | TextAside(text=text):
@@ -129,10 +129,10 @@ class AgUiEvents:
                 self._turn_id = f"{record.run_id}-{record.step}"
                 yield from self._answer(message)
             case ToolFinished(result=result):
-                failed = result.status == "failure"
+                is_failure = result.status == "failure"
                 if result.name not in self._front_end_tools:
                     yield from self._end_call(result.call_id)
-                    yield self._result(result.call_id, result.text, error=result.text if failed else None)
+                    yield self._result(result.call_id, result.text, error=result.text if is_failure else None)
             case ApprovalRequested() as question:
                 self._questions[question.call_id] = question
             case MetadataSet(values=values):
@@ -197,7 +197,7 @@ class AgUiEvents:
     def _interrupts(self, state: RunState) -> list[core.Interrupt]:
         """What the run waits for, besides the results of the client's tools."""
         if state.status == "awaiting_approval":
-            return [_approval(question) for question in state.approvals.undecided.values()]
+            return [_approval(question) for question in state.approvals.open_requests.values()]
         waits = [call for call in self._waiting_calls(state) if call.name not in self._front_end_tools]
         if state.status == "waiting" and waits:
             return [
@@ -357,7 +357,7 @@ def _arguments_text(call: ToolCall | MalformedCall) -> str:
     return json.dumps(dict(call.arguments)) if isinstance(call, ToolCall) else call.raw
 
 
-def encoded(event: core.BaseEvent) -> bytes:
+def encode_event(event: core.BaseEvent) -> bytes:
     """The event as a server-sent event. A lone surrogate, which UTF-8 cannot hold, becomes U+FFFD."""
     try:
         return b"data: %b\n\n" % event.model_dump_json(by_alias=True).encode()

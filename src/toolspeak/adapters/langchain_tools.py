@@ -190,7 +190,7 @@ def to_langchain(
     return [_LangChainTool.of(batches, spec.name) for spec in batches.toolset.specs]
 
 
-class _Injected(BaseModel):
+class _InjectedParameters(BaseModel):
     """The schema from which ToolNode reads which parameters to inject."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -213,7 +213,7 @@ class _LangChainTool(BaseTool):
         return structured_tool
 
     def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
-        return _Injected
+        return _InjectedParameters
 
     def _to_args_and_kwargs(
         self, tool_input: str | dict[str, Any], tool_call_id: str | None
@@ -282,9 +282,9 @@ def _decision_about(call: ToolCall, missing: ApprovalMissing, runtime: ToolRunti
         return Decision(answer, by="langgraph")
     if isinstance(answer, Mapping):
         fields = cast("Mapping[str, Any]", answer)
-        approved, reason = fields.get("approved"), fields.get("reason", "")
-        if isinstance(approved, bool) and isinstance(reason, str):
-            return Decision(approved, reason, by="langgraph")
+        is_approved, reason = fields.get("approved"), fields.get("reason", "")
+        if isinstance(is_approved, bool) and isinstance(reason, str):
+            return Decision(is_approved, reason, by="langgraph")
     raise ConfigurationError(
         f"answer the call of {call.name} with True, False or {{'approved': …, 'reason': …}}, not {answer!r}"
     )

@@ -104,19 +104,19 @@ def to_openai_agents(
     Raises ConfigurationError for unknown options and invalid values.
     """
     batches = TurnBatches("openai-agents", tools, **options)
-    announced: dict[int, list[str]] = {}
-    return [_to_one(batches, tool, announced) for tool in batches.toolset]
+    call_ids_by_turn: dict[int, list[str]] = {}
+    return [_to_one(batches, tool, call_ids_by_turn) for tool in batches.toolset]
 
 
-def _to_one(batches: TurnBatches, tool: Tool, announced: dict[int, list[str]]) -> FunctionTool:
-    """`announced`: the calls that the SDK is about to make, by the identity of their run's usage."""
+def _to_one(batches: TurnBatches, tool: Tool, call_ids_by_turn: dict[int, list[str]]) -> FunctionTool:
+    """`call_ids_by_turn`: the calls that the SDK is about to make, by the identity of their run's usage."""
 
     async def needs_approval(run: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
         if batches.approver is None and batches.needs_approval(tool.name, arguments):
             return True
-        if len(announced) == _MOST_RUNS and id(run.usage) not in announced:
-            del announced[next(iter(announced))]  # a guardrail kept all calls of that turn from running
-        announced.setdefault(id(run.usage), []).append(call_id)
+        if len(call_ids_by_turn) == _MOST_RUNS and id(run.usage) not in call_ids_by_turn:
+            del call_ids_by_turn[next(iter(call_ids_by_turn))]  # a guardrail kept all calls of that turn from running
+        call_ids_by_turn.setdefault(id(run.usage), []).append(call_id)
         return False
 
     async def invoke(context: ToolContext[Any], text: str) -> Any:
@@ -134,7 +134,7 @@ def _to_one(batches: TurnBatches, tool: Tool, announced: dict[int, list[str]]) -
         # The context and the usage belong to the run. A run's next turn begins when the turn before it has ended.
         run = BatchContext(uuid.uuid4().hex, deps=context.context)
         try:
-            expected = announced.pop(id(context.usage), ())
+            expected = call_ids_by_turn.pop(id(context.usage), ())
             result = await batches.run(call, id(context.usage), expected, run, decision)
         except ApprovalMissing as missing:
             return f"not run: {missing.reason}, and a decision is not possible now"

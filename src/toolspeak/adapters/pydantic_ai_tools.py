@@ -55,7 +55,7 @@ def from_pydantic_ai(
                 f"the tool {name!r} has a prepare function, which needs a run: use from_pydantic_ai_toolset"
             )
         foreign_tools[name] = toolset.tool_for_tool_def(each.tool_def, ctx=context)
-    return _made(foreign_tools, effects, model)
+    return _toolset_of(foreign_tools, effects, model)
 
 
 async def from_pydantic_ai_toolset(
@@ -70,10 +70,10 @@ async def from_pydantic_ai_toolset(
     `async with toolset`. The toolset's instructions are dropped. Raises ToolDefinitionError as `from_pydantic_ai` does,
     and for a tool whose result comes from outside the run.
     """
-    return _made(await toolset.get_tools(_context(deps, model)), effects, model)
+    return _toolset_of(await toolset.get_tools(_context(deps, model)), effects, model)
 
 
-def _made(foreign_tools: Mapping[str, ToolsetTool[Any]], effects: EffectsByName, model: Model | None) -> Toolset:
+def _toolset_of(foreign_tools: Mapping[str, ToolsetTool[Any]], effects: EffectsByName, model: Model | None) -> Toolset:
     check_effects(effects, list(foreign_tools))
     return Toolset([_tool(name, each, effects, model) for name, each in foreign_tools.items()])
 
@@ -104,9 +104,9 @@ def _tool(name: str, toolset_tool: ToolsetTool[Any], effects: EffectsByName, mod
             )
         try:
             if toolset_tool.args_validator_func is not None:
-                checked = toolset_tool.args_validator_func(foreign, **values)
-                if checked is not None:
-                    await checked
+                validation = toolset_tool.args_validator_func(foreign, **values)
+                if validation is not None:
+                    await validation
             value: object = await toolset_tool.toolset.call_tool(name, dict(values), foreign, toolset_tool)
         except (ModelRetry, ToolFailed) as error:
             raise ToolError(error.message) from error
@@ -141,11 +141,11 @@ def _content(value: object) -> object:
     """The tool's value for toolspeak: media as parts, and the content of a ToolReturn after its value."""
     if isinstance(value, ToolReturn):
         answer = cast("ToolReturn[object]", value)
-        parts, structured = to_content(_content(answer.return_value))
+        parts, structured_content = to_content(_content(answer.return_value))
         content: Any = answer.content or ()
         more: list[object] = [content] if isinstance(content, str) else list(content)
         content = tuple(part for each in more for part in to_content(_part(each))[0])
-        return Returned((*parts, *content), structured)
+        return Returned((*parts, *content), structured_content)
     if isinstance(value, list | tuple):
         items = cast("Sequence[object]", value)
         if any(isinstance(each, BinaryContent | ImageUrl) for each in items):

@@ -95,7 +95,7 @@ class _ToolspeakToolset(AbstractToolset[Any]):
             raise ApprovalRequired(metadata=missing.as_json()) from None
         if result.status == "failure":
             raise ToolFailed(result.text)
-        return _returned(result)
+        return _return_value(result)
 
     def _calls_of_turn(self, ctx: RunContext[Any]) -> list[str]:
         """The ids of the turn's calls of this toolset, in order."""
@@ -116,7 +116,7 @@ def _agent_name(ctx: RunContext[Any]) -> str:
     return (ctx.agent.name if ctx.agent is not None else None) or "pydantic-ai"
 
 
-def _returned(result: ToolResult) -> Any:
+def _return_value(result: ToolResult) -> Any:
     """The content for pydantic-ai: a single part, or a list of parts."""
     values: list[Any] = []
     for part in result.content:

@@ -104,9 +104,11 @@ class TurnBatches:
         tools: Toolset | Iterable[Tool | Callable[..., Any]],
         **options: Unpack[AdapterOptions],
     ) -> None:
-        unknown = ", ".join(sorted(options.keys() - AdapterOptions.__annotations__.keys()))
-        if unknown:
-            raise ConfigurationError(f"unknown option: {unknown}; known: {', '.join(AdapterOptions.__annotations__)}")
+        unknown_names = ", ".join(sorted(options.keys() - AdapterOptions.__annotations__.keys()))
+        if unknown_names:
+            raise ConfigurationError(
+                f"unknown option: {unknown_names}; known: {', '.join(AdapterOptions.__annotations__)}"
+            )
         approve = options.get("approve")
         approval = approve if isinstance(approve, Approval) else Approval(approve)
         execution = options.get("execution", Execution())
@@ -174,7 +176,7 @@ class TurnBatches:
         try:
             return await current.run(call, decision, expected)
         finally:
-            if current.is_idle and not current.undecided:
+            if current.is_idle and not current.undecided_calls:
                 self._turns.pop(key, None)
             elif len(self._turns) > _MOST_UNDECIDED:
                 oldest = next((each for each, turn in self._turns.items() if turn.is_idle), None)
@@ -203,11 +205,11 @@ class _GatheredTurn:
         self._context = context
         self._order: dict[str, int] = {}  # of the calls that were announced
         self._missing = set[str]()
-        self._arrived: list[_Arrival] = []
+        self._arrivals: list[_Arrival] = []
         self._timer: asyncio.TimerHandle | None = None
         self._lock = asyncio.Lock()
         self._callers = 0
-        self.undecided: dict[str, Effects] = {}
+        self.undecided_calls: dict[str, Effects] = {}
         """The effects of the calls that wait for a person. A later call must not overtake them."""
 
     @property
@@ -218,20 +220,20 @@ class _GatheredTurn:
     async def run(self, call: ToolCall, decision: Decision | None, expected: Sequence[str]) -> ToolResult:
         """Runs the call in the next batch. If all calls of a batch are cancelled, the batch is cancelled."""
         loop = asyncio.get_running_loop()
-        if any(each.call.id == call.id for each in self._arrived):
+        if any(each.call.id == call.id for each in self._arrivals):
             self._start()  # two calls have this id, and a batch can hold only one of them
-        announced = [call_id for call_id in expected if call_id not in self._order]
-        self._order |= {call_id: len(self._order) + index for index, call_id in enumerate(announced)}
-        self._missing = self._missing.union(announced) if self._arrived else set(expected)
+        new_ids = [call_id for call_id in expected if call_id not in self._order]
+        self._order |= {call_id: len(self._order) + index for index, call_id in enumerate(new_ids)}
+        self._missing = self._missing.union(new_ids) if self._arrivals else set(expected)
         arrival = _Arrival(call, decision, loop.create_future())
-        self._arrived.append(arrival)
+        self._arrivals.append(arrival)
         self._missing.discard(call.id)
         self._callers += 1
         if self._timer is not None:
             self._timer.cancel()
         if self._missing:
             self._timer = loop.call_later(EXPECTED_SECONDS, self._start)
-        elif all(each.call.id in self._order for each in self._arrived):
+        elif all(each.call.id in self._order for each in self._arrivals):
             self._start()
         else:
             self._timer = loop.call_later(GATHER_SECONDS, self._start)
@@ -247,7 +249,7 @@ class _GatheredTurn:
     def _start(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        arrivals, self._arrived, last = self._arrived, [], len(self._order)
+        arrivals, self._arrivals, last = self._arrivals, [], len(self._order)
         arrivals.sort(key=lambda each: self._order.get(each.call.id, last))
         task = asyncio.get_running_loop().create_task(self._run_in_turn(arrivals))
 
@@ -281,10 +283,10 @@ class _GatheredTurn:
         # An approval counts only for its own question, once that is known. A refusal counts for any question.
         answers = {call_id: decision for call_id, decision in by_caller.items() if decision.approved}
         decisions = {call_id: decision for call_id, decision in by_caller.items() if not decision.approved}
-        finished: dict[str, ToolResult] = {}
+        finished_results: dict[str, ToolResult] = {}
         calls = [each.call for each in arrivals]
         for call in calls:
-            self.undecided.pop(call.id, None)
+            self.undecided_calls.pop(call.id, None)
         async with TurnRecord(batches.journal, batches.framework, context, batches.toolset, calls) as record:
 
             async def emit(event: Event) -> None:
@@ -292,13 +294,13 @@ class _GatheredTurn:
                 if isinstance(event, ApprovalDecided):
                     decisions[event.call_id] = decision_of(event)
                 elif isinstance(event, ToolFinished):
-                    finished[event.call_id] = event.result
+                    finished_results[event.call_id] = event.result
 
             async def hold_back(pending: Sequence[ApprovalRequest]) -> None:
-                undecided = [call for call in calls if call.id not in answers]
-                for call, effects, why in self._undecided(undecided, pending):
+                calls_without_answer = [call for call in calls if call.id not in answers]
+                for call, effects, why in self._held_back(calls_without_answer, pending):
                     calls.remove(call)
-                    self.undecided[call.id] = effects
+                    self.undecided_calls[call.id] = effects
                     await record.add(ToolFinished(failure(call, "skipped", f"not run yet: {why.reason}")))
                     _settle(waiting[call.id], why)
 
@@ -312,10 +314,10 @@ class _GatheredTurn:
                         context=context,
                         approver=batches.approver,
                         decisions=decisions,
-                        earlier_results=finished,
+                        earlier_results=finished_results,
                     )
-                except BatchHeld as held:
-                    names = ", ".join(sub_runs.call_id for sub_runs in held.waiting_calls)
+                except BatchHeld as error:
+                    names = ", ".join(sub_runs.call_id for sub_runs in error.waiting_calls)
                     raise RunError(
                         f"the calls {names} started runs that wait for a decision, and {batches.framework} cannot"
                         " resume them: give these agents an approver (approve=…)"
@@ -324,20 +326,20 @@ class _GatheredTurn:
                     for result in batch.results:
                         _settle(waiting[result.call_id], result)
                     return
-                answered = [
+                answered_requests = [
                     request
                     for request in batch.pending
                     if request.call.id in answers and request.call.id not in decisions
                 ]
-                for request in answered:
+                for request in answered_requests:
                     answer = replace(answers[request.call.id], digest=request.digest)
                     await emit(decision_fact(request.call.id, answer, request.digest, batches.executor.secrets))
-                if not answered:
+                if not answered_requests:
                     for request in batch.pending:  # an answer to an older question does not count
                         answers.pop(request.call.id, None)
                     await hold_back(batch.pending)
 
-    def _undecided(
+    def _held_back(
         self, calls: Sequence[ToolCall], pending: Sequence[ApprovalRequest]
     ) -> list[tuple[ToolCall, Effects, ApprovalMissing]]:
         """The calls that cannot run yet, with their effects: those with a question, and those that the schedule puts
@@ -346,7 +348,7 @@ class _GatheredTurn:
         schedule, tools = self._batches.schedule, self._batches.toolset
         earlier, ids = Conflicts(), list[str]()
         held_back: list[tuple[ToolCall, Effects, ApprovalMissing]] = []
-        for call_id, effects in self.undecided.items():
+        for call_id, effects in self.undecided_calls.items():
             earlier.add(len(ids), effects)
             ids.append(call_id)
         for call in calls:

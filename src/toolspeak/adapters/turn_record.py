@@ -69,8 +69,8 @@ class TurnRecord:
         if error is not None:
             try:
                 await close_run(self._journal, self._run_id)
-            except ToolspeakError as failed:  # for instance the journal itself has failed
-                error.add_note(f"the run {self._run_id} stays open in the journal: {failed}")
+            except ToolspeakError as journal_error:  # for instance the journal itself has failed
+                error.add_note(f"the run {self._run_id} stays open in the journal: {journal_error}")
 
     async def add(self, event: Event) -> None:
         """Appends a fact; returns once it is durable."""

@@ -20,7 +20,7 @@ from toolspeak.agent.interceptors import (
     StepInterceptor,
 )
 from toolspeak.agent.options import Approval, CommonOptions, DialectSettings, Execution
-from toolspeak.agent.recording.recorder import RunEvent, Watched
+from toolspeak.agent.recording.recorder import RunEvent, StreamItem
 from toolspeak.agent.run import Run
 from toolspeak.agent.session import Session
 from toolspeak.agent.state.decide import Finish
@@ -65,10 +65,10 @@ __all__ = [
     "StepEnd",
     "StepEnded",
     "StepInterceptor",
+    "StreamItem",
     "StreamedOutput",
     "TextDriver",
     "TurnRequest",
-    "Watched",
     "Window",
     "apply",
     "fold",

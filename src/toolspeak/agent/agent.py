@@ -170,9 +170,9 @@ class Agent(RunStarter[DepsT, OutputT]):
         agents, names, transfers = handoff_tools(handoffs or ())
         answer_type = choose_output(output, self.driver, tools=len(own) + len(transfers) > 0 or tools_of is not None)
         self.toolset = with_output(Toolset([*own, *transfers]) if transfers else own, answer_type)
-        fixed = instructions if isinstance(instructions, str) else ""
+        instruction_text = instructions if isinstance(instructions, str) else ""
         if answer_type is not None and answer_type.instructions:
-            fixed = "\n\n".join(filter(None, (fixed, answer_type.instructions)))
+            instruction_text = "\n\n".join(filter(None, (instruction_text, answer_type.instructions)))
         if recording is not None and recording.replayer is not None:
             self.rules = StandingRules(self.rules)  # a copy: rules that a replay adds were kept when it was recorded
         self.description = description
@@ -200,7 +200,7 @@ class Agent(RunStarter[DepsT, OutputT]):
             secrets=self.secrets,
             approver=approver,
             kin_approver=kin_approver,
-            instructions=self.secrets.hide_text(fixed),
+            instructions=self.secrets.hide_text(instruction_text),
             instructions_of=None if isinstance(instructions, str) else instructions,
             tools_of=tools_of,
             agent=name,
@@ -274,11 +274,11 @@ class Agent(RunStarter[DepsT, OutputT]):
     async def resume(
         self, run: RunResult[OutputT] | str, decisions: Decisions = _NO_DECISIONS, *, deps: Any = None
     ) -> RunResult[OutputT]:
-        """Goes on with a run that waits for approval, is suspended or was interrupted. Parameters as in `resumed`."""
-        return await self.finish(self.resumed(run, decisions, deps=deps))
+        """Goes on with a run that waits for approval, is suspended or was interrupted. Parameters as in `reopen`."""
+        return await self.finish(self.reopen(run, decisions, deps=deps))
 
     @overload
-    def resumed(
+    def reopen(
         self: Agent[None, OutputT],
         run: RunResult[OutputT] | str,
         decisions: Decisions = ...,
@@ -288,7 +288,7 @@ class Agent(RunStarter[DepsT, OutputT]):
     ) -> Run[OutputT]: ...
 
     @overload
-    def resumed(
+    def reopen(
         self,
         run: RunResult[OutputT] | str,
         decisions: Decisions = ...,
@@ -297,7 +297,7 @@ class Agent(RunStarter[DepsT, OutputT]):
         most_attempts: int | None = None,
     ) -> Run[OutputT]: ...
 
-    def resumed(
+    def reopen(
         self,
         run: RunResult[OutputT] | str,
         decisions: Decisions = _NO_DECISIONS,

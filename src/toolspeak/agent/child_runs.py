@@ -99,7 +99,7 @@ def decided_by_parent(state: RunState) -> dict[str, Decision]:
     parent = ACTIVE_RUNS.get(state.parent_run_id or "")
     if parent is None or parent.recorder.current is None:
         return {}
-    waiting, decisions = state.approvals.undecided, dict[str, Decision]()
+    waiting, decisions = state.approvals.open_requests, dict[str, Decision]()
     for fact in parent.recorder.current.approvals.decisions:
         short_id, _, call_id = fact.call_id.partition("/")
         if short_id == state.run_id[:_SHORT] and call_id in waiting and fact.digest == waiting[call_id].digest:
@@ -146,21 +146,21 @@ async def ask_for_calls(
     runs = [run for call in calls for run in call.paused_runs]
     for call in calls:
         if call.is_entered:
-            await recorder.record(_suspended(call, settings))
+            await recorder.record(_suspension(call, settings))
     if recorder.state.stop is not None:
         return (), False  # the run ends: the calls are not entered again
-    unanswered: list[ApprovalRequest] = []
+    open_questions: list[ApprovalRequest] = []
     questions = [question for run in runs for question in requests_for_parent(run)]
-    answered = False
+    has_decision = False
     try:
         async with pause.interrupts():
             for question, answer in await _answers(recorder, settings, questions):
                 if isinstance(answer, Decision):
                     call_id, digest = question.call.id, question.digest
                     await recorder.record(decision_fact(call_id, answer, digest, settings.secrets))
-                    answered = True
+                    has_decision = True
                 else:
-                    unanswered.append(question)
+                    open_questions.append(question)
     except BatchPaused:
         return (), True
     wait_ends = await ended_waits(settings.journal, recorder.state, settings.clock())
@@ -168,18 +168,18 @@ async def ask_for_calls(
     waits = recorder.state.pending.waits
     times = [*(wait.until for wait in waits.values()), *(run.until for run in runs)]
     until = min((time for time in times if time is not None), default=None)
-    if unanswered:
-        names = tuple(question.call.id for question in unanswered)
+    if open_questions:
+        names = tuple(question.call.id for question in open_questions)
         await recorder.record(RunPaused("awaiting_approval", names, until))
-        return tuple(unanswered), False
+        return tuple(open_questions), False
     if any(run.status in ("suspended", "queued") for run in runs):
         return (), True
-    if not wait_ends and not answered and (waits or any(run.status == "waiting" for run in runs)):
+    if not wait_ends and not has_decision and (waits or any(run.status == "waiting" for run in runs)):
         await recorder.record(RunPaused("waiting", tuple(call.call_id for call in calls), until))
     return (), False
 
 
-def _suspended(call: SubRuns, settings: RunSettings) -> CallSuspended:
+def _suspension(call: SubRuns, settings: RunSettings) -> CallSuspended:
     """The fact that a call waits."""
     wait = call.wait
     if wait is None:

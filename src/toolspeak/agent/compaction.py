@@ -34,8 +34,8 @@ async def compact_run(
     """
     settings = evolve(settings, journal=journal)
     async with LeaseKeeper(settings.journal, run_id, lambda: None) as lease:
-        loaded = await load_whole(settings.journal, run_id)
-        state = loaded.existing_state
+        loaded_run = await load_whole(settings.journal, run_id)
+        state = loaded_run.existing_state
         if state.status not in FINAL:
             raise RunError(
                 f"run {run_id} is {state.status.replace('_', ' ')}: let it end before its history is changed"
@@ -51,9 +51,9 @@ async def compact_run(
         if plan is None:
             raise RunError("there is nothing to summarise: the conversation is as short as it can be")
         settings = evolve(settings, window=window)
-        recorder = Recorder(settings, run_id, state, loaded.before)
+        recorder = Recorder(settings, run_id, state, loaded_run.before)
         recorder.lease = lease
-        contexts = RunContexts(settings, run_id, recorder, loaded.memory)
+        contexts = RunContexts(settings, run_id, recorder, loaded_run.memory)
         interceptors = InterceptorRunner(settings.interceptors, settings.secrets, contexts.hook)
         turns = Turns(settings, interceptors, recorder, contexts)
         try:

@@ -79,16 +79,18 @@ def effects_of_tools(tools: Toolset) -> Effects:
 def _note_on_effects(agent: str, tools: Toolset) -> str:
     """Why a call of the agent may touch anything although its tools say more, for the person who must approve it; ""
     if it may not."""
-    unbounded = [spec.name for spec in tools.specs if spec.effects.declared and EVERYTHING in spec.effects.writes]
-    undeclared = [spec.name for spec in tools.specs if not spec.effects.declared]
-    if not unbounded and not undeclared:
+    unbounded_tools = [spec.name for spec in tools.specs if spec.effects.declared and EVERYTHING in spec.effects.writes]
+    undeclared_tools = [spec.name for spec in tools.specs if not spec.effects.declared]
+    if not unbounded_tools and not undeclared_tools:
         return ""
     parts = [f"The agent {agent} may touch anything, as far as its tools say. Its own calls ask for approval, too."]
-    if unbounded:
-        names = ", ".join(unbounded)
+    if unbounded_tools:
+        names = ", ".join(unbounded_tools)
         parts.append(f"Tools whose arguments decide what they touch: {names}; @tool(effects_bound=…) states the most.")
-    if undeclared:
-        parts.append(f"Tools that do not declare what they touch: {', '.join(undeclared)}; @tool(effects=…) does.")
+    if undeclared_tools:
+        parts.append(
+            f"Tools that do not declare what they touch: {', '.join(undeclared_tools)}; @tool(effects=…) does."
+        )
     return "\n".join(parts)
 
 

@@ -359,7 +359,7 @@ class RunInterception:
         self._interceptors = interceptors
         self._start = start
         self._metadata = metadata
-        self._entered = asyncio.Event()
+        self._entry = asyncio.Event()
         self._pauses = False
         self._finish: asyncio.Future[Finish] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[tuple[Finish | None, list[Event]]] | None = None
@@ -368,11 +368,11 @@ class RunInterception:
         """Waits until all interceptors have proceeded: True. False if one has not, which ends the run."""
         around = self._interceptors.around("run", self._start, self._inner, self._metadata, lambda _: not self._pauses)
         self._task = asyncio.create_task(around)
-        entered = asyncio.create_task(self._entered.wait())
+        entry_wait = asyncio.create_task(self._entry.wait())
         try:
-            await asyncio.wait({self._task, entered}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({self._task, entry_wait}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            entered.cancel()
+            entry_wait.cancel()
         return not self._task.done()
 
     async def end(self, finish: Finish) -> tuple[Finish | None, list[Event]]:
@@ -392,5 +392,5 @@ class RunInterception:
             await asyncio.wait([self._task])
 
     async def _inner(self) -> Finish:
-        self._entered.set()
+        self._entry.set()
         return await self._finish

@@ -85,7 +85,7 @@ class RunResult(Generic[AnswerT]):
         return self.run_records.steps
 
     @property
-    def failed(self) -> tuple[ToolExecution, ...]:
+    def failures(self) -> tuple[ToolExecution, ...]:
         """The calls that failed, in order. `exception` is set where the tool raised one."""
         return tuple(call for step in self.steps for call in step.executions if call.has_error)
 
@@ -157,7 +157,7 @@ def result_from(
     run_id: str, state: RunState, memory: dict[str, Any], journal: Journal, run_records: RunRecords
 ) -> RunResult[Any]:
     """The result of a run in this state."""
-    open_requests = state.approvals.undecided if state.status in PAUSED_STATUSES else {}
+    open_requests = state.approvals.open_requests if state.status in PAUSED_STATUSES else {}
     return RunResult(
         run_id=run_id,
         status=state.status,
@@ -326,4 +326,4 @@ def resume_events(state: RunState, decisions: Mapping[str, Decision], settings: 
     """The events that are recorded first when a run continues: its decisions, then RunResumed. A run that was
     interrupted while its approver was asked has an open question too. Raises RunError for a decision about a call that
     does not wait, or has changed."""
-    return [*decision_facts(decisions, state.approvals.undecided, settings.secrets), RunResumed()]
+    return [*decision_facts(decisions, state.approvals.open_requests, settings.secrets), RunResumed()]

@@ -18,8 +18,8 @@ from toolspeak.agent.recording.recorder import (
     Recorder,
     RunContexts,
     RunEvent,
+    StreamItem,
     UsageRollUp,
-    Watched,
     sub_run_records,
 )
 from toolspeak.agent.recording.tracing import UNTRACED, RunTrace, begin_trace
@@ -69,7 +69,7 @@ class Run(Generic[AnswerT]):
         self._first = settings  # of the agent that starts the run: others may continue it
         self._recorder = recorder = Recorder(settings, run_id, state, before, run_records)
         self.record = recorder.record
-        self._first_events, self._load, self._driven = first_events, load, False
+        self._first_events, self._load, self._is_driven = first_events, load, False
         self._inbox, self.run_id = Inbox(), run_id
         self.take_back = self._inbox.take_back
         self._contexts = contexts = RunContexts(settings, run_id, recorder, {} if memory is None else memory)
@@ -81,7 +81,7 @@ class Run(Generic[AnswerT]):
         self._usage = UsageRollUp(run_id, recorder, settings.journal)
         self._call = ENTERED.get()  # the call whose function drives this run, if one does
         self._pending: tuple[ApprovalRequest, ...] = ()
-        self._trace: RunTrace = UNTRACED
+        self._trace: RunTrace = NO_TRACE
 
     def _work_with(self, settings: RunSettings) -> None:
         self._settings, contexts, recorder = settings, self._contexts, self._recorder
@@ -124,7 +124,7 @@ class Run(Generic[AnswerT]):
     def say(self, message: str | Message) -> None:
         """Queues a user message for the next step. Raises RunError for a run that has ended or paused."""
         state = self._recorder.current
-        if state is not None and state.status != "running" and self._driven:
+        if state is not None and state.status != "running" and self._is_driven:
             raise RunError(f"run {self.run_id} is {state.status}; give `history` to a new run, or resume it first")
         self._inbox.put(Message.user(message) if isinstance(message, str) else message)
 
@@ -188,9 +188,9 @@ class Run(Generic[AnswerT]):
         self._outcome()
 
     def _claim(self) -> None:
-        if self._driven:
+        if self._is_driven:
             raise RunError(f"run {self.run_id} has been driven already; a run is driven once, start another")
-        self._driven = True
+        self._is_driven = True
 
     async def _begin(self) -> None:
         """Takes the lease, reads the run's state, records how it begins, and enters the run's interceptors."""
@@ -229,11 +229,13 @@ class Run(Generic[AnswerT]):
         elif self._first_events:
             await recorder.resume([*await facts_from_inputs(settings, state, self._first_events), *self._first_events])
             if state.status == "queued" and state.seq == 1:
-                submitted = cast("RunStarted", self.run_records.records[0].event)
+                submitted_start = cast("RunStarted", self.run_records.records[0].event)
                 (run_start, *facts), start = await self._interceptors.before_run(
-                    [without_secrets_in(submitted, settings)]
+                    [without_secrets_in(submitted_start, settings)]
                 )
-                await recorder.record_all(configuration(settings, self.state, submitted, cast("RunStarted", run_start)))
+                await recorder.record_all(
+                    configuration(settings, self.state, submitted_start, cast("RunStarted", run_start))
+                )
                 await recorder.record_all(facts)
         self._first_events = ()
         if "run" in self._interceptors.levels and self.state.stop is None and self.state.status not in FINAL:
@@ -397,9 +399,9 @@ class Run(Generic[AnswerT]):
     async def _suspend(self) -> None:
         await pause_run(self._recorder, self._turns, self._contexts)
 
-    def stream(self, *, sub_runs: bool = False) -> AsyncGenerator[Watched]:
+    def stream(self, *, sub_runs: bool = False) -> AsyncGenerator[StreamItem]:
         """Yields deltas, and durable records (`sub_runs`: also theirs). Leaving the loop early cancels the run."""
-        channel: Channel[Watched] = Channel()
+        channel: Channel[StreamItem] = Channel()
         if sub_runs:
             self._recorder.observers += (sub_run_records(channel, self.run_id),)
 

@@ -89,14 +89,14 @@ async def facts_from_inputs(settings: RunSettings, state: RunState, first_events
     Raises RunConflict if `first_events` has another decision about a call than the one that was stored first.
     """
     facts: list[Event] = []
-    entries, undecided = await settings.journal.inputs(state.run_id, driver=True), state.approvals.undecided
-    if entries and undecided:
+    entries, open_requests = await settings.journal.inputs(state.run_id, driver=True), state.approvals.open_requests
+    if entries and open_requests:
         given_decisions = {fact.call_id: fact for fact in first_events if isinstance(fact, ApprovalDecided)}
         stored_decisions = [
             decision_fact(entry.name, load(entry.data), entry.key.rpartition(" ")[2], settings.secrets)
             for entry in entries
-            if entry.kind == "decision" and entry.name in undecided
-            if entry.key == decision_key(entry.name, undecided[entry.name].digest)
+            if entry.kind == "decision" and entry.name in open_requests
+            if entry.key == decision_key(entry.name, open_requests[entry.name].digest)
         ]
         for fact in stored_decisions:
             other = given_decisions.get(fact.call_id)
@@ -148,18 +148,18 @@ def without_secrets_in(submission: RunStarted, settings: RunSettings) -> RunStar
 
 
 def configuration(
-    settings: RunSettings, state: RunState, submitted: RunStarted, run_start: RunStarted
+    settings: RunSettings, state: RunState, submitted_start: RunStarted, run_start: RunStarted
 ) -> list[RunConfigured]:
     """What the submission of a run left open, as the process that first drives it sets it: nothing, or one fact.
     `run_start`: as the run begins."""
-    configured = RunConfigured()
-    if run_start.messages != submitted.messages:
-        configured = evolve(configured, messages=run_start.messages, replaced=len(submitted.messages))
-    if not submitted.model:
+    event = RunConfigured()
+    if run_start.messages != submitted_start.messages:
+        event = evolve(event, messages=run_start.messages, replaced=len(submitted_start.messages))
+    if not submitted_start.model:
         limits = settings.limits if state.limits == Limits() else None
-        choice = settings.choice if submitted.choice == ToolChoice() else None
-        configured = evolve(configured, model=settings.driver.name, limits=limits, choice=choice)
-    return [] if configured == RunConfigured() else [configured]
+        choice = settings.choice if submitted_start.choice == ToolChoice() else None
+        event = evolve(event, model=settings.driver.name, limits=limits, choice=choice)
+    return [] if event == RunConfigured() else [event]
 
 
 def decision_key(call_id: str, digest: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 from typing import Any, Generic, Unpack, cast, overload
 
 from toolspeak.agent.options import CommonOptions, DepsT, RunOptions
-from toolspeak.agent.recording.recorder import Watched
+from toolspeak.agent.recording.recorder import StreamItem
 from toolspeak.agent.result import RunResult
 from toolspeak.agent.run import Run
 from toolspeak.agent.state.output import OutputT
@@ -100,14 +100,14 @@ class RunStarter(Generic[DepsT, OutputT]):
     @overload
     def stream(
         self: RunStarter[None, OutputT], task: str | Message, *, deps: None = None, **options: Unpack[CommonOptions]
-    ) -> AsyncGenerator[Watched]: ...
+    ) -> AsyncGenerator[StreamItem]: ...
 
     @overload
     def stream(
         self, task: str | Message, *, deps: DepsT, **options: Unpack[CommonOptions]
-    ) -> AsyncGenerator[Watched]: ...
+    ) -> AsyncGenerator[StreamItem]: ...
 
-    def stream(self, task: str | Message, **options: Any) -> AsyncGenerator[Watched]:
+    def stream(self, task: str | Message, **options: Any) -> AsyncGenerator[StreamItem]:
         """Yields deltas as they come, and records once they are durable, `RunFinished` or `RunPaused` last."""
         return self.start(task, **options).stream()
 

@@ -211,8 +211,8 @@ class Session(Generic[DepsT, OutputT]):
     async def fork(self, run_id: str | None = None, count: int | None = None) -> Session[DepsT, OutputT]:
         """Returns a new session with a copy of this one's messages: until the first `count` records of the run `run_id`
         (None: all), or all messages without a `run_id`. Raises RunError if there is no such run or record."""
-        forked = await fork_session(self._journal, self.session_id, run_id, count)
-        return Session(self._agent, forked.session_id, principal=forked.principal)
+        fork = await fork_session(self._journal, self.session_id, run_id, count)
+        return Session(self._agent, fork.session_id, principal=fork.principal)
 
     async def compact(self) -> HistoryCompacted | None:
         """Makes the history that the next run begins with shorter, at once: the model writes a summary of all but the

@@ -12,7 +12,7 @@ from toolspeak.agent.options import RunOptions
 from toolspeak.agent.result import Resumption, RunResult, result_from, resume_events
 from toolspeak.agent.run_inputs import decision_key
 from toolspeak.agent.settings import RunSettings
-from toolspeak.agent.state.history import paired, without_secrets
+from toolspeak.agent.state.history import pair_results, without_secrets
 from toolspeak.agent.state.steps import RunRecords
 from toolspeak.agent.storage.runs import LoadedRun, load_whole
 from toolspeak.agent.storage.sessions import Place
@@ -102,10 +102,10 @@ def prepared_start(
     for each in agents:
         check_priced(limits, each.driver.name, each.price)
     if parent is not None:
-        priced = all(each.price is not None for each in agents)
-        limits = within_parent(limits, parent, priced=priced)
+        is_priced = all(each.price is not None for each in agents)
+        limits = within_parent(limits, parent, priced=is_priced)
     run_start = RunStarted(
-        tuple(without_secrets(each, settings.secrets) for each in (*paired(history), message)),
+        tuple(without_secrets(each, settings.secrets) for each in (*pair_results(history), message)),
         settings.driver.name,
         limits,
         setup=options.get("setup", {}),
@@ -113,7 +113,7 @@ def prepared_start(
         extra=web_of_parent(parent, [message]),
     )
     if place is not None:
-        run_start = placed(run_start, place)
+        run_start = with_place(run_start, place)
     settings = evolve(
         settings,
         deps=options.get("deps"),
@@ -124,7 +124,7 @@ def prepared_start(
     return settings, run_start
 
 
-def placed(run_start: RunStarted, place: Place) -> RunStarted:
+def with_place(run_start: RunStarted, place: Place) -> RunStarted:
     """The first record of a run that goes on with a session."""
     return evolve(
         run_start,
@@ -148,14 +148,14 @@ async def submit_by_name(
         raise ConfigurationError("a run that is submitted by its agent's name takes a ToolChoice, not a string")
     message = Message.user(task) if isinstance(task, str) else task
     run_start = RunStarted(
-        (*paired(history), message),
+        (*pair_results(history), message),
         "",
         options.get("limits") or Limits(),
         setup=options.get("setup", {}),
         choice=choice,
     )
     if place is not None:
-        run_start = placed(run_start, place)
+        run_start = with_place(run_start, place)
     return await submit_run(journal, agent, run_start, options, at)
 
 

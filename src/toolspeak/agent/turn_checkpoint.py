@@ -211,8 +211,8 @@ class TurnCheckpoint:
 
     def _take(self, held_back: int) -> ModelTextReceived | None:
         # Secrets are hidden before the text is divided, so that no complete secret is cut in two.
-        text, rest = _divided(self._secrets.hide_text("".join(self._text)), held_back)
-        reasoning, later = _divided(self._secrets.hide_text("".join(self._reasoning)), held_back)
+        text, rest = _divide(self._secrets.hide_text("".join(self._text)), held_back)
+        reasoning, later = _divide(self._secrets.hide_text("".join(self._reasoning)), held_back)
         self._text, self._reasoning, self._size = [rest], [later], len(rest) + len(later)
         if not text and not reasoning:
             return None
@@ -220,7 +220,7 @@ class TurnCheckpoint:
         return ModelTextReceived(text, reasoning)
 
 
-def _divided(text: str, held_back: int) -> tuple[str, str]:
+def _divide(text: str, held_back: int) -> tuple[str, str]:
     at = max(0, len(text) - held_back)
     return text[:at], text[at:]
 
@@ -251,24 +251,36 @@ class TurnAnswers:
         """The event of a turn. `history`, `prompt`: what the model read. `raw_end`: what no record has of the turn;
         None if no model wrote it. `wrapping_up`: no call counts, so none enters the history."""
         settings, usage = self._settings, turn.usage
-        secrets, price, estimated = settings.secrets, settings.price, usage.total is None
-        if estimated:  # one token for each four characters, the usual rule of thumb for English text and code
+        secrets, price, is_estimate = settings.secrets, settings.price, usage.total is None
+        if is_estimate:  # one token for each four characters, the usual rule of thumb for English text and code
             for i in range(self._counted_messages, len(history)):
                 self._counted_characters += characters(history[i].parts)
             self._counted_messages = len(history)
             input_tokens = (len(prompt) + self._counted_characters) // 4
             usage = Usage(input_tokens, (characters(turn.message.parts) + len(turn.reasoning)) // 4)
-        message, ignored = turn.message, [entry.call for entry in turn.ignored]
+        message, ignored_calls = turn.message, [entry.call for entry in turn.ignored]
         if wrapping_up and message.calls:
-            ignored += message.calls
+            ignored_calls += message.calls
             parts = tuple(part for part in message.parts if not isinstance(part, ToolCall | MalformedCall))
             message = replace(message, parts=parts)
-        unused, forged = [call for call in ignored if isinstance(call, ToolCall)], turn.forged
+        unused_calls, forged_results = [call for call in ignored_calls if isinstance(call, ToolCall)], turn.forged
         if secrets.has_values:
-            message, unused = without_secrets(message, secrets), [hide_call(call, secrets) for call in unused]
-            forged = tuple(map(secrets.hide_text, forged))
+            message, unused_calls = (
+                without_secrets(message, secrets),
+                [hide_call(call, secrets) for call in unused_calls],
+            )
+            forged_results = tuple(map(secrets.hide_text, forged_results))
         cost = 0.0 if not costs else None if price is None else price.cost(usage)
         raw = (None, None) if raw_end is None or not settings.keeps else raw_end.beside(message)
         return ModelAnswered(
-            message, turn.finish, usage, estimated, tuple(unused), forged, turn.notes, cost, request_digest, *raw
+            message,
+            turn.finish,
+            usage,
+            is_estimate,
+            tuple(unused_calls),
+            forged_results,
+            turn.notes,
+            cost,
+            request_digest,
+            *raw,
         )

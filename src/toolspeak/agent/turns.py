@@ -41,7 +41,7 @@ from toolspeak.tools.toolset import tools_digest
 
 _WRAP_UP_SECONDS = 60.0
 _NO_CALL = ToolCall("", "", {})
-_IDENTIFIED = frozenset({CallStarted, CallCompleted, CallMalformed})
+_DELTAS_WITH_ID = frozenset({CallStarted, CallCompleted, CallMalformed})
 
 
 class TurnLeft(Exception):
@@ -94,8 +94,8 @@ class Turns:
         `run_tools` is for drivers that run tools within their turn. It raises TurnLeft where they cannot continue.
         """
         recorder, settings, driver, choice = self._recorder, self._settings, self._settings.driver, action.choice
-        if action.reached is not None:
-            await recorder.record(action.reached)
+        if action.limit_reached is not None:
+            await recorder.record(action.limit_reached)
         if self._context is None:
             self._context = DriverContext(self._checkpoint.add_raw, recorder.tell, run_tools)
         output = settings.output.schema if settings.output is not None and settings.output.mode == "native" else None
@@ -109,8 +109,8 @@ class Turns:
             before.history, self._specs, self._instructions, choice, output, settings.needs_approval, state=before
         )
         ready, own_messages = None, False
-        intercepted = "model" in self._interceptors.levels
-        if intercepted:
+        is_intercepted = "model" in self._interceptors.levels
+        if is_intercepted:
             full_request = replace(request, messages=(*before.history, *before.queued_messages))
             verdict, facts = await self._interceptors.before("model", full_request, before.metadata)
             await recorder.record_all(facts)
@@ -127,7 +127,7 @@ class Turns:
         terms = (request.instructions, request.output, request.needs_approval, request.parallel, request.options)
         is_as_before = request.tools is self._last_tools and terms == self._last_terms
         self._last_tools, self._last_terms = request.tools, terms
-        parts = NO_PARTS if is_as_before else self._parts.changed(request)
+        parts = NO_PARTS if is_as_before else self._parts.changes(request)
         self._last_asked = ModelAsked(driver.name, digest, self._prompt_digest, request.choice, parts)
         await recorder.record(self._last_asked)
         state = recorder.state
@@ -142,13 +142,13 @@ class Turns:
                 agents = (settings, *settings.family.values())
                 prices = [(each.driver.name, each.price) for each in agents]
                 check_submitted_options(choice, settings.all_tools, state.limits, prices)
-            if scope is None and not intercepted:
+            if scope is None and not is_intercepted:
                 turn = await self._read_turn(request)
             else:
                 async with scope or nullcontext():
                     if ready is not None:
                         turn = ready
-                    elif not intercepted:
+                    elif not is_intercepted:
                         turn = await self._read_turn(request)
                     else:
                         turn, facts = await self._interceptors.around(
@@ -161,9 +161,9 @@ class Turns:
         except TurnLeft:
             return None
         except (TimeoutError, TurnCutOff) as error:
-            limited = wrapping_up or state.limits.seconds is not None
-            expired = scope is not None and scope.expired()
-            if not (limited if isinstance(error, TurnCutOff) else expired):
+            is_limited = wrapping_up or state.limits.seconds is not None
+            is_expired = scope is not None and scope.expired()
+            if not (is_limited if isinstance(error, TurnCutOff) else is_expired):
                 raise
             # The turn is lost. The clock need not agree yet that the time is over: it is not asked.
             if wrapping_up:
@@ -178,7 +178,7 @@ class Turns:
         if turn is None:
             return None
         # A turn that an interceptor gave in the model's place costs nothing.
-        answered = self._answers.event(
+        event = self._answers.event(
             turn,
             recorder.state.history,
             self._prompt,
@@ -187,7 +187,7 @@ class Turns:
             costs=ready is None,
             wrapping_up=choice.mode == "none",
         )
-        await recorder.record(answered)
+        await recorder.record(event)
         return None
 
     def _hear_body(self, body: bytes) -> None:
@@ -214,8 +214,8 @@ class Turns:
         self._reads += 1
         if self._reads > 1 and watcher is not None:
             watcher.put(TurnRestarted())
-        if self._reads > 1 and (retried := RETRIED.get()) is not None:
-            retried(None)
+        if self._reads > 1 and (note_retry := RETRIED.get()) is not None:
+            note_retry(None)
         starts_early = settings.driver.starts_early and request.choice.mode != "none"
         stream = cast("AsyncGenerator[Delta]", conversation.turn(request))
         token = BODY_LISTENER.set(self._hear_body if settings.keeps else None)
@@ -235,7 +235,7 @@ class Turns:
                     if watcher is None:
                         continue
                     is_full = False
-                    if type(delta) in _IDENTIFIED:
+                    if type(delta) in _DELTAS_WITH_ID:
                         call = cast("CallStarted | CallCompleted | CallMalformed", delta)
                         delta = evolve(call, call_id=self._call_id(call.index))
                     if redactor is not None:
@@ -338,7 +338,9 @@ class Turns:
         after = plan.tokens_after + tokens_of(summary_message(summary)) if plan.upto else plan.tokens_after
         if after >= plan.tokens_before and not goes_on:
             raise NoSummary("the conversation could not be summarised: the summary is no shorter than what was said")
-        event = HistoryCompacted(plan.cleared, plan.upto, plan.pinned, summary, plan.tokens_before, after, usage, cost)
+        event = HistoryCompacted(
+            plan.cleared_ids, plan.upto, plan.pinned_indices, summary, plan.tokens_before, after, usage, cost
+        )
         await self._recorder.record(event)
         await self._end_conversation()  # its messages are no longer those of the run
         self._answers.count_again()
@@ -361,7 +363,7 @@ class Turns:
     async def _compute_instructions(self, state: RunState) -> None:
         settings = self._settings
         assert settings.instructions_of is not None, "else nothing is computed"
-        text = await self._computed(settings.instructions_of, state, self._contexts.memory)
+        text = await self._compute(settings.instructions_of, state, self._contexts.memory)
         if not isinstance(text, str):
             raise ConfigurationError(f"instructions: the function must return a string, not a {type(text).__name__}")
         text = "\n\n".join(filter(None, (settings.secrets.hide_text(text), settings.instructions)))
@@ -373,7 +375,7 @@ class Turns:
         """Asks the agent's function for the tools of a turn. `state`, `memory`: the run before it."""
         settings = self._settings
         assert settings.tools_of is not None, "else nothing is computed"
-        own = toolset_of(await self._computed(settings.tools_of, state, memory), "tools: the function must return ")
+        own = toolset_of(await self._compute(settings.tools_of, state, memory), "tools: the function must return ")
         toolset = own + settings.toolset if len(settings.toolset) else own
         check_deps(toolset, settings.deps)
         self._contexts.offer(toolset)
@@ -381,7 +383,7 @@ class Turns:
             self._specs = toolset.specs
         self._tools_digest = toolset.digest
 
-    async def _computed(
+    async def _compute(
         self, function: Callable[[RunContext[Any]], Any], state: RunState, memory: dict[str, Any]
     ) -> Any:
         """What a function of the run returns."""

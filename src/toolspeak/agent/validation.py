@@ -37,7 +37,9 @@ def toolset_of(tools: ToolList, where: str = "tools must be ") -> Toolset:
         isinstance(cast("object", tools), Mapping | str) or not hasattr(tools, "__iter__")
     ):
         remedy = "write tools=[it]" if callable(tools) else "write tools=[function, …]"
-        raise ConfigurationError(f"{where}a list of functions and tools, or a Toolset, not {_quoted(tools)}; {remedy}")
+        raise ConfigurationError(
+            f"{where}a list of functions and tools, or a Toolset, not {_describe(tools)}; {remedy}"
+        )
     return Toolset(tools)
 
 
@@ -46,16 +48,16 @@ def turn_tools_of(tools: object) -> TurnTools[Any] | None:
     was forgotten around."""
     if type(tools) in _LISTS or isinstance(tools, Toolset | Tool | type) or not callable(tools):
         return None
-    computed = cast("TurnTools[Any]", tools)
-    return computed if isinstance(tools, ToolFilter | DeferredTools) or takes_context(computed, "tools") else None
+    function = cast("TurnTools[Any]", tools)
+    return function if isinstance(tools, ToolFilter | DeferredTools) or takes_context(function, "tools") else None
 
 
-def all_tools_of(tools: Toolset, computed: object) -> Toolset | None:
-    """The tools of any turn: `tools`, and those among which the function `computed` selects. None if only the function
-    knows them."""
-    if computed is None:
+def all_tools_of(tools: Toolset, turn_tools: object) -> Toolset | None:
+    """The tools of any turn: `tools`, and those among which the function `turn_tools` selects. None if only the
+    function knows them."""
+    if turn_tools is None:
         return tools
-    return tools + computed.tools if isinstance(computed, ToolFilter | DeferredTools) else None
+    return tools + turn_tools.tools if isinstance(turn_tools, ToolFilter | DeferredTools) else None
 
 
 def secrets_of(secrets: Secrets | Mapping[str, str] | None) -> Secrets:
@@ -85,7 +87,7 @@ def _check_setup(setup: object) -> None:
         jsonable(setup)
     except Unserialisable:
         raise ConfigurationError(
-            f"setup must be a dict of JSON, because it is recorded, not {_quoted(setup)}"
+            f"setup must be a dict of JSON, because it is recorded, not {_describe(setup)}"
         ) from None
 
 
@@ -97,10 +99,10 @@ def check_messages(task: object, history: object) -> None:
     if history == ():
         return
     if isinstance(history, str) or not isinstance(history, Sequence):
-        raise ConfigurationError(f"history must be {_HISTORY}, not {_quoted(history)}")
+        raise ConfigurationError(f"history must be {_HISTORY}, not {_describe(history)}")
     for each in cast("Sequence[object]", history):
         if not isinstance(each, Message):
-            raise ConfigurationError(f"history must be {_HISTORY}; it holds {_quoted(each)}")
+            raise ConfigurationError(f"history must be {_HISTORY}; it holds {_describe(each)}")
 
 
 def check_limits(limits: object) -> None:
@@ -108,7 +110,7 @@ def check_limits(limits: object) -> None:
     if limits is None:
         return
     if not isinstance(limits, Limits):
-        raise ConfigurationError(f"limits must be a Limits, not {_quoted(limits)}; for example Limits(steps=20)")
+        raise ConfigurationError(f"limits must be a Limits, not {_describe(limits)}; for example Limits(steps=20)")
     values = (limits.steps, limits.calls, limits.seconds, limits.tokens, limits.repeats, limits.failures, limits.cost)
     for place, value in enumerate(cast("tuple[object, ...]", values)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
@@ -124,11 +126,11 @@ def check_execution(execution: Execution) -> None:
         is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
         if not is_number or not cast("float", timeout) > 0:
             expected = "a number of seconds above 0, or None for no limit"
-            raise ConfigurationError(f"tool_timeout must be {expected}, not {_quoted(timeout)}")
+            raise ConfigurationError(f"tool_timeout must be {expected}, not {_describe(timeout)}")
     for name in ("early_start", "throw_on_failure", "stop_on_block"):
         flag = getattr(execution, name)
         if flag is not True and flag is not False:
-            raise ConfigurationError(f"{name} must be True or False, not {_quoted(flag)}")
+            raise ConfigurationError(f"{name} must be True or False, not {_describe(flag)}")
 
 
 def approval_of(approve: Approve | Approval) -> Approval:
@@ -179,16 +181,17 @@ def check_settings(
     if observers != ():
         for each in _as_list(observers, "observers"):
             if not callable(each):
-                raise ConfigurationError(f"an observer must be a function of one event, not {_quoted(each)}")
+                raise ConfigurationError(f"an observer must be a function of one event, not {_describe(each)}")
             if iscoroutinefunction(each):
                 remedy = "nothing would await it; read `Run.events()`, or put the event in a queue"
-                raise ConfigurationError(f"an observer must not be async, but {_quoted(each)} is: {remedy}")
+                raise ConfigurationError(f"an observer must not be async, but {_describe(each)} is: {remedy}")
     if journal is not None and not hasattr(journal, "append"):
         remedy = "open one with SqliteJournal(path) or open_journal(url)"
-        raise ConfigurationError(f"journal must be a Journal, not {_quoted(journal)}; {remedy}")
+        raise ConfigurationError(f"journal must be a Journal, not {_describe(journal)}; {remedy}")
     if cassette is not None and not hasattr(cassette, "recording"):
         raise ConfigurationError(
-            f"cassette must be a Cassette, not {_quoted(cassette)}; use Cassette.record(path) or Cassette.replay(path)"
+            f"cassette must be a Cassette, not {_describe(cassette)}; use Cassette.record(path) or "
+            "Cassette.replay(path)"
         )
     if window is not None:
         _is(window, int | Window, "window", "a number of tokens or a Window")
@@ -201,9 +204,9 @@ def check_settings(
     if handoffs is not None:
         for each in _as_list(handoffs, "handoffs"):
             if not isinstance(each, str) and not hasattr(each, "as_tool"):
-                raise ConfigurationError(f"handoffs are Agents, or names of agents, not {_quoted(each)}")
+                raise ConfigurationError(f"handoffs are Agents, or names of agents, not {_describe(each)}")
     if not callable(clock):
-        raise ConfigurationError(f"clock must be a function that returns the Unix time, not {_quoted(clock)}")
+        raise ConfigurationError(f"clock must be a function that returns the Unix time, not {_describe(clock)}")
     if type(prices) is not MappingProxyType or prices:
         _is(cast("object", prices), Mapping, "prices", "a dict of Prices by 'provider:model'")
         for model, price in cast("Mapping[object, object]", prices).items():
@@ -212,7 +215,7 @@ def check_settings(
 
 def _as_list(value: object, name: str) -> Sequence[object]:
     if not isinstance(value, Sequence):
-        raise ConfigurationError(f"{name} must be a list, not {_quoted(value)}; write {name}=[it]")
+        raise ConfigurationError(f"{name} must be a list, not {_describe(value)}; write {name}=[it]")
     return cast("Sequence[object]", value)
 
 
@@ -258,7 +261,7 @@ def check_executor(executor: BatchExecutor, choices: Mapping[str, Any], *, adds_
     executor has itself, and if the agent has tools of its own (`adds_tools`), because the executor lacks them."""
     if not hasattr(executor, "run") or isinstance(executor, type):
         raise ConfigurationError(
-            f"execution must be an Execution, or an executor with a method `run`, not {_quoted(executor)}"
+            f"execution must be an Execution, or an executor with a method `run`, not {_describe(executor)}"
         )
     twice = [name for name, choice in choices.items() if choice]
     if twice:
@@ -287,10 +290,10 @@ def check_deps(tools: Toolset, deps: object, expected: object = None) -> None:
 
 def _is(value: object, kinds: Any, name: str, expected: str, *, optional: bool = False) -> None:
     if not isinstance(value, kinds) and not (optional and value is None):
-        raise ConfigurationError(f"{name} must be {expected}, not {_quoted(value)}")
+        raise ConfigurationError(f"{name} must be {expected}, not {_describe(value)}")
 
 
-def _quoted(value: object) -> str:
+def _describe(value: object) -> str:
     text = repr(value)
     return f"{text if len(text) <= 60 else text[:59] + '…'} ({type(value).__name__})"
 

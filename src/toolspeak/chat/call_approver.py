@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from toolspeak.agent.recording.recorder import Watched
+from toolspeak.agent.recording.recorder import StreamItem
 from toolspeak.chat.display.call_lanes import call_line
 from toolspeak.chat.display.code_colours import colour_line, lexer_of_file
 from toolspeak.chat.display.styled_text import StyledLine, cells, pieces_of, rows_of, truncate, wrap
@@ -114,7 +114,7 @@ class CallApprover:
         """Whether the person is asked."""
         return bool(self._open)
 
-    def saw(self, item: Watched) -> None:
+    def saw(self, item: StreamItem) -> None:
         """Takes what the person has seen of the run: a question follows the text that led to it."""
         if isinstance(item, Record) and isinstance(item.event, ApprovalRequested):
             self._announced[item.event.call_id].set()

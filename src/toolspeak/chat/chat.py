@@ -340,7 +340,7 @@ class Chat:
             agent = await self.agent()
             self.transcript.continue_calls(state.pending.calls, state.pending.results)
             try:
-                await self.driver.drive(agent.resumed(last.run_id))
+                await self.driver.drive(agent.reopen(last.run_id))
             finally:
                 self._end_turn()
 

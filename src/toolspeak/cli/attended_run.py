@@ -21,7 +21,7 @@ from toolspeak.agent import (
     RunState,
 )
 from toolspeak.agent.agent import result_of
-from toolspeak.agent.recording.recorder import Watched
+from toolspeak.agent.recording.recorder import StreamItem
 from toolspeak.cli.exit_codes import ANSWERED, AWAITING_APPROVAL, NO_ANSWER, SUSPENDED
 from toolspeak.cli.json_input import JsonInput
 from toolspeak.cli.options.command_options import write_text
@@ -181,10 +181,10 @@ async def work_on_input(
         return await source.converse(begin, ready_agent.agent, printer(display), task, end)
 
 
-def printer(display: Display) -> Callable[[Watched], None]:
+def printer(display: Display) -> Callable[[StreamItem], None]:
     """What prints the records of a run as lines of JSON, and its deltas if they are asked for."""
 
-    def show(item: Watched) -> None:
+    def show(item: StreamItem) -> None:
         if display.deltas or isinstance(item, Record):
             sys.stdout.write(dumps(item) + "\n")
             sys.stdout.flush()

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from toolspeak.agent import Agent, Run, RunState
-from toolspeak.agent.recording.recorder import Watched
+from toolspeak.agent.recording.recorder import StreamItem
 from toolspeak.cli.exit_codes import USAGE
 from toolspeak.cli.options.command_options import write_json_line
 from toolspeak.data.events import ApprovalRequested, Record, RunPaused
@@ -86,7 +86,7 @@ class JsonInput:
         self,
         begin: Callable[[Agent, str], Awaitable[Run]],
         agent: Agent,
-        show: Callable[[Watched], None],
+        show: Callable[[StreamItem], None],
         task: str | None,
         end: Callable[[Run], int],
     ) -> int:
@@ -119,7 +119,7 @@ class JsonInput:
     async def _following_run(self, begin: Callable[[Agent, str], Awaitable[Run]], agent: Agent) -> Run:
         if self._resumes and self._run is not None:
             self._resumes = False
-            return agent.resumed(self._run.run_id)
+            return agent.reopen(self._run.run_id)
         return await begin(agent, self._tasks.popleft())
 
     async def _next(self) -> bool:
@@ -131,10 +131,10 @@ class JsonInput:
             await self._news.wait()
         return True
 
-    async def _finish(self, show: Callable[[Watched], None], end: Callable[[Run], int]) -> int:
+    async def _finish(self, show: Callable[[StreamItem], None], end: Callable[[Run], int]) -> int:
         run = cast("Run", self._run)
 
-        def see(item: Watched) -> None:
+        def see(item: StreamItem) -> None:
             if isinstance(item, Record) and isinstance(item.event, ApprovalRequested):
                 self._open_questions.add(item.event.call_id)
             # Set before the record is out: its reader may answer at once with the wish that the run goes on.

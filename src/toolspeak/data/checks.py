@@ -52,12 +52,12 @@ def number(value: Any) -> float:
     if not isinstance(value, _NUMBERS) or isinstance(value, bool):
         raise Misfit(f"expected a number, found {kind_of(value)}")
     try:
-        converted = float(value)
+        result = float(value)
     except OverflowError:
-        converted = math.inf
-    if not math.isfinite(converted):
+        result = math.inf
+    if not math.isfinite(result):
         raise Misfit("NaN and infinite numbers are not JSON")
-    return converted
+    return result
 
 
 def boolean(value: Any) -> bool:
@@ -79,20 +79,20 @@ def bytes_of(value: Any) -> bytes:
         raise Misfit("expected base64 text") from error
 
 
-def array(convert: Convert, accepted: tuple[type, ...], build: Callable[[list[Any]], Any]) -> Convert:
+def array(convert: Convert, accepted_types: tuple[type, ...], build: Callable[[list[Any]], Any]) -> Convert:
     """Makes the conversion of a list: each item by `convert`, then all of them by `build`."""
 
     def walk(value: Any) -> Any:
-        if not isinstance(value, accepted):
+        if not isinstance(value, accepted_types):
             raise Misfit(f"expected a list, found {kind_of(value)}")
-        built: list[Any] = []
+        items: list[Any] = []
         try:
             for item in cast("Iterable[Any]", value):
-                built.append(convert(item))  # noqa: PERF401 (its length is the place when an item misfits)
+                items.append(convert(item))  # noqa: PERF401 (its length is the place when an item misfits)
         except Misfit as misfit:
-            misfit.place.append(f"[{len(built)}]")
+            misfit.place.append(f"[{len(items)}]")
             raise
-        return build(built)
+        return build(items)
 
     return walk
 
@@ -130,16 +130,16 @@ def plain_object(value: Any) -> dict[str, JSON]:
 def _object(convert: Convert, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise Misfit(f"expected an object, found {kind_of(value)}")
-    built: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for key, item in cast("Mapping[Any, Any]", value).items():
         if not isinstance(key, str):
             raise Misfit(f"the key {quote(key)} is not text")
         try:
-            built[key] = convert(item)
+            entries[key] = convert(item)
         except Misfit as misfit:
             misfit.place.append(f"[{quote(key)}]")
             raise
-    return built
+    return entries
 
 
 _NUMBERS = (float, int)

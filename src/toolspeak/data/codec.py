@@ -92,7 +92,7 @@ def dumps(value: Any) -> str:
     """`dump` as one line of ASCII text. Raises FormatError as `dump` does."""
     cls = _stored_class(value)
     try:
-        return _HEAD + _encoded(value, _decoder(cls))[1:]
+        return _HEAD + _encode_by_msgspec(value, _decoder(cls))[1:]
     except Exception:  # noqa: BLE001 - as above
         return dump_text(dump(value), cls.__name__)
 
@@ -216,7 +216,7 @@ def _stored_class(value: Any) -> type[Any]:
     return cls
 
 
-def _encoded(value: Any, decode: Callable[[bytes], Any]) -> str:
+def _encode_by_msgspec(value: Any, decode: Callable[[bytes], Any]) -> str:
     """A value's JSON by msgspec; any exception if the loops might write something else."""
     if _has_plain_digits(value):
         raw = _encode(value)

@@ -68,7 +68,7 @@ class FieldRule:
 class Codec:
     """How one class is written and read; made once per class from its type hints."""
 
-    __slots__ = ("cls", "fields", "has_extra", "reserved", "tag")
+    __slots__ = ("cls", "fields", "has_extra", "reserved_keys", "tag")
 
     def __init__(self, cls: type[Any]) -> None:
         hints = typing.get_type_hints(cls)
@@ -83,7 +83,7 @@ class Codec:
         self.tag = cls.__name__
         self.fields = tuple(rules)
         self.has_extra = "extra" in hints
-        self.reserved = frozenset({"type", *(field.name for field in rules)})
+        self.reserved_keys = frozenset({"type", *(field.name for field in rules)})
 
     def encode(self, value: Any) -> dict[str, JSON]:
         if type(value) is UnknownEvent:
@@ -108,7 +108,7 @@ class Codec:
 
     def _add_extra(self, data: dict[str, JSON], extra: Any) -> None:
         for key, item in json_object(extra).items():
-            if key in self.reserved:
+            if key in self.reserved_keys:
                 raise Misfit(f"{quote(key)} is a field of {self.tag} and cannot be in its extra")
             data[key] = item
 
@@ -127,7 +127,7 @@ class Codec:
             raise
         # One more than the fields: the tag.
         if self.has_extra and len(data) > len(arguments) + 1:
-            arguments["extra"] = {key: item for key, item in data.items() if key not in self.reserved}
+            arguments["extra"] = {key: item for key, item in data.items() if key not in self.reserved_keys}
         return self.cls(**arguments)
 
 
@@ -136,18 +136,18 @@ def codec_of(cls: type[Any]) -> Codec:
     return Codec(cls)
 
 
-def _decode_tagged(data: Any, allowed: Mapping[str, type], unknown_events: bool) -> Any:
+def _decode_tagged(data: Any, classes_by_tag: Mapping[str, type], unknown_events: bool) -> Any:
     """The dataclass that an object's tag names. `unknown_events`: an unknown tag is an event of a later version."""
-    tagged = plain_object(data)
-    tag = tagged.get("type")
+    fields = plain_object(data)
+    tag = fields.get("type")
     if not isinstance(tag, str):
         raise Misfit("missing the text field 'type'" if tag is None else f"'type' is {kind_of(tag)}, not text")
     if unknown_events and (tag not in CLASSES or tag == UnknownEvent.__name__):
-        return UnknownEvent(tag, {key: item for key, item in tagged.items() if key != "type"})
-    cls = allowed.get(tag)
+        return UnknownEvent(tag, {key: item for key, item in fields.items() if key != "type"})
+    cls = classes_by_tag.get(tag)
     if cls is None:
-        raise Misfit(f"type {quote(tag)} does not belong here; expected {one_of(allowed)}")
-    return codec_of(cls).decode(tagged)
+        raise Misfit(f"type {quote(tag)} does not belong here; expected {one_of(classes_by_tag)}")
+    return codec_of(cls).decode(fields)
 
 
 def _encode_unknown(event: UnknownEvent) -> dict[str, JSON]:
@@ -167,7 +167,7 @@ def _type_rule(hint: Any) -> TypeRule:
     if hint in SCALARS:
         return TypeRule(*SCALARS[hint])
     if hint in CLASSES.values():
-        return _tagged([hint])
+        return _tagged_rule([hint])
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
         return _literal(arguments)
@@ -188,7 +188,7 @@ def _type_rule(hint: Any) -> TypeRule:
 def _union(members: tuple[Any, ...]) -> TypeRule:
     """`X | None`, or a union of classes told apart by their tags (with None or without)."""
     others = [member for member in members if member not in (types.NoneType, UntaggedStruct)]
-    rule = _type_rule(others[0]) if len(others) == 1 else _tagged(others)
+    rule = _type_rule(others[0]) if len(others) == 1 else _tagged_rule(others)
     return rule if types.NoneType not in members else TypeRule(_or_none(rule.encode), _or_none(rule.decode))
 
 
@@ -196,17 +196,17 @@ def _or_none(convert: Convert) -> Convert:
     return lambda value: None if value is None else convert(value)
 
 
-def _tagged(classes: Iterable[type[Any]]) -> TypeRule:
-    allowed = {cls.__name__: cls for cls in classes}
-    unknown_events = UnknownEvent in allowed.values()
+def _tagged_rule(classes: Iterable[type[Any]]) -> TypeRule:
+    classes_by_tag = {cls.__name__: cls for cls in classes}
+    unknown_events = UnknownEvent in classes_by_tag.values()
 
     def encode(value: Any) -> dict[str, JSON]:
         cls = typing.cast("type[Any]", type(value))
-        if allowed.get(cls.__name__) is not cls:
-            raise Misfit(f"expected {one_of(allowed)}, found {kind_of(value)}")
+        if classes_by_tag.get(cls.__name__) is not cls:
+            raise Misfit(f"expected {one_of(classes_by_tag)}, found {kind_of(value)}")
         return codec_of(cls).encode(value)
 
-    return TypeRule(encode, lambda data: _decode_tagged(data, allowed, unknown_events))
+    return TypeRule(encode, lambda data: _decode_tagged(data, classes_by_tag, unknown_events))
 
 
 def _literal(choices: tuple[Any, ...]) -> TypeRule:
@@ -218,4 +218,4 @@ def _literal(choices: tuple[Any, ...]) -> TypeRule:
     return TypeRule(check, check)
 
 
-ANY = _tagged([*CLASSES.values()])
+ANY = _tagged_rule([*CLASSES.values()])

@@ -172,14 +172,14 @@ class ToolResult:
     def text(self) -> str:
         """The content as text: the text parts joined, JSON as JSON text on lines of its own. Of a failure, its
         message."""
-        joined, after_json = "", False
+        result_text, after_json = "", False
         for part in self.content:
             is_json = isinstance(part, JsonPart)
             if is_json or isinstance(part, TextPart):
                 text = json.dumps(part.value, ensure_ascii=False) if isinstance(part, JsonPart) else part.text
-                joined += "\n" + text if joined and (is_json or after_json) else text
+                result_text += "\n" + text if result_text and (is_json or after_json) else text
                 after_json = is_json
-        return joined
+        return result_text
 
 
 FAILURE_PREFIX = "ERROR: "

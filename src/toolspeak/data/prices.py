@@ -48,19 +48,19 @@ class Price:
         price = self
         if price.long is not None and price.long_above is not None and usage.input > price.long_above:
             price = price.long
-        cached = min(usage.cached or 0, usage.input)
-        cache_writes = min(usage.cache_write or 0, usage.input - cached)
+        cached_tokens = min(usage.cached or 0, usage.input)
+        cache_writes = min(usage.cache_write or 0, usage.input - cached_tokens)
         cached_price = price.input if price.cached is None else price.cached
         write = price.input if price.cache_write is None else price.cache_write
-        plain = usage.input - cached - cache_writes
+        plain = usage.input - cached_tokens - cache_writes
         return (
-            plain * price.input + cached * cached_price + cache_writes * write + usage.output * price.output
+            plain * price.input + cached_tokens * cached_price + cache_writes * write + usage.output * price.output
         ) / _MILLION
 
 
-def _claude(uncached: float, output: float, cached: float) -> Price:
+def _claude(input_price: float, output: float, cached_price: float) -> Price:
     # Writes to the cache for five minutes, the only ones we ask for, are 1.25 times the input on every model.
-    return Price(uncached, output, cached, round(1.25 * uncached, 6))
+    return Price(input_price, output, cached_price, round(1.25 * input_price, 6))
 
 
 # https://platform.claude.com/docs/en/about-claude/pricing
@@ -100,13 +100,13 @@ PRICES: Mapping[str, Price] = {
 }
 """By `provider:model`, as a run names its model."""
 
-_DATED = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
+_DATE_SUFFIX = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 
 
 def price_of(model: str, prices: Mapping[str, Price] = PRICES) -> Price | None:
     """The price of a model (`provider:model`), None if unknown. A name with a date or `-latest` has the price of the
     name without."""
-    return prices.get(model) or prices.get(_DATED.sub("", model))
+    return prices.get(model) or prices.get(_DATE_SUFFIX.sub("", model))
 
 
 def read_prices(value: JSON, where: str) -> dict[str, Price]:
@@ -118,13 +118,13 @@ def read_prices(value: JSON, where: str) -> dict[str, Price]:
 
 
 def _price(value: Any, place: str) -> Price:
-    allowed = [field.name for field in fields(Price)]
+    field_names = [field.name for field in fields(Price)]
     if not isinstance(value, dict):
         raise ConfigurationError(f"{place}: expected an object with input and output, in USD per million tokens")
     entries = cast("dict[str, Any]", value)
     for name, amount in entries.items():
-        if name not in allowed:
-            raise ConfigurationError(f"{place}: unknown field {name!r}; known: {', '.join(allowed)}")
+        if name not in field_names:
+            raise ConfigurationError(f"{place}: unknown field {name!r}; known: {', '.join(field_names)}")
         if name != "long" and not _is_amount(amount):
             raise ConfigurationError(f"{place}.{name}: expected a number from 0 up, not {amount!r}")
     for name in ("input", "output"):

@@ -249,5 +249,5 @@ def with_sources(extra: Mapping[str, JSON], sources: Collection[str]) -> Mapping
     """The `extra` with these sources besides its own; many become one, the web."""
     if not sources:
         return extra
-    merged = sorted({*sources_in(extra), *sources})
-    return {**extra, SOURCES: merged if len(merged) <= _MOST_SOURCES else [WEB]}
+    all_sources = sorted({*sources_in(extra), *sources})
+    return {**extra, SOURCES: all_sources if len(all_sources) <= _MOST_SOURCES else [WEB]}

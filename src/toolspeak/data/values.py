@@ -34,7 +34,7 @@ class _Nothing(dict[str, JSON]):
 
 _NOTHING = _Nothing()
 _NAME = re.compile(r"\w+")
-_SORTED = json.JSONEncoder(sort_keys=True)
+_SORTED_ENCODER = json.JSONEncoder(sort_keys=True)
 
 
 def no_extra() -> Mapping[str, JSON]:
@@ -44,7 +44,7 @@ def no_extra() -> Mapping[str, JSON]:
 def same_json(one: JSON, other: JSON) -> bool:
     """Whether both are the same JSON. To Python 1, 1.0 and True are equal."""
     # Mostly the keys have the same order, and need no sorting.
-    return one == other and (repr(one) == repr(other) or _SORTED.encode(one) == _SORTED.encode(other))
+    return one == other and (repr(one) == repr(other) or _SORTED_ENCODER.encode(one) == _SORTED_ENCODER.encode(other))
 
 
 _COPIED_NAMES = frozenset({"__doc__", "__module__", "__qualname__", "__dataclass_fields__", "__dataclass_params__"})
@@ -113,7 +113,7 @@ def _struct(
     cls.__doc__ = cls.__doc__ or cls.__name__  # for a class without one `dataclass` reads its signature, for 0.1 ms
     template: Any = dataclass(init=False, repr=False, eq=False, match_args=False, kw_only=kw_only)(cls)
     template.__dataclass_params__.frozen, template.__dataclass_params__.eq = frozen, eq
-    specified: list[tuple[str, Any, Any]] = []
+    field_specs: list[tuple[str, Any, Any]] = []
     for one in fields(template):
         default: Any = msgspec.NODEFAULT if one.default is MISSING else one.default
         if one.default_factory is no_extra:
@@ -129,8 +129,8 @@ def _struct(
             scope = vars(sys.modules[cls.__module__])
             own = {name: _CODEC_TYPES[scope[name]] for name in _NAME.findall(kind) if scope.get(name) in _CODEC_TYPES}
             kind = eval(kind, scope, own) if own else kind
-        specified.append((one.name, kind, default))
-    names = {name for name, _, _ in specified}
+        field_specs.append((one.name, kind, default))
+    names = {name for name, _, _ in field_specs}
     namespace = {name: own for name, own in vars(cls).items() if name not in names and _goes_on(cls, name, own)}
     if Generic in cls.__mro__:
         namespace["__class_getitem__"] = classmethod(
@@ -138,7 +138,7 @@ def _struct(
         )  # msgspec's generic structs cost each construction more
     struct: Any = msgspec.defstruct(
         cls.__name__,
-        specified,
+        field_specs,
         namespace=namespace,
         module=cls.__module__,
         frozen=frozen,

@@ -103,14 +103,14 @@ class RunClient:
         """
         answer = decision if isinstance(decision, Decision) else Decision(decision)
         state = await load_state(self.journal, run_id)
-        question = state.approvals.undecided.get(call_id)
+        question = state.approvals.open_requests.get(call_id)
         if question is None:
             earlier = await self._decision(state, call_id)
             if earlier is not None and _same(earlier, answer):
                 return False
             if earlier is not None:
                 raise RunConflict(already_decided(run_id, earlier))
-            waiting = ", ".join(state.approvals.undecided) or "no call"
+            waiting = ", ".join(state.approvals.open_requests) or "no call"
             raise RunError(f"run {run_id} has no open question about {call_id}; {waiting} waits for a decision")
         if digest is not None and digest != question.digest:
             raise RunConflict(f"run {run_id} asks something else about {call_id} by now: look at the question again")

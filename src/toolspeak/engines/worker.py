@@ -140,7 +140,7 @@ class Worker:
         deps = None if self._deps is None else self._deps(info)
         if isawaitable(deps):
             deps = await deps
-        run = agent.resumed(info.run_id, deps=deps, most_attempts=MOST_ATTEMPTS)
+        run = agent.reopen(info.run_id, deps=deps, most_attempts=MOST_ATTEMPTS)
         run.drive_for(self.engine.name, takes_over=delivery.takes_over == self.engine.name)
         task = asyncio.ensure_future(agent.finish(run))
         self._runs[info.run_id] = run, task

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from toolspeak.agent.recording.recorder import Watched
+from toolspeak.agent.recording.recorder import StreamItem
 from toolspeak.data.events import ApprovalRequested, Record
 from toolspeak.execute import ApprovalRequest, Approver, Decision, Escalate
 from toolspeak.execute.approval.evaluator import unapproved_repair
@@ -60,7 +60,7 @@ class InStep:
         self._approver = approver
         self._announced: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
-    def saw(self, item: Watched) -> None:
+    def saw(self, item: StreamItem) -> None:
         if isinstance(item, Record) and isinstance(item.event, ApprovalRequested):
             self._announced[item.event.call_id].set()
 

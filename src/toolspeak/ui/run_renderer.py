@@ -7,7 +7,7 @@ from typing import Literal
 from rich.console import Console
 
 from toolspeak.agent.program_runs import RUN_CODE
-from toolspeak.agent.recording.recorder import Watched
+from toolspeak.agent.recording.recorder import StreamItem
 from toolspeak.data.deltas import (
     DIALECT_NOTE,
     BatchEnded,
@@ -87,7 +87,7 @@ class Renderer:
         self._calls: dict[str, ToolCall | MalformedCall] = {}  # the batch's calls, by id
         self._requests: dict[str, ApprovalRequested] = {}
 
-    def show(self, item: Watched) -> None:
+    def show(self, item: StreamItem) -> None:
         """Writes the visible part of one item."""
         match item:
             case TextDelta(text):

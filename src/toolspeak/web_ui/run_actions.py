@@ -32,7 +32,7 @@ async def decide(call: ApiCall) -> DecisionMade:
     body: DecisionBody = call.body
     info, _, state = await fold_of(call)
     client, by = call.services.client, call.caller.name
-    question = state.approvals.undecided.get(body.call_id)
+    question = state.approvals.open_requests.get(body.call_id)
     always: Rule | None = None
     if body.action == "always" and question is not None and question.digest == body.digest:
         always = always_rule(question, body.scope)

@@ -249,7 +249,7 @@ async def one_run(call: ApiCall) -> RunDetail:
     inputs = await journal.inputs(info.run_id) if info.status in UNFINISHED_STATUSES else ()
     decisions = {entry.key: cast("Decision", load(entry.data)) for entry in inputs if entry.kind == "decision"}
     questions: list[OpenQuestion] = []
-    for call_id, request in state.approvals.undecided.items() if info.status in UNFINISHED_STATUSES else ():
+    for call_id, request in state.approvals.open_requests.items() if info.status in UNFINISHED_STATUSES else ():
         decision = decisions.get(decision_key(call_id, request.digest))
         questions.append(
             OpenQuestion(

@@ -63,8 +63,8 @@ async def drive() -> None:
     assert_type(await typed.finish(run), RunResult[Town])
     assert_type(plain.start("Which town?"), Run[None])
     assert_type(await Session(typed).start("Which town?", deps=Database()), Run[Town])
-    assert_type(typed.resumed("run", deps=Database()), Run[Town])
-    assert_type(result_of(plain.resumed("run", {"call_1_0": True})).output, None)
+    assert_type(typed.reopen("run", deps=Database()), Run[Town])
+    assert_type(result_of(plain.reopen("run", {"call_1_0": True})).output, None)
     await show_any(run)
     await show_any(plain.start("Which town?"))
     await show_model(run)
@@ -184,7 +184,7 @@ async def wrong() -> None:
     await typed.resume("run", deps=3)  # wrong
     await plain.resume("run", deps=Database())  # wrong
     await typed.resume(await of_list.run("Which numbers?"), deps=Database())  # wrong
-    typed.resumed("run")  # wrong
+    typed.reopen("run")  # wrong
     result_of(typed.start("Which town?", deps=Database())).output.people  # wrong
     await show_model(of_list.start("Which numbers?"))  # wrong
     await show_model(plain.start("Which town?"))  # wrong

@@ -169,5 +169,5 @@ def standing_of(line: dict[str, Any]) -> StandingApprover | None:
     """Raises TypeError and ValueError for anything else."""
     if "standing" not in line:
         return None
-    approved, reason, by, repaired = line["standing"]
-    return StandingApprover(Decision(approved, reason, by), repaired)
+    is_approved, reason, by, takes_repairs = line["standing"]
+    return StandingApprover(Decision(is_approved, reason, by), takes_repairs)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from toolspeak.agent.cassettes.cassette_lines import ERROR_FIELDS, delta_of, fact_of, read_lines, standing_of, stop_of
-from toolspeak.agent.cassettes.cassette_requests import completed
+from toolspeak.agent.cassettes.cassette_requests import restore_request
 from toolspeak.data.codec import load
 from toolspeak.data.deltas import Delta
 from toolspeak.data.events import ApprovalDecided, SubRunUsed
@@ -59,7 +59,7 @@ class PlayedAnswer:
     decision: ApprovalDecided | None = None
     stop: AgentStop | None = None
     reason: str = ""
-    revised: str | None = None
+    revised_preview: str | None = None
     at: float = 0.0
 
     @property
@@ -123,7 +123,7 @@ class _RecordingReader:
                 raise TypeError("its usage is not usage")
             self._sub_runs.append(sub_run_usage)
         elif "resumed" in line:
-            self._resumed(line)
+            self._resumption(line)
         else:
             self.provider(line)
             if "standing" in line:
@@ -137,7 +137,7 @@ class _RecordingReader:
 
     def _turn(self, line: dict[str, Any]) -> None:
         content = self._content
-        request = completed(line["asked"], content.before)
+        request = restore_request(line["asked"], content.before)
         failure = line.get("error")
         error = ProviderError(failure["message"], **{name: failure[name] for name in ERROR_FIELDS}) if failure else None
         answer, provider, is_cut = tuple(map(delta_of, line["answer"])), line.get("provider", 0), line.get("cut", False)
@@ -181,7 +181,7 @@ class _RecordingReader:
         place = len(self._content.turns), in_turn(line["approval"]), line.get("in_doubt", False)
         self._content.answers.setdefault(place, deque()).append(answer)
 
-    def _resumed(self, line: dict[str, Any]) -> None:
+    def _resumption(self, line: dict[str, Any]) -> None:
         content, here = self._content, len(self._content.turns)
         self._is_resumed = True
         for call_id in line["open"]:

@@ -50,15 +50,15 @@ def _message(message: Message | TextMessage) -> JSON:
 
 def digest_of(request: Mapping[str, JSON]) -> str:
     """SHA-256 (hex) of a request; calls count by their order, not by their ids."""
-    return _digest(json.dumps(_numbered(request), sort_keys=True, default=dict))
+    return _digest(json.dumps(_number_calls(request), sort_keys=True, default=dict))
 
 
-def _numbered(request: Mapping[str, JSON]) -> dict[str, JSON]:
+def _number_calls(request: Mapping[str, JSON]) -> dict[str, JSON]:
     """The request with calls numbered in the order in which they were made: a run that lost a turn with its process has
     other ids than one that did not."""
     numbers: dict[str, str] = {}
 
-    def numbered(part: Mapping[str, JSON]) -> Mapping[str, JSON]:
+    def number_part(part: Mapping[str, JSON]) -> Mapping[str, JSON]:
         match part.get("type"):
             case "ToolCall" | "MalformedCall":
                 numbers[part["id"]] = name = f"call {len(numbers) + 1}"
@@ -69,7 +69,7 @@ def _numbered(request: Mapping[str, JSON]) -> dict[str, JSON]:
                 return part
 
     messages = [
-        {**message, "parts": [numbered(part) for part in message["parts"]]} if "parts" in message else message
+        {**message, "parts": [number_part(part) for part in message["parts"]]} if "parts" in message else message
         for message in request["messages"]
     ]
     return {**request, "messages": messages}
@@ -79,7 +79,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def shortened(request: Mapping[str, JSON], before: Mapping[str, JSON] | None) -> dict[str, JSON]:
+def shorten_request(request: Mapping[str, JSON], before: Mapping[str, JSON] | None) -> dict[str, JSON]:
     """The request without what it has in common with the one before: its first messages, and its tools."""
     messages = request["messages"]
     earlier: list[JSON] = [] if before is None else before["messages"]
@@ -92,7 +92,7 @@ def shortened(request: Mapping[str, JSON], before: Mapping[str, JSON] | None) ->
     return {"same": same, **line} if same else line
 
 
-def completed(line: Mapping[str, JSON], before: Mapping[str, JSON] | None) -> dict[str, JSON]:
+def restore_request(line: Mapping[str, JSON], before: Mapping[str, JSON] | None) -> dict[str, JSON]:
     """The request that `shortened` made shorter. Raises LookupError and TypeError for anything else."""
     request = dict(line)
     same = request.pop("same", 0)
@@ -105,7 +105,7 @@ def completed(line: Mapping[str, JSON], before: Mapping[str, JSON] | None) -> di
 
 def differences(earlier: Mapping[str, JSON], current: Mapping[str, JSON]) -> str:
     """What changed from one request to the other: which fields, and a diff of what a person can read."""
-    earlier, current = _numbered(earlier), _numbered(current)
+    earlier, current = _number_calls(earlier), _number_calls(current)
     names = [name for name in {**earlier, **current} if earlier.get(name) != current.get(name)]
     if _is_native(earlier) != _is_native(current):
         recorded_form, now = ("the API's own", "written in text")[:: 1 if _is_native(earlier) else -1]

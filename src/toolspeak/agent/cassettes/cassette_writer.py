@@ -28,7 +28,7 @@ from toolspeak.agent.cassettes.cassette_lines import (
     without_secrets,
 )
 from toolspeak.agent.cassettes.cassette_reader import read_recording
-from toolspeak.agent.cassettes.cassette_requests import digest_of, request_json, shortened
+from toolspeak.agent.cassettes.cassette_requests import digest_of, request_json, shorten_request
 from toolspeak.agent.cassettes.recording import Recording
 from toolspeak.agent.drivers.base import Driver
 from toolspeak.agent.state.state import RunState
@@ -179,7 +179,7 @@ class CassetteRecorder(Recording, CassetteResults):
     def record_sub_run(self, usage_event: SubRunUsed) -> None:
         self._write({"spent": bare(dump(usage_event))})
 
-    def resumed(self, state: RunState, new_decisions: Sequence[ApprovalDecided]) -> None:
+    def resume(self, state: RunState, new_decisions: Sequence[ApprovalDecided]) -> None:
         self._mark = self._clock()
         done_ids = {result.call_id for result in state.pending.results}
         decided_ids = {decision.call_id for decision in state.approvals.decisions}
@@ -190,13 +190,13 @@ class CassetteRecorder(Recording, CassetteResults):
             "undecided": [call_id for call_id in calls if call_id not in decided_ids],
         }
         self._write({**line, **self._standing})
-        waiting = state.approvals.undecided
+        waiting = state.approvals.open_requests
         for fact in new_decisions:
             question = waiting[fact.call_id]
             in_doubt = question.reason == IN_DOUBT_REASON
             self._answer(question.call, fact, later=True, in_doubt=in_doubt, preview=question.preview)
 
-    def answered(self, request: ApprovalRequest, answer: ApprovalAnswer | AgentStop) -> None:
+    def record_answer(self, request: ApprovalRequest, answer: ApprovalAnswer | AgentStop) -> None:
         call, in_doubt, preview = request.call, request.reason == IN_DOUBT_REASON, request.preview
         match answer:
             case Escalate(reason):
@@ -206,8 +206,8 @@ class CassetteRecorder(Recording, CassetteResults):
                 if not is_of_a_revision(answer, request):
                     self._answer(call, fact, in_doubt=in_doubt, preview=preview)
                     return
-                revised = self._previews.get((call.id, _text(answer.arguments)), "")
-                self._answer(call, fact, in_doubt=in_doubt, preview=preview, revised=[revised])
+                revised_preview = self._previews.get((call.id, _text(answer.arguments)), "")
+                self._answer(call, fact, in_doubt=in_doubt, preview=preview, revised=[revised_preview])
             case AgentStop():
                 self._answer(call, None, stop=stop_json(answer), in_doubt=in_doubt, preview=preview)
 
@@ -233,7 +233,7 @@ class CassetteRecorder(Recording, CassetteResults):
         self._turns += 1
         line: dict[str, JSON] = {
             "turn": self._turns,
-            "asked": shortened(request_data, self._before),
+            "asked": shorten_request(request_data, self._before),
             "digest": digest_of(request_data),
             "answer": [delta_json(delta) for delta in without_secrets(answer, self._secrets)],
             "took": round(self._mark - began, 6),
@@ -276,9 +276,9 @@ class _RecordedApprover:
         try:
             answer = Escalate() if self.approver is None else await ask(self.approver, request)
         except AgentStop as stop:
-            self.recorder.answered(request, stop)
+            self.recorder.record_answer(request, stop)
             raise
-        self.recorder.answered(request, answer)
+        self.recorder.record_answer(request, answer)
         return answer
 
 
@@ -293,10 +293,10 @@ class _RecordedBatchApprover:
         try:
             answers = await ask_together(self.approver, requests)
         except AgentStop as stop:
-            self.recorder.answered(requests[0], stop)
+            self.recorder.record_answer(requests[0], stop)
             raise
         for request, answer in zip(requests, answers, strict=True):
-            self.recorder.answered(request, answer)
+            self.recorder.record_answer(request, answer)
         return answers
 
 
@@ -318,7 +318,7 @@ class _RecordedProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
         # Drivers add to a run's messages: those that were asked are these.
-        snapshot, answer, failed = replace(request, messages=list(request.messages)), list[Delta](), None
+        snapshot, answer, turn_error = replace(request, messages=list(request.messages)), list[Delta](), None
         began = self.recorder.now()
         try:
             async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(request))) as stream:
@@ -326,10 +326,10 @@ class _RecordedProvider:
                     answer.append(delta)
                     yield delta
         except ProviderError as error:
-            failed = error
+            turn_error = error
             raise
         finally:  # a driver need not read to the end
-            self.recorder.turn(snapshot, answer, failed, self.number, began)
+            self.recorder.turn(snapshot, answer, turn_error, self.number, began)
 
     async def aclose(self) -> None:
         await self.provider.aclose()

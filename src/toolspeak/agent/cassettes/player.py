@@ -44,7 +44,7 @@ class Player(Recording, Replayer):
         self._content = read_recording(path)
         self._requests = self._providers = 0
         self.agents: list[str] = []
-        self._passed = self._mark = 0.0  # seconds, and at the last turn's end, or when the run continued
+        self._seconds = self._mark = 0.0  # seconds, and at the last turn's end, or when the run continued
         self.revising: PlayedAnswer | None = None
         """The answer whose other arguments are being asked about."""
 
@@ -99,10 +99,10 @@ class Player(Recording, Replayer):
         if any(turn.took is None for turn in self._content.turns):
             return own  # recorded before there were times
         began = own()
-        return lambda: began + self._passed
+        return lambda: began + self._seconds
 
     def _passes(self, at: float) -> None:
-        self._passed = max(self._passed, self._mark + at)
+        self._seconds = max(self._seconds, self._mark + at)
 
     def turn(self, request: ModelRequest, provider: int) -> PlayedTurn:
         """What was answered. Raises ReplayDiverged for another request than the one recorded here."""
@@ -126,8 +126,8 @@ class Player(Recording, Replayer):
             self._diverge(
                 f"at model request {number} of {total}: {names[turn.provider]} was asked, not {names[provider]}"
             )
-        self._passed += turn.took or 0.0
-        self._mark = self._passed
+        self._seconds += turn.took or 0.0
+        self._mark = self._seconds
         return turn
 
     def broken_off(self, turn: PlayedTurn) -> ReplayDiverged:
@@ -152,31 +152,36 @@ class Player(Recording, Replayer):
         )
 
     def skipped_result(self, call: ToolCall) -> ToolResult | None:
-        played = self._played_call(call)
-        return played.recorded_result.result if played is not None and played.recorded_result.skipped else None
+        played_call = self._played_call(call)
+        return (
+            played_call.recorded_result.result
+            if played_call is not None and played_call.recorded_result.skipped
+            else None
+        )
 
     def unasked_result(self, call: ToolCall) -> ToolResult | None:
         return None if self._answers(call.id, in_doubt=False) else self.skipped_result(call)
 
     def play(self, call: ToolCall) -> RecordedResult:
-        played = self._played_call(call)
-        if played is None:
+        played_call = self._played_call(call)
+        if played_call is None:
             self._diverge(
                 f"after model request {self._requests}: it calls {call.name} ({call.id}), of which no result was"
                 " recorded"
             )
-        return played.recorded_result
+        return played_call.recorded_result
 
     def _played_call(self, call: ToolCall) -> PlayedCall | None:
-        played = self._content.calls.get((self._requests, in_turn(call.id)))
-        if played is None:
+        played_call = self._content.calls.get((self._requests, in_turn(call.id)))
+        if played_call is None:
             return None
-        if played.arguments is not None:
-            self._compare(call, played.name, played.arguments)
-        recorded_result = played.recorded_result
-        self._passes(played.at)
+        if played_call.arguments is not None:
+            self._compare(call, played_call.name, played_call.arguments)
+        recorded_result = played_call.recorded_result
+        self._passes(played_call.at)
         return replace(
-            played, recorded_result=replace(recorded_result, result=replace(recorded_result.result, call_id=call.id))
+            played_call,
+            recorded_result=replace(recorded_result, result=replace(recorded_result.result, call_id=call.id)),
         )
 
     def _compare(self, call: ToolCall, name: str, arguments: JSON, where: str = "at the call") -> None:
@@ -195,12 +200,12 @@ class Player(Recording, Replayer):
 
     def preview(self, call: ToolCall) -> str:
         if self.revising is not None:
-            return self.revising.revised or ""
+            return self.revising.revised_preview or ""
         return next((each.preview for each in self._answers(call.id, in_doubt=False)), "")
 
-    def resumed(self, state: RunState, new_decisions: Sequence[ApprovalDecided]) -> None:
-        self._mark = self._passed
-        waiting = state.approvals.undecided
+    def resume(self, state: RunState, new_decisions: Sequence[ApprovalDecided]) -> None:
+        self._mark = self._seconds
+        waiting = state.approvals.open_requests
         for fact in new_decisions:
             answers = self._answers(fact.call_id, waiting[fact.call_id].reason == IN_DOUBT_REASON)
             while answers and answers[0].escalated:
@@ -214,7 +219,7 @@ class Player(Recording, Replayer):
 
     def answer(self, request: ApprovalRequest) -> PlayedAnswer | Decision:
         """What was said to this question; a `PlayedAnswer` that is escalated pauses the run."""
-        call, paused = request.call, None
+        call, escalation = request.call, None
         answers = self._answers(call.id, request.reason == IN_DOUBT_REASON)
         while answers:
             answer = answers.popleft()
@@ -222,7 +227,7 @@ class Player(Recording, Replayer):
             self._passes(answer.at)
             if not answer.escalated or self._pauses:
                 return answer
-            paused = answer
+            escalation = answer
         if (self._requests, in_turn(call.id)) in self._content.calls:
             return Decision(True, by="recording")  # it ran: a rule let it, which is not there now
         standing = next(
@@ -231,12 +236,12 @@ class Player(Recording, Replayer):
         if standing is not None:
             refusal = "" if standing.repaired else unapproved_repair(request)
             return replace(standing.decision, approved=False, reason=refusal) if refusal else standing.decision
-        if paused is None:
+        if escalation is None:
             self._diverge(
                 f"after model request {self._requests}: it asks whether {call.name} ({call.id}) may run, which was "
                 "not asked when it was recorded"
             )
-        return paused
+        return escalation
 
     def _answers(self, call_id: str, in_doubt: bool) -> deque[PlayedAnswer]:
         return self._content.answers.get((self._requests, in_turn(call_id), in_doubt), deque())
@@ -262,7 +267,7 @@ class _PlayedApprover:
         if answer.decision is None:
             return Escalate(answer.reason)
         decision = replace(decision_of(answer.decision), digest="")
-        if answer.revised is None or decision.arguments is None:
+        if answer.revised_preview is None or decision.arguments is None:
             return decision
         self.player.revising = answer
         try:

@@ -67,7 +67,7 @@ class Recording(Protocol):
         """The clock that the agent's runs go by, in Unix seconds; `own` is the agent's."""
 
     @abstractmethod
-    def resumed(self, state: RunState, new_decisions: Sequence[ApprovalDecided]) -> None:
+    def resume(self, state: RunState, new_decisions: Sequence[ApprovalDecided]) -> None:
         """A run continues from this state; what was decided about its calls meanwhile. Raises ReplayDiverged if
         something else was decided when it was recorded."""
 

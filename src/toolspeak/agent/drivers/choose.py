@@ -63,8 +63,8 @@ def choose_driver(
     if not isinstance(dialect, str) and not hasattr(dialect, "parser"):
         raise ConfigurationError(f"`dialect` is a name (`toolspeak dialects` lists them) or a Dialect, not {dialect!r}")
     if dialect == "auto" or dialect == "native":
-        trained, text = dialects_of(telling_name(provider))
-        text_driver = _text_driver(provider, text, trained, trained, listing, starts_in, grace)
+        trained_dialect, text = dialects_of(telling_name(provider))
+        text_driver = _text_driver(provider, text, trained_dialect, trained_dialect, listing, starts_in, grace)
         if dialect == "auto" and not provider.capabilities.tools:
             if probes_server and getattr(provider, "is_unknown", False):
                 return ProbingDriver(provider, NativeDriver(provider, fallback=text_driver), text_driver), text
@@ -73,9 +73,9 @@ def choose_driver(
     if dialect == "react":
         return ReActDriver(provider), None
     dialect_of_model = _get_dialect(dialect, telling_name(provider)) if isinstance(dialect, str) else dialect
-    trained = dialects.known_dialect(telling_name(provider))
+    trained_dialect = dialects.known_dialect(telling_name(provider))
     return _text_driver(
-        provider, dialect_of_model, dialect_of_model, trained, listing, starts_in, grace
+        provider, dialect_of_model, dialect_of_model, trained_dialect, listing, starts_in, grace
     ), dialect_of_model
 
 
@@ -96,15 +96,17 @@ def dialects_of(model: str) -> tuple[Dialect | None, Dialect]:
 def _text_driver(
     provider: Provider,
     read: Dialect,
-    requested: Dialect | None,
-    trained: Dialect | None,
+    requested_dialect: Dialect | None,
+    trained_dialect: Dialect | None,
     listing: PromptListing | None,
     starts_in: Section,
     grace: float,
 ) -> TextDriver:
     """The driver of turns in text, which are `read`. A server writes its prompt in the dialect that the model was
-    `trained` on: if another is `requested`, it would teach one thing while we read another."""
-    own = requested is not None and trained is not None and requested.name == trained.name
+    trained on: if another is requested, it would teach one thing while we read another."""
+    own = (
+        requested_dialect is not None and trained_dialect is not None and requested_dialect.name == trained_dialect.name
+    )
     if listing == "server" or (listing is None and own and provider.capabilities.server_prompt):
         return ServerPromptDriver(provider, read, starts_in=starts_in, grace=grace)
     return TextDriver(provider, read, starts_in=starts_in, grace=grace, listing=listing or "trained")

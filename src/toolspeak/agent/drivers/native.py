@@ -94,7 +94,7 @@ class NativeDriver:
         """Reads a turn's deltas with the calls in its text."""
         leaks, tools = self._leaks, request.tools
         if leaks is None or not tools:
-            return _unchanged
+            return _pass_through
         echoes = request.output is None
         return LeakedCalls(lambda: leaks.parser(tools), echoes=echoes, late=self._late_leaks).feed
 
@@ -119,7 +119,7 @@ class NativeConversation:
         fallback = driver.fallback
         while fallback is None or not driver.fell_back:
             model_request = self.model_request(request)
-            has_received, last, read = False, _LastCall(), _unchanged
+            has_received, last, read = False, _LastCall(), _pass_through
             stream = cast("AsyncGenerator[Delta]", driver.provider.stream(model_request))
             try:
                 async for piece in stream:
@@ -164,12 +164,12 @@ class NativeConversation:
         messages, capabilities = self._request_messages(request), driver.provider.capabilities
         # An API that cannot enforce a choice still gets all tools: a prompt whose beginning
         # changes is read anew.
-        unforced = not driver.forces and _is_forced(choice)
-        enforced = choice.mode == "auto" or (capabilities.tool_choice and not unforced)
+        is_unforced = not driver.forces and _is_forced(choice)
+        is_enforced = choice.mode == "auto" or (capabilities.tool_choice and not is_unforced)
         return ModelRequest(
-            messages if enforced else with_choice(messages, request),
+            messages if is_enforced else with_choice(messages, request),
             request.tools,
-            ToolChoice() if unforced else choice,
+            ToolChoice() if is_unforced else choice,
             parallel=request.parallel,
             output=request.output,
             options=request.options,
@@ -250,7 +250,7 @@ def _any_leaks(*, broken: bool) -> Dialect:
     return dialects.StrictDialect(dialects.get_dialect("auto"), broken=broken)
 
 
-def _unchanged(delta: Delta) -> Sequence[Delta]:
+def _pass_through(delta: Delta) -> Sequence[Delta]:
     return (delta,)
 
 

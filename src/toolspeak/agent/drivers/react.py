@@ -18,7 +18,7 @@ from toolspeak.agent.drivers.react_decision import (
     ReActDecision,
     choice_instruction,
     decision_schema,
-    observed,
+    react_message,
     react_prompt,
     read_decision,
 )
@@ -218,7 +218,7 @@ class ReActConversation:
         if not self._messages or self._prompt != prompt:
             self._prompt, self._messages, self._count = prompt, [TextMessage("system", prompt)], 0
         for i in range(self._count, len(request.messages)):
-            self._messages.append(observed(request.messages[i]))
+            self._messages.append(react_message(request.messages[i]))
         self._count = len(request.messages)
         return self._messages
 

@@ -179,7 +179,7 @@ def _excerpt(value: JSON) -> str:
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
-def observed(message: Message) -> TextMessage:
+def react_message(message: Message) -> TextMessage:
     """A message as the model reads it: Thought, Action and Action Input; an Observation for every result."""
     if message.role == "assistant":
         return TextMessage("assistant", "\n".join(_texts_of(message)))

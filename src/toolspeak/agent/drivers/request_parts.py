@@ -42,7 +42,7 @@ class RecordedParts:
         self._hide = hide
         self._known_parts: Mapping[str, str] = {}
 
-    def changed(self, request: TurnRequest) -> Mapping[str, str]:
+    def changes(self, request: TurnRequest) -> Mapping[str, str]:
         """The parts of a request that are not those of the last one. They count as recorded from then on."""
         if self._driver is None:
             return NO_PARTS

@@ -26,7 +26,7 @@ from toolspeak.errors import ProviderError
 from toolspeak.providers.base import Provider
 from toolspeak.wire.base import ModelRequest
 
-_UNFILTERED: Mapping[str, Mapping[str, JSON]] = {"vllm": {"skip_special_tokens": False}}
+_UNFILTERED_OPTIONS: Mapping[str, Mapping[str, JSON]] = {"vllm": {"skip_special_tokens": False}}
 """Options for an unfiltered reply, by the provider's name. vLLM removes special tokens from a text in which it looks
 for no calls (its tool parsers' `adjust_request`), and the markers of many models are such tokens."""
 
@@ -111,7 +111,7 @@ class ServerPromptConversation(TextConversation):
             request.tools,
             ToolChoice("none"),
             constraint=driver.constraint(request) if forces else None,
-            options={**_UNFILTERED.get(api, {}), **request.options},
+            options={**_UNFILTERED_OPTIONS.get(api, {}), **request.options},
         )
 
     def _may_drop_tool_role(self, request: TurnRequest) -> bool:
@@ -171,8 +171,8 @@ async def writes_tools(provider: Provider, choice: ToolChoice = ToolChoice("none
 async def _tokens(provider: Provider, request: ModelRequest) -> int | None:
     """The length of a request's prompt in tokens; None if the server does not report it."""
     count: Callable[[ModelRequest], Awaitable[int | None]] | None = getattr(provider, "count_tokens", None)
-    if count is not None and (counted := await count(request)) is not None:
-        return counted
+    if count is not None and (token_count := await count(request)) is not None:
+        return token_count
     probe = replace(request, options={"max_tokens": 1, "max_completion_tokens": None})
     async with aclosing(cast("AsyncGenerator[Delta]", provider.stream(probe))) as stream:
         async for delta in stream:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from toolspeak.agent.pictures.run_chart import Bar, RunChart, chart_of, middle_cut, shortened
+from toolspeak.agent.pictures.run_chart import Bar, RunChart, chart_of, middle_cut, short_label
 from toolspeak.data.events import Record
 
 MOST_BARS = 2_000
@@ -92,7 +92,7 @@ def _bar(bar: Bar, scale: float) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    return escape(NOT_XML.sub("�", shortened(text) if len(text) > 400 else text))
+    return escape(NOT_XML.sub("�", short_label(text) if len(text) > 400 else text))
 
 
 def ticks(longest: float) -> Iterator[float]:

@@ -137,26 +137,26 @@ class ChartBuilder:
             case ModelAsked():
                 self._cut(time)
                 self._turn, self._turn_start = record, time
-            case ModelAnswered() as answered:
-                self._answered(record, answered, time)
+            case ModelAnswered() as answer:
+                self._add_answer(record, answer, time)
             case ModelFailed(error):
-                self._end_turn(time, "failed", shortened(error))
-                self._mark("failed", time, record, shortened(error))
+                self._end_turn(time, "failed", short_label(error))
+                self._mark("failed", time, record, short_label(error))
             case RetryScheduled(error, seconds, call_id=None):
                 turn = self._turn
-                self._end_turn(time, "failed", shortened(error))
+                self._end_turn(time, "failed", short_label(error))
                 if turn is not None:
                     self._turn, self._turn_start = turn, time + seconds
                     label = f"again after {seconds:.1f} s"
-                    self._turn_wait = Bar("wait", 0, time, time + seconds, record.seq, label, detail=shortened(error))
+                    self._turn_wait = Bar("wait", 0, time, time + seconds, record.seq, label, detail=short_label(error))
             case RetryScheduled(error, seconds, call_id=str(call_id)):
-                detail = f"again after {seconds:.1f} s: {shortened(error)}"
+                detail = f"again after {seconds:.1f} s: {short_label(error)}"
                 self._begin("wait", call_id, record, time, failed=True, detail=detail)
             case ApprovalRequested(call_id, _, call):
                 self._calls.setdefault(call_id, call)
                 self._begin("question", call_id, record, time)
-            case ApprovalDecided(call_id, approved, by=by):
-                detail = f"{'approved' if approved else 'refused'} by {visible(by) or 'someone'}"
+            case ApprovalDecided(call_id, is_approved, by=by):
+                detail = f"{'approved' if is_approved else 'refused'} by {visible(by) or 'someone'}"
                 self._begin("wait", call_id, record, time, detail=detail)
             case ToolStarted() as start:
                 if start.changed is not None:
@@ -170,22 +170,22 @@ class ChartBuilder:
             case ToolFinished(result):
                 self._end(result.call_id, time, failed=result.status == "failure")
             case UserMessageQueued(message):
-                self._mark("message", time, record, shortened(message.text))
+                self._mark("message", time, record, short_label(message.text))
             case RunPaused(reason):
                 self._paused_at = time
                 self._mark("paused", time, record, reason.replace("_", " "))
             case RunResumed():
-                self._resumed(record, time)
+                self._add_resumption(record, time)
             case LimitReached(limit):
                 self._mark("limit", time, record, f"limit of {limit}")
             case HistoryCompacted():
                 self._mark("compacted", time, record, "history compacted")
             case HandedOff(_, agent):
-                self._mark("handoff", time, record, f"{shortened(agent)} continues")
+                self._mark("handoff", time, record, f"{short_label(agent)} continues")
             case RunFinished(status, _, reason):
                 self._cut(time)
                 self._is_over = True
-                self._mark("end", time, record, shortened(end_words(status, reason)))
+                self._mark("end", time, record, short_label(end_words(status, reason)))
             case ModelTextReceived() | SubRunUsed() | _:
                 pass
         self._last = time
@@ -202,8 +202,8 @@ class ChartBuilder:
         bars += [evolve(bar, end=last) for bar in self._open.values()]
         pauses = [*self._pauses, (self._paused_at, last)] if self._paused_at is not None else self._pauses
         idle = sum(end - start for start, end in pauses)
-        driven = max(0.0, last - self._began - idle)
-        axis = _Axis(self._began, pauses, _LONGEST_GAP * driven or 1.0)
+        driven_seconds = max(0.0, last - self._began - idle)
+        axis = _Axis(self._began, pauses, _LONGEST_GAP * driven_seconds or 1.0)
         return RunChart(
             axis.place(last),
             self._count,
@@ -235,17 +235,17 @@ class ChartBuilder:
             start = min(self._turn_start, time)
             self._bars.append(Bar(kind, 0, start, time, request.seq, label, state, detail=detail))
 
-    def _answered(self, record: Record, answered: ModelAnswered, time: float) -> None:
-        usage = answered.usage
+    def _add_answer(self, record: Record, answer: ModelAnswered, time: float) -> None:
+        usage = answer.usage
         detail = f"{usage.input or 0:,} tokens in, {usage.output or 0:,} out"
-        calls = answered.message.calls
-        label = f"step {record.step}: {shortened(answered.message.text) or f'{len(calls)} calls'}"
+        calls = answer.message.calls
+        label = f"step {record.step}: {short_label(answer.message.text) or f'{len(calls)} calls'}"
         self._end_turn(time, "done", detail, label=label)
         self._calls = {call.id: call for call in calls if isinstance(call, ToolCall)}
         for call_id in self._calls:
             self._begin("wait", call_id, record, time)
 
-    def _resumed(self, record: Record, time: float) -> None:
+    def _add_resumption(self, record: Record, time: float) -> None:
         if self._paused_at is None and self.records > 1:
             # No process drove the run since its last record: the one that did was lost.
             self._cut(self._last)
@@ -322,7 +322,7 @@ def call_label(call: ToolCall) -> str:
     return middle_cut(f"{call.name}({', '.join(_short(value) for value in call.arguments.values())})", LABEL)
 
 
-def shortened(text: str) -> str:
+def short_label(text: str) -> str:
     """The beginning of a text on one line, with everything visible that would change how it reads."""
     line = " ".join(visible(text[: 4 * LABEL]).split())
     return line if len(line) <= LABEL else line[: LABEL - 1] + "…"

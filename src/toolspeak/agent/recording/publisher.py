@@ -20,7 +20,7 @@ EVERY = 0.1
 
 _LARGEST = 7_000  # characters of one text: PostgreSQL's NOTIFY takes up to 8,000 bytes
 _MOST = 32  # texts that are published at once; what is beyond is lost to those who follow
-_JOINED = (TextDelta, TextAside, ReasoningDelta, ArgumentsDelta)
+_JOINABLE_DELTAS = (TextDelta, TextAside, ReasoningDelta, ArgumentsDelta)
 
 
 class Publisher:
@@ -101,7 +101,11 @@ def is_boundary(record: Record) -> bool:
 
 def _join(first: Delta | TurnRestarted | None, second: Delta | TurnRestarted) -> Delta | None:
     """Two pieces of one text as one, None if they belong to different texts."""
-    if type(first) is not type(second) or not isinstance(second, _JOINED) or not isinstance(first, _JOINED):
+    if (
+        type(first) is not type(second)
+        or not isinstance(second, _JOINABLE_DELTAS)
+        or not isinstance(first, _JOINABLE_DELTAS)
+    ):
         return None
     if len(first.text) + len(second.text) > _LARGEST // 8:
         return None

@@ -58,7 +58,7 @@ _LATE_SECONDS = 1.0  # sooner than any engine believes a worker dead
 ACTIVE_RUNS: dict[str, UsageRollUp] = {}
 """The runs in progress in this process, by id: a sub-run knows only the id of its parent (`parent_run_id`)."""
 
-Watched: TypeAlias = Delta | TurnRestarted | Record
+StreamItem: TypeAlias = Delta | TurnRestarted | Record
 """What `Run.stream` yields: the pieces of a turn as they come, and every record once it is durable."""
 
 RunEvent: TypeAlias = (
@@ -68,7 +68,7 @@ RunEvent: TypeAlias = (
 approvals, sub-runs, the end of the run), every step once it is over, and the events that are not recorded."""
 
 
-def sub_run_records(channel: Channel[Watched], run_id: str) -> Callable[[RunEvent], None]:
+def sub_run_records(channel: Channel[StreamItem], run_id: str) -> Callable[[RunEvent], None]:
     """An observer of a run that puts the records of its sub-runs into a channel."""
 
     def take(event: RunEvent) -> None:
@@ -92,7 +92,7 @@ class Recorder:
         self.current = state
         """The run's state; None before its first record."""
         self.lease: Lease | None = None
-        self.watcher: Channel[Watched] | Publisher | None = None
+        self.watcher: Channel[StreamItem] | Publisher | None = None
         self.settings = settings
         self._run_id = run_id
         self._before = before
@@ -183,7 +183,7 @@ class Recorder:
         own = {call.id for call in state.pending.calls}  # the other questions are those of sub-runs
         if settings.recording is not None:
             decisions = (event for event in first_events if isinstance(event, ApprovalDecided))
-            settings.recording.resumed(state, [fact for fact in decisions if fact.call_id in own])
+            settings.recording.resume(state, [fact for fact in decisions if fact.call_id in own])
         rules = (settings if state.agent is None else settings_of(settings, state.agent)).rules
         for event in first_events:
             if isinstance(event, ApprovalDecided) and event.call_id in own:

@@ -73,7 +73,7 @@ class Tracer(Protocol):
         ...
 
 
-class Untraced:
+class NoTrace:
     """The trace of a run that no tracer records. Its requests to models and MCP servers carry the caller's trace."""
 
     traceparent: str | None = None
@@ -93,7 +93,7 @@ class Untraced:
     def end(self, error: BaseException | None) -> None: ...
 
 
-UNTRACED = Untraced()
+NO_TRACE = NoTrace()
 
 
 @contextmanager
@@ -105,12 +105,12 @@ def _passing_on(headers: Mapping[str, str]) -> Generator[None]:
         TRACE.reset(token)
 
 
-_INSTALLED: list[Tracer] = []
+_INSTALLED_TRACERS: list[Tracer] = []
 
 
 def install_tracer(tracer: Tracer | None) -> None:
     """Lets every run of this process that has no tracer of its own be traced by this one; None by none."""
-    _INSTALLED[:] = [] if tracer is None else [tracer]
+    _INSTALLED_TRACERS[:] = [] if tracer is None else [tracer]
 
 
 def begin_trace(
@@ -120,10 +120,10 @@ def begin_trace(
     the next one. Returns the events that open the drive, with the trace that its caller is in."""
     state, driver, records = recorder.current, settings.driver, recorder.run_records.records
     if state is not None and state.status in FINAL:
-        return UNTRACED, first_events
+        return NO_TRACE, first_events
     traceparent = settings.traceparent if state is None else state.traceparent
-    passed_on = Untraced(traceparent) if traceparent is not None and trace_id(traceparent) else UNTRACED
-    tracers = recorder.tracers or _INSTALLED
+    passed_on = NoTrace(traceparent) if traceparent is not None and trace_id(traceparent) else NO_TRACE
+    tracers = recorder.tracers or _INSTALLED_TRACERS
     if not tracers:
         return passed_on, first_events
     run_start = records[0].event if records else next(iter(first_events), None)

@@ -16,10 +16,10 @@ _MAX_EMPTY_TURNS = 2  # a model that says nothing twice in a row will not start 
 
 @value()
 class AskModel:
-    """Ask for a turn. `reached` is set for the wrap-up answer, whose calls are ignored."""
+    """Ask for a turn. `limit_reached` is set for the wrap-up answer, whose calls are ignored."""
 
     choice: ToolChoice = ToolChoice()
-    reached: LimitReached | None = None
+    limit_reached: LimitReached | None = None
 
 
 @value()
@@ -71,8 +71,8 @@ def decide(state: RunState, window: Window | None = None) -> NextAction:
         return Finish("failed", "", "model_error")
     pending = state.pending
     if pending.calls:
-        if state.status == "awaiting_approval" and state.approvals.undecided:
-            return AwaitApproval(tuple(state.approvals.undecided))
+        if state.status == "awaiting_approval" and state.approvals.open_requests:
+            return AwaitApproval(tuple(state.approvals.open_requests))
         if state.status == "waiting" and (waits := pending.waits):
             times = [wait.until for wait in waits.values() if wait.until is not None]
             return AwaitExternal(tuple(waits), min(times, default=None))
@@ -84,7 +84,7 @@ def decide(state: RunState, window: Window | None = None) -> NextAction:
         before = state.totals.calls - sum(isinstance(call, ToolCall) for call in pending.calls)
         return RunTools(pending.calls, max(0, limit - before - run_count))
     if state.stop is not None:
-        return _stopped(state.stop)
+        return _finish_of(state.stop)
     if state.limit is not None and state.wrapped_up:
         return Finish("answered" if state.answer else "no_answer", state.answer or "", state.limit)
     if state.answer is not None and not state.queued_messages:
@@ -113,7 +113,7 @@ def decide(state: RunState, window: Window | None = None) -> NextAction:
     return AskModel(state.turn.choice)
 
 
-def _stopped(stop: StopRequested) -> Finish:
+def _finish_of(stop: StopRequested) -> Finish:
     if stop.reason in ("tool_failure", "interceptor_failure"):
         return Finish("failed", "", stop.reason)
     return Finish("no_answer" if stop.answer is None else "answered", stop.answer or "", stop.reason)

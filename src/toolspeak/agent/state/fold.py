@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from toolspeak.agent.state.history import compacted, task_after
+from toolspeak.agent.state.history import apply_compaction, task_after
 from toolspeak.agent.state.output import FINAL_TOOL
 from toolspeak.agent.state.state import (
     NO_APPROVALS,
@@ -156,16 +156,16 @@ def _stop_requested(state: RunState, _: Record, stop: StopRequested) -> RunState
     return evolve(state, stop=state.stop or stop)
 
 
-def _limit_reached(state: RunState, _: Record, reached: LimitReached) -> RunState:
-    note = f"{WRAP_UP[reached.limit].format(allowed=reached.allowed, used=reached.used)} {WRAP_UP_TASK}"
-    return evolve(state, limit=reached.limit, history=state.history.append(Message.user(note)))
+def _limit_reached(state: RunState, _: Record, event: LimitReached) -> RunState:
+    note = f"{WRAP_UP[event.limit].format(allowed=event.allowed, used=event.used)} {WRAP_UP_TASK}"
+    return evolve(state, limit=event.limit, history=state.history.append(Message.user(note)))
 
 
-def _compacted(state: RunState, _: Record, event: HistoryCompacted) -> RunState:
+def _history_compacted(state: RunState, _: Record, event: HistoryCompacted) -> RunState:
     return evolve(
         state,
         totals=state.totals.plus(event.usage, event.cost),
-        history=Log(compacted(state.history, event)),
+        history=Log(apply_compaction(state.history, event)),
         context=ContextSize(event.tokens_after, task_after(state.history, state.context.task, event), compacted=True),
     )
 
@@ -178,7 +178,7 @@ def _handed_off(state: RunState, _: Record, event: HandedOff) -> RunState:
     return evolve(state, pending=evolve(state.pending, handoff=state.pending.handoff or event))
 
 
-def _paused(state: RunState, record: Record, event: RunPaused) -> RunState:
+def _run_paused(state: RunState, record: Record, event: RunPaused) -> RunState:
     requests = state.approvals.requests
     if event.reason == "awaiting_approval":
         latest = {request.call_id: request for request in requests if request.call_id in event.call_ids}
@@ -187,7 +187,7 @@ def _paused(state: RunState, record: Record, event: RunPaused) -> RunState:
     return evolve(state, status=status, paused_at=record.time, until=event.until, approvals=approvals, resumptions=0)
 
 
-def _resumed(state: RunState, record: Record, _: RunResumed) -> RunState:
+def _run_resumed(state: RunState, record: Record, _: RunResumed) -> RunState:
     # Nor does the time count for which the run paused, or no process drove it.
     seconds_paused = record.time - (state.time if state.paused_at is None else state.paused_at)
     return evolve(
@@ -201,7 +201,7 @@ def _resumed(state: RunState, record: Record, _: RunResumed) -> RunState:
     )
 
 
-def _configured(state: RunState, _: Record, event: RunConfigured) -> RunState:
+def _run_configured(state: RunState, _: Record, event: RunConfigured) -> RunState:
     if event.messages is not None:
         history = Log([*state.history[: len(state.history) - event.replaced], *event.messages])
         context = ContextSize(sum(map(tokens_of, history)), len(history) - 1)
@@ -298,20 +298,20 @@ def _model_answered(state: RunState, _: Record, event: ModelAnswered) -> RunStat
             empty_turns = rules.empty_turns + 1
             empty = NO_CALLS_NOW if rules.choice.mode == "none" else EMPTY_TURN
             history = history.append(Message.user(FORGED_TURN if event.forged else empty))
-    choice, reminded = rules.choice, False
+    choice, is_reminded = rules.choice, False
     if choice.mode in ("required", "specific") and not state.limit and not pauses:
-        reminded = not rules.reminded and not event.forged and not _follows(choice, calls)
-        if reminded and not calls and answer is not None:
+        is_reminded = not rules.reminded and not event.forged and not _follows(choice, calls)
+        if is_reminded and not calls and answer is not None:
             answer = None
             history = history.append(Message.user(REMINDER.format(what=_choice_name(choice))))
-        if not reminded and not choice.every_step:
+        if not is_reminded and not choice.every_step:
             choice = ToolChoice()
     count = len([call for call in calls if type(call) is ToolCall])
     return evolve(
         state,
         totals=state.totals.plus(event.usage, event.cost, event.usage_estimated, count),
         history=history,
-        turn=TurnRules(choice, reminded, empty_turns, rules.rejected_answers),
+        turn=TurnRules(choice, is_reminded, empty_turns, rules.rejected_answers),
         pending=PendingCalls(calls) if calls else NO_CALLS,
         approvals=NO_APPROVALS,
         context=ContextSize(event.usage.total or context.tokens + tokens_of(message), context.task),
@@ -391,7 +391,7 @@ def _in_order(state: RunState, results: Sequence[ToolResult]) -> tuple[ToolResul
 
 
 _CHANGES: Mapping[type[Event], Callable[[RunState, Record, Any], RunState] | None] = {
-    RunConfigured: _configured,
+    RunConfigured: _run_configured,
     ModelAsked: _model_asked,
     ModelAnswered: _model_answered,
     ToolStarted: _tool_started,
@@ -405,11 +405,11 @@ _CHANGES: Mapping[type[Event], Callable[[RunState, Record, Any], RunState] | Non
     AnswerRejected: _answer_rejected,
     StopRequested: _stop_requested,
     LimitReached: _limit_reached,
-    HistoryCompacted: _compacted,
+    HistoryCompacted: _history_compacted,
     SubRunUsed: _sub_run_used,
     HandedOff: _handed_off,
-    RunPaused: _paused,
-    RunResumed: _resumed,
+    RunPaused: _run_paused,
+    RunResumed: _run_resumed,
     ModelFailed: _model_failed,
     RunFinished: _run_finished,
     ModelTextReceived: None,

@@ -31,17 +31,17 @@ from toolspeak.execute.calls.result_limits import hide_part, hide_secrets
 
 _NO_RESULT = "this call has no result: the run ended before; it may have run or not"
 _NOT_STARTED = "this call did not run: the conversation continued without it"
-_UNKNOWN = "this call was started, and its outcome is unknown: its run was stopped before it had a result"
+_UNKNOWN_OUTCOME = "this call was started, and its outcome is unknown: its run was stopped before it had a result"
 
-CLEARED = "cleared"
+CLEARED_KEY = "cleared"
 """The key in a result's `extra` with the number of characters that were cleared."""
 
-_CLEARED = "[This result ({count} characters) was cleared to make room. If you need it, read it again.]"
+_CLEARED_NOTE = "[This result ({count} characters) was cleared to make room. If you need it, read it again.]"
 _SUMMARY = "[What was said until here was summarised to make room. The summary:]\n{summary}"
 _WORTH_IT = 400  # characters: a note replaces the result, so clearing a shorter one saves little
 
 
-def paired(messages: Sequence[Message]) -> Iterator[Message]:
+def pair_results(messages: Sequence[Message]) -> Iterator[Message]:
     """Yields the messages with the results of each turn in the order of its calls: in text the order alone says which
     result belongs to which call. A call without a result (its run was left, or waits for approval) gets one that says
     that its outcome is unknown, because no model API takes a call without a result.
@@ -61,8 +61,8 @@ def paired(messages: Sequence[Message]) -> Iterator[Message]:
             continue
         skip = bool(results)
         there = {result.call_id: result for result in results}
-        ordered = [there.get(c.id) or failure(c, "unknown_outcome", _NO_RESULT) for c in message.calls]
-        yield Message("tool", (*ordered, *(result for result in results if result.call_id not in call_ids)))
+        ordered_results = [there.get(c.id) or failure(c, "unknown_outcome", _NO_RESULT) for c in message.calls]
+        yield Message("tool", (*ordered_results, *(result for result in results if result.call_id not in call_ids)))
 
 
 def unstarted_result(call: ToolCall | MalformedCall, *, has_started: bool, output: str = "") -> ToolResult:
@@ -71,7 +71,9 @@ def unstarted_result(call: ToolCall | MalformedCall, *, has_started: bool, outpu
         return failure(call, "malformed", call.reason)
     if not has_started:
         return failure(call, "skipped", _NOT_STARTED)
-    return failure(call, "unknown_outcome", f"{_UNKNOWN}. What it had written:\n{output}" if output else _UNKNOWN)
+    return failure(
+        call, "unknown_outcome", f"{_UNKNOWN_OUTCOME}. What it had written:\n{output}" if output else _UNKNOWN_OUTCOME
+    )
 
 
 def without_secrets(message: Message, secrets: Secrets) -> Message:
@@ -136,12 +138,17 @@ class Window:
 
 @quick()
 class Plan:
-    """`cleared` are the calls whose results are cleared; or the messages before `upto` are summarised, except for the
-    system messages in front and those `pinned` as they are. Tokens are estimates of what the next turn would read."""
+    """How compaction makes a history shorter.
 
-    cleared: tuple[str, ...]
+    - `cleared_ids`: the calls whose results are cleared. If there are none, the messages before `upto` are summarised,
+      except for the system messages in front.
+    - `pinned_indices`: the places of the messages before `upto` that stay as they are.
+    - `tokens_before`, `tokens_after`: estimates of what the next turn would read.
+    """
+
+    cleared_ids: tuple[str, ...]
     upto: int
-    pinned: tuple[int, ...]
+    pinned_indices: tuple[int, ...]
     tokens_before: int
     tokens_after: int
 
@@ -155,17 +162,19 @@ def plan_compaction(history: Sequence[Message], context: int, task: int, window:
     scale = max(1.0, context / max(1, sum(sizes)))  # the provider's tokens for one of ours
     head = _head(history)
     start = _newest(history, sizes, head, window.keep * window.tokens / scale)
-    cleared = [result for message in history[head:start] for result in message.results if _is_worth_it(result)]
-    after = context - scale * sum(characters(result.content) // 4 - len(_CLEARED) // 4 for result in cleared)
-    if cleared and after <= window.goal * window.tokens:
-        return Plan(tuple(result.call_id for result in cleared), 0, (), context, round(after))
-    pinned = (task,) if head <= task < start else ()
-    if start - head <= len(pinned) + 1:  # one message, an earlier summary say, is not summarised for itself
-        if not cleared:
+    cleared_results = [result for message in history[head:start] for result in message.results if _is_worth_it(result)]
+    after = context - scale * sum(
+        characters(result.content) // 4 - len(_CLEARED_NOTE) // 4 for result in cleared_results
+    )
+    if cleared_results and after <= window.goal * window.tokens:
+        return Plan(tuple(result.call_id for result in cleared_results), 0, (), context, round(after))
+    pinned_indices = (task,) if head <= task < start else ()
+    if start - head <= len(pinned_indices) + 1:  # one message, an earlier summary say, is not summarised for itself
+        if not cleared_results:
             return None
-        return Plan(tuple(result.call_id for result in cleared), 0, (), context, round(after))
-    after = context - scale * (sum(sizes[head:start]) - sum(sizes[i] for i in pinned))
-    return Plan((), start, pinned, context, max(0, round(after)))
+        return Plan(tuple(result.call_id for result in cleared_results), 0, (), context, round(after))
+    after = context - scale * (sum(sizes[head:start]) - sum(sizes[i] for i in pinned_indices))
+    return Plan((), start, pinned_indices, context, max(0, round(after)))
 
 
 def plan_summary(history: Sequence[Message], context: int, window: Window) -> Plan | None:
@@ -212,15 +221,15 @@ def summary_message(summary: str) -> Message:
     return Message.user(_SUMMARY.format(summary=summary))
 
 
-def compacted(history: Sequence[Message], event: HistoryCompacted) -> list[Message]:
+def apply_compaction(history: Sequence[Message], event: HistoryCompacted) -> list[Message]:
     """The history after the event."""
     messages = list(history)
     if event.upto:
-        head, pinned = _head(messages), [messages[i] for i in event.pinned]
+        head, pinned_messages = _head(messages), [messages[i] for i in event.pinned]
         summary = summary_message(event.summary)
         # What was read on the web is in the summary: runs that follow this one must know.
         summary = replace(summary, extra=with_sources({}, sources_of(messages[: event.upto])))
-        messages = [*messages[:head], summary, *pinned, *messages[event.upto :]]
+        messages = [*messages[:head], summary, *pinned_messages, *messages[event.upto :]]
     if event.cleared:
         ids = set(event.cleared)
         messages = [_clear(message, ids) for message in messages]
@@ -266,18 +275,18 @@ def _newest(history: Sequence[Message], sizes: Sequence[int], head: int, room: f
 
 
 def _is_worth_it(result: ToolResult) -> bool:
-    return CLEARED not in result.extra and characters(result.content) > _WORTH_IT
+    return CLEARED_KEY not in result.extra and characters(result.content) > _WORTH_IT
 
 
 def _clear(message: Message, ids: set[str]) -> Message:
     if not any(result.call_id in ids for result in message.results):
         return message
-    return replace(message, parts=tuple(_cleared(part, ids) for part in message.parts))
+    return replace(message, parts=tuple(_clear_result(part, ids) for part in message.parts))
 
 
-def _cleared(part: Part, ids: set[str]) -> Part:
-    if not isinstance(part, ToolResult) or part.call_id not in ids or CLEARED in part.extra:
+def _clear_result(part: Part, ids: set[str]) -> Part:
+    if not isinstance(part, ToolResult) or part.call_id not in ids or CLEARED_KEY in part.extra:
         return part
     count = characters(part.content)
-    note = TextPart(_CLEARED.format(count=count))
-    return replace(part, content=(note,), structured=None, extra={**part.extra, CLEARED: count})
+    note = TextPart(_CLEARED_NOTE.format(count=count))
+    return replace(part, content=(note,), structured=None, extra={**part.extra, CLEARED_KEY: count})

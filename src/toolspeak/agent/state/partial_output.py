@@ -185,8 +185,8 @@ def _fields_of(kind: Any, origin: Any) -> Mapping[str, tuple[tuple[str, ...], An
         fields: dict[str, tuple[tuple[str, ...], Any]] = {}
         for name, field in cast("type[typed.BaseModel]", kind).model_fields.items():
             keys = (name, *(each for each in (field.alias, field.validation_alias) if isinstance(each, str)))
-            described = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
-            fields[name] = (keys, described)
+            field_type = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+            fields[name] = (keys, field_type)
         return None if [*fields] == ["root"] else fields
     container = cast("Any", origin)
     if not dataclasses.is_dataclass(container):

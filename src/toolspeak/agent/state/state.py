@@ -45,11 +45,11 @@ _new: Any = object.__new__
 _Calls: TypeAlias = Sequence[ToolCall | MalformedCall]
 _Results: TypeAlias = Sequence[ToolResult]
 
-_REPEATED = (
+_REPETITION_ADVICE = (
     "Your last calls were the same as before, with the same results: making them again will change nothing. "
     "Do something else, or answer with what you have."
 )
-_FAILED = (
+_FAILURE_ADVICE = (
     "Every call of your last {steps} steps failed. Read what the errors say and do something else, or answer and say "
     "what keeps you from going on."
 )
@@ -234,7 +234,7 @@ class Approvals:
     """Unix seconds of the first open question, during the run."""
 
     @property
-    def undecided(self) -> dict[str, ApprovalRequested]:
+    def open_requests(self) -> dict[str, ApprovalRequested]:
         """The requests without a decision about the call as it is now, by call id."""
         decided_keys = {(decision.call_id, decision.digest) for decision in self.decisions}
         latest = {request.call_id: request for request in self.requests}
@@ -295,9 +295,9 @@ class Progress:
                     break
         advice = ""
         if limits.repeats is not None and repeats == max(1, limits.repeats // 2):
-            advice = _REPEATED
+            advice = _REPETITION_ADVICE
         elif limits.failures is not None and failures == max(1, limits.failures // 2):
-            advice = _FAILED.format(steps=failures)
+            advice = _FAILURE_ADVICE.format(steps=failures)
         return Progress(last, repeats, failures), advice
 
 
@@ -316,13 +316,13 @@ def _same_step(earlier: tuple[_Calls, _Results], calls: _Calls, results: _Result
     for result, other in zip(results, earlier[1], strict=True):
         if result.status != other.status or result.code != other.code:
             return False
-        content, before = _brought(result), _brought(other)
+        content, before = _own_content(result), _own_content(other)
         if len(content) != len(before) or not all(map(_same_part, content, before)):
             return False
     return True
 
 
-def _brought(result: ToolResult) -> Sequence[ContentPart]:
+def _own_content(result: ToolResult) -> Sequence[ContentPart]:
     """The content of a result, without the note in front of one that was answered from memory."""
     return result.content[1:] if ANSWERED_FROM in result.extra else result.content
 

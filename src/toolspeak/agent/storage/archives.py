@@ -162,14 +162,14 @@ async def archive(
         async for group in journal.groups(before=before, principal=principal):
             if not group.is_finished:
                 continue
-            month = f"{datetime.fromtimestamp(_changed(group), UTC):%Y-%m}"
+            month = f"{datetime.fromtimestamp(_last_change(group), UTC):%Y-%m}"
             if month not in streams:
                 name = _free_name(folder, month)
-                streams[month] = name, files.enter_context(_created(name))
+                streams[month] = name, files.enter_context(_create(name))
             async for line in export_group(journal, group):
                 streams[month][1].write(line + "\n")
-        written = [_complete(*streams[month]) for month in sorted(streams)]
-        for pending in written:
+        archive_files = [_complete(*streams[month]) for month in sorted(streams)]
+        for pending in archive_files:
             yield await _settle(journal, pending)
 
 
@@ -189,7 +189,7 @@ def _begin(folder: Path, files: ExitStack) -> list[Path]:
     return sorted(folder.glob(f"runs-*{_PENDING}"))
 
 
-def _changed(group: RunGroup) -> float:
+def _last_change(group: RunGroup) -> float:
     return group.runs[0].updated if group.session is None else group.session.updated
 
 
@@ -202,7 +202,7 @@ def _free_name(folder: Path, month: str) -> Path:
         number += 1
 
 
-def _created(file: Path) -> IO[str]:
+def _create(file: Path) -> IO[str]:
     return open(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8", newline="\n")
 
 
@@ -246,7 +246,7 @@ def _erase_from_file(file: Path, principal: str, removal: Removal) -> None:
     partial = file.with_name(file.name.removesuffix(_PENDING) + _PARTIAL)
     runs_before = removal.runs
     try:
-        with file.open(encoding="utf-8") as lines, _created(partial) as stream:
+        with file.open(encoding="utf-8") as lines, _create(partial) as stream:
             for group in read_groups(lines):
                 remaining = _without(group, principal, removal)
                 if remaining is not None:
@@ -263,14 +263,14 @@ def _erase_from_file(file: Path, principal: str, removal: Removal) -> None:
 
 def _without(group: ReadGroup, principal: str, removal: Removal) -> ReadGroup | None:
     """The group without the runs of a principal; None if nothing of it remains."""
-    erased: set[str] = set()
+    erased_run_ids: set[str] = set()
     runs = dict.fromkeys(record.run_id for record in group.records)
     is_owner = group.session is not None and group.session.principal == principal
     for record in group.records:
-        if is_owner or record.principal == principal or record.parent_run_id in erased:
-            erased.add(record.run_id)
-    remaining = tuple([record for record in group.records if record.run_id not in erased])
-    removal.runs += len(erased)
+        if is_owner or record.principal == principal or record.parent_run_id in erased_run_ids:
+            erased_run_ids.add(record.run_id)
+    remaining = tuple([record for record in group.records if record.run_id not in erased_run_ids])
+    removal.runs += len(erased_run_ids)
     removal.records += len(group.records) - len(remaining)
     if is_owner or (runs and not remaining):
         removal.groups += 1

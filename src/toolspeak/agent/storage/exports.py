@@ -96,11 +96,13 @@ async def import_closed(journal: Journal, lines: Iterable[str]) -> tuple[Session
     """
     aside = MemoryJournal()
     session_id = (await import_session(aside, lines)).session_id
-    unfinished = [each.run_id for each in await aside.runs(session_id=session_id) if each.status in UNFINISHED_STATUSES]
-    for run_id in unfinished:
+    open_run_ids = [
+        each.run_id for each in await aside.runs(session_id=session_id) if each.status in UNFINISHED_STATUSES
+    ]
+    for run_id in open_run_ids:
         await close_run(aside, run_id)
     lines_after_close = [line async for line in export_session(aside, session_id)]
-    return await import_session(journal, lines_after_close), len(unfinished)
+    return await import_session(journal, lines_after_close), len(open_run_ids)
 
 
 def record_of(line: str) -> Record:

@@ -48,15 +48,15 @@ async def _import_batch(
     journal: MaintainedJournal, batch: list[ReadGroup], trust: bool
 ) -> AsyncGenerator[tuple[ReadGroup, int | None]]:
     lone = [group for group in batch if group.session is None]
-    ready = [(group.records, 0) if trust else await _closed(group) for group in lone]
+    ready = [(group.records, 0) if trust else await _close_runs(group) for group in lone]
     others = [group for group in batch if group.session is not None]
     try:
         await journal.add_runs([records for records, _ in ready])
     except RunConflict:  # the journal has one of them
         others = batch
     else:
-        for group, (_, closed) in zip(lone, ready, strict=True):
-            yield group, closed
+        for group, (_, closed_runs) in zip(lone, ready, strict=True):
+            yield group, closed_runs
     for group in others:
         yield group, await _import_group(journal, group, trust)
 
@@ -67,12 +67,12 @@ async def _import_group(journal: MaintainedJournal, group: ReadGroup, trust: boo
             return None
     elif await _has(journal, group.records):
         return None
-    records, closed = (group.records, 0) if trust else await _closed(group)
+    records, closed_runs = (group.records, 0) if trust else await _close_runs(group)
     if group.session is None:
         await journal.add_runs([records])
     else:
         await journal.add_session(group.session, records)
-    return closed
+    return closed_runs
 
 
 async def _has(journal: Journal, records: Iterable[Record]) -> bool:
@@ -86,7 +86,7 @@ async def _has(journal: Journal, records: Iterable[Record]) -> bool:
     return True
 
 
-async def _closed(group: ReadGroup) -> tuple[tuple[Record, ...], int]:
+async def _close_runs(group: ReadGroup) -> tuple[tuple[Record, ...], int]:
     """The group's records with an end for each run, and how many had none."""
     aside = MemoryJournal()
     if group.session is not None:
@@ -95,12 +95,12 @@ async def _closed(group: ReadGroup) -> tuple[tuple[Record, ...], int]:
         for record in group.records:
             await aside.append(record)
     runs = dict.fromkeys(record.run_id for record in group.records)
-    closed = 0
+    closed_runs = 0
     for run_id in runs:
         info = await aside.run(run_id)
         if info is not None and info.status in UNFINISHED_STATUSES:
             await close_run(aside, run_id)
-            closed += 1
-    if not closed:
+            closed_runs += 1
+    if not closed_runs:
         return group.records, 0
-    return tuple([record for run_id in runs for record in await aside.read(run_id)]), closed
+    return tuple([record for run_id in runs for record in await aside.read(run_id)]), closed_runs

@@ -104,7 +104,7 @@ async def place_for(
 
 
 def _decide_first(state: RunState) -> str:
-    calls = ", ".join(each.call.name if each.call else each.call_id for each in state.approvals.undecided.values())
+    calls = ", ".join(each.call.name if each.call else each.call_id for each in state.approvals.open_requests.values())
     places = {"suspended": "is suspended", "queued": "waits for a worker", "waiting": "waits for a time or an event"}
     condition = places.get(state.status, f"waits for a decision about {calls}")
     return (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 
-from toolspeak.agent.recording.recorder import Watched
+from toolspeak.agent.recording.recorder import StreamItem
 from toolspeak.chat.display.call_lanes import CallLane, lane_rows, spinner
 from toolspeak.chat.display.markdown_stream import MarkdownStream
 from toolspeak.chat.display.program_rows import program_rows
@@ -139,7 +139,7 @@ class Transcript:
                 for call in message.calls:
                     self._write(earlier_call_rows(call, results.get(call.id), self._columns()))
 
-    def show(self, item: Watched) -> None:
+    def show(self, item: StreamItem) -> None:
         """Takes one item of the run."""
         match item:
             case TextDelta(text):

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from toolspeak.agent import Agent, RunState
-from toolspeak.agent.recording.recorder import Watched
+from toolspeak.agent.recording.recorder import StreamItem
 from toolspeak.cli.demo_project import ALIAS, FILES, FIXED, TASK, TEST_ARGUMENTS, TOOLS_USED, playbook
 from toolspeak.cli.demo_schedules import compare_schedules
 from toolspeak.cli.exit_codes import ANSWERED, NO_ANSWER
@@ -132,7 +132,7 @@ class _Log:
     results: list[ToolResult] = field(default_factory=list[ToolResult])
     notes: set[str] = field(default_factory=set[str])
 
-    def show(self, item: Watched) -> None:
+    def show(self, item: StreamItem) -> None:
         self.renderer.show(item)
         if isinstance(item, Record) and isinstance(item.event, ModelAnswered):
             self.calls += [call for call in item.event.message.calls if isinstance(call, ToolCall)]

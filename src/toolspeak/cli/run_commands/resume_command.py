@@ -174,7 +174,7 @@ async def _go_on(journal: Journal, info: RunInfo, how: _How) -> int:
     setup = replace(setup, **how.changes)
 
     async def begin(agent: Agent) -> Run:
-        return agent.resumed(info.run_id)
+        return agent.reopen(info.run_id)
 
     display, cassette = Display(how.as_json, thoughts=how.thoughts), recording_of(setup)
     return await work(setup, journal, begin, display, in_doubt=how.in_doubt, cassette=cassette)

@@ -12,7 +12,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from toolspeak.agent.drivers.base import TurnRequest
 from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.agent.drivers.text import TextDriver
-from toolspeak.agent.state.history import paired
+from toolspeak.agent.state.history import pair_results
 from toolspeak.data.messages import JSON, Message, ToolChoice
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import evolve
@@ -56,7 +56,7 @@ def turn_of(
     if not route.is_text:
         output, choice = request.output, request.choice
     else:
-        rest = paired(rest) if has_calls else rest
+        rest = pair_results(rest) if has_calls else rest
         options, output = _without_native(options, request.output)
     turn = TurnRequest(
         [*rest], request.tools, instructions, choice, output=output, parallel=request.parallel, options=options

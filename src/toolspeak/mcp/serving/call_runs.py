@@ -110,7 +110,7 @@ class CallRuns:
             if result.requests and not decisions:
                 return result
             with suppress(RunBusy):
-                result = await self._driven(run_id, self.agent.resumed(run_id, decisions, deps=deps), report)
+                result = await self._driven(run_id, self.agent.reopen(run_id, decisions, deps=deps), report)
                 return await self._after_waits(result, deps, report)
             await asyncio.sleep(_LOOK_AGAIN)
 
@@ -124,7 +124,7 @@ class CallRuns:
                     rest = _LOOK_FOR_EVENTS if until is None else max(0.0, until - time.time())
                     await asyncio.sleep(min(rest, _LOOK_FOR_EVENTS))
                 with suppress(RunBusy):
-                    result = await self._driven(run_id, self.agent.resumed(run_id, deps=deps), report)
+                    result = await self._driven(run_id, self.agent.reopen(run_id, deps=deps), report)
         except asyncio.CancelledError:
             with anyio.CancelScope(shield=True):
                 await self.close(run_id)
