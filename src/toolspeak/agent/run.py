@@ -229,13 +229,9 @@ class Run(Generic[AnswerT]):
         elif self._first_events:
             await recorder.resume([*await facts_from_inputs(settings, state, self._first_events), *self._first_events])
             if state.status == "queued" and state.seq == 1:
-                submitted_start = cast("RunStarted", self.run_records.records[0].event)
-                (run_start, *facts), start = await self._interceptors.before_run(
-                    [without_secrets_in(submitted_start, settings)]
-                )
-                await recorder.record_all(
-                    configuration(settings, self.state, submitted_start, cast("RunStarted", run_start))
-                )
+                submission = cast("RunStarted", self.run_records.records[0].event)
+                (event, *facts), start = await self._interceptors.before_run([without_secrets_in(submission, settings)])
+                await recorder.record_all(configuration(settings, self.state, submission, cast("RunStarted", event)))
                 await recorder.record_all(facts)
         self._first_events = ()
         if "run" in self._interceptors.levels and self.state.stop is None and self.state.status not in FINAL:

@@ -148,16 +148,16 @@ def without_secrets_in(submission: RunStarted, settings: RunSettings) -> RunStar
 
 
 def configuration(
-    settings: RunSettings, state: RunState, submitted_start: RunStarted, run_start: RunStarted
+    settings: RunSettings, state: RunState, submission: RunStarted, run_start: RunStarted
 ) -> list[RunConfigured]:
     """What the submission of a run left open, as the process that first drives it sets it: nothing, or one fact.
     `run_start`: as the run begins."""
     event = RunConfigured()
-    if run_start.messages != submitted_start.messages:
-        event = evolve(event, messages=run_start.messages, replaced=len(submitted_start.messages))
-    if not submitted_start.model:
+    if run_start.messages != submission.messages:
+        event = evolve(event, messages=run_start.messages, replaced=len(submission.messages))
+    if not submission.model:
         limits = settings.limits if state.limits == Limits() else None
-        choice = settings.choice if submitted_start.choice == ToolChoice() else None
+        choice = settings.choice if submission.choice == ToolChoice() else None
         event = evolve(event, model=settings.driver.name, limits=limits, choice=choice)
     return [] if event == RunConfigured() else [event]
 
