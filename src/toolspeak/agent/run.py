@@ -22,7 +22,7 @@ from toolspeak.agent.recording.recorder import (
     UsageRollUp,
     sub_run_records,
 )
-from toolspeak.agent.recording.tracing import UNTRACED, RunTrace, begin_trace
+from toolspeak.agent.recording.tracing import NO_TRACE, RunTrace, begin_trace
 from toolspeak.agent.run_inputs import Inbox, configuration, facts_from_inputs, without_secrets_in
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.decide import AskModel, AwaitApproval, AwaitExternal, Compact, Finish, RunTools, decide
