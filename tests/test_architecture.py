@@ -66,10 +66,10 @@ ALLOWED: dict[str, set[str]] = {
     "telemetry": CORE,
     "web_ui": CORE | {"engines", "gateway", "project", "ui"},
     "changes": CORE,
-    "project": CORE | {"interceptors", "mcp", "changes"},
-    "chat": CORE | {"interceptors", "ui", "mcp", "changes", "project"},
+    "project": CORE | {"mcp", "changes"},
+    "chat": CORE | {"ui", "mcp", "changes", "project"},
     "acp": CORE | {"mcp", "ui", "project", "changes"},
-    "testing": CORE | EDGES - {"cli", "chat", "acp"},
+    "testing": CORE | {"engines"},
     "cli": CORE | EDGES,
     "__main__": {"cli"},
 }
