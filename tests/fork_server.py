@@ -96,6 +96,8 @@ def main() -> None:
     sys.stdout = sys.__stdout__ = stream(1, "w", sys.stdout)
     sys.stderr = sys.__stderr__ = stream(2, "w", sys.stderr)
     sys.path[0] = os.getcwd()
+    folders = filter(None, request["env"].get("PYTHONPATH", "").split(os.pathsep))
+    sys.path[1:1] = [folder for folder in folders if folder not in sys.path]
     sys.argv[1:] = request["arguments"]
     runpy.run_module("toolspeak", run_name="__main__", alter_sys=True)
 

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
@@ -64,7 +65,7 @@ class Command:
             self._end()
         return self.returncode
 
-    def wait(self, timeout: float) -> int:
+    def wait(self, timeout: float = 120) -> int:
         """Its exit code, which is that of `subprocess`: minus the number of the signal that ended it."""
         if self.returncode is None:
             if not select.select([self._reports], [], [], timeout)[0]:
@@ -93,6 +94,50 @@ class Command:
             assert byte, "the server of forks has ended: see its messages in the output of the tests"
             line += byte
         return line
+
+
+class PipedCommand(Command):
+    """A `Command` at pipes, with the attributes of `subprocess.Popen`. Without `has_input` it reads nothing.
+
+    `text`: its streams carry text, and no bytes.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str] | None = None,
+        session: bool = False,
+        has_input: bool = False,
+        text: bool = True,
+    ) -> None:
+        def ours(descriptor: int, mode: str) -> IO[Any]:
+            return open(descriptor, mode, encoding="utf-8") if text else open(descriptor, f"{mode}b")
+
+        input_end, input_start = os.pipe()
+        output_end, output_start = os.pipe()
+        error_end, error_start = os.pipe()
+        try:
+            streams = (input_end, output_start, error_start)
+            super().__init__(arguments, cwd=cwd, env=env, streams=streams, session=session)
+        finally:
+            for each in streams:
+                os.close(each)
+        self._rest: tuple[Any, Any] | None = None
+        self.stdin, self.stdout, self.stderr = ours(input_start, "w"), ours(output_end, "r"), ours(error_end, "r")
+        if not has_input:
+            self.stdin.close()
+
+    def communicate(self, timeout: float = 120) -> tuple[Any, Any]:
+        """The rest of what it writes, once it has ended."""
+        if self._rest is None:
+            self.stdin.close()
+            with self.stdout, self.stderr, ThreadPoolExecutor(1) as threads:
+                errors = threads.submit(self.stderr.read)
+                self._rest = (self.stdout.read(), errors.result())
+        self.wait(timeout)
+        return self._rest
 
 
 def completed(

@@ -18,6 +18,7 @@ import pytest
 from changing_runs import ScriptedProvider, calling, change, shell, tree_of, write
 from test_undo import outcomes, undo
 
+from forked import PipedCommand, completed_text
 from toolspeak import Agent, RunContext, tool
 from toolspeak.agent import Execution
 from toolspeak.changes import ChangeRecorder, change_sets_of, net_changes, of_call, store_of
@@ -218,8 +219,8 @@ def test_two_undos_at_once_undo_once(work, file):
         (work / f"f{number}").write_text("mine")
     before = tree_of(work)
     run_id = run(work, file, shell("for f in f*; do echo theirs > $f; done"))
-    command = [sys.executable, "-m", "toolspeak", "undo", run_id, "--yes", "--json", "--journal", str(file)]
-    both = [subprocess.Popen(command, cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+    command = ["undo", run_id, "--yes", "--json", "--journal", str(file)]
+    both = [PipedCommand(command, cwd=work) for _ in range(2)]
     ends = [(*each.communicate(timeout=60), each.returncode) for each in both]
     assert tree_of(work) == before, ends
     undone = [
@@ -229,7 +230,7 @@ def test_two_undos_at_once_undo_once(work, file):
     ]
     refusals = [err for _, err, code in ends if code]
     assert sum(undone) == 200, ends
-    assert all(b"another undo is changing files" in err for err in refusals)
+    assert all("another undo is changing files" in err for err in refusals)
 
 
 KILLED = """
@@ -390,8 +391,7 @@ def test_a_call_is_named_if_it_changed_nothing(work, file):
 
 
 def toolspeak(*arguments, cwd, code=0):
-    command = [sys.executable, "-m", "toolspeak", *arguments]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    done = completed_text(arguments, cwd=cwd)
     assert done.returncode == code, (done.stdout, done.stderr)
     return done
 
@@ -466,12 +466,12 @@ def test_an_undo_that_is_killed_goes_on_the_next_time(work, file):
     before, whole, texts = tree_of(work), {"mine", "theirs\n"}, set()
     while texts != whole:  # an undo may end before this process sees that it has begun
         run_id = run(work, file, shell("for f in f*; do echo theirs > $f; done"))
-        command = [sys.executable, "-m", "toolspeak", "undo", run_id, "--yes", "--journal", str(file)]
-        process = subprocess.Popen(command, cwd=work, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = PipedCommand(["undo", run_id, "--yes", "--journal", str(file)], cwd=work)
         while process.poll() is None and not any(path.read_text() == "mine" for path in work.glob("f*")):
             pass
         process.kill()
-        assert process.wait() in (0, -signal.SIGKILL)
+        process.communicate()
+        assert process.returncode in (0, -signal.SIGKILL)
         texts = {path.read_text() for path in work.glob("f*")}
     toolspeak("undo", run_id, "--yes", "--journal", str(file), cwd=work)
     for rest in work.glob(".toolspeak-*.tmp"):  # of the file that was being written

@@ -3,8 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 import pytest
 from shop import new_id, task
 
+from forked import PipedCommand, completed_text
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.data.events import ToolFinished, ToolStarted
 from toolspeak.data.run_values import Limits
@@ -43,17 +42,8 @@ class Shop:
             "PYTHONPATH": os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH")))),
         }
 
-    def command(self, *arguments):
-        return [sys.executable, "-m", "toolspeak", *arguments]
-
     def worker(self, *arguments, what="worker_shop:shop"):
-        process = subprocess.Popen(
-            self.command("worker", what, *arguments),
-            env=self.environment,
-            cwd=self.folder,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        process = PipedCommand(["worker", what, *arguments], env=self.environment, cwd=self.folder)
         self.stack.callback(self.end, process)
         read_until(process, "driving runs")
         return process
@@ -64,9 +54,7 @@ class Shop:
         process.communicate()
 
     def run(self, *arguments):
-        return subprocess.run(
-            self.command(*arguments), env=self.environment, cwd=self.folder, capture_output=True, text=True, check=False
-        )
+        return completed_text(arguments, env=self.environment, cwd=self.folder)
 
     def lines(self):
         return [text.split(" ", 1) for text in (self.folder / "log").read_text().splitlines()]
@@ -209,15 +197,8 @@ def test_the_command_line_submits_the_next_task_of_a_session_with_limits_of_its_
     shop.worker(what="worker_shop:many")
     shop.ask(begin)
     options = ("--session", "talk", "--max-steps", "7", "--max-seconds", "600", "--wait")
-    process = subprocess.run(
-        shop.command("submit", "shop", "-", *options),
-        env=shop.environment,
-        cwd=shop.folder,
-        input=task(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    arguments = ["submit", "shop", "-", *options]
+    process = completed_text(arguments, env=shop.environment, cwd=shop.folder, stdin=task().encode())
     assert process.returncode == 0, process.stderr
 
     async def runs(client):
@@ -274,12 +255,6 @@ def test_a_worker_that_cannot_work_says_why(tmp_path, arguments, message):
 
 
 def test_a_worker_says_whose_journal_it_takes(shop):
-    refusal = subprocess.run(
-        shop.command("worker", "worker_shop:shop", "--journal", "runs.db"),
-        env=shop.environment,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
+    refusal = shop.run("worker", "worker_shop:shop", "--journal", "runs.db")
     assert refusal.returncode == 2
     assert "a worker takes the journal of its agents: Agent(…, journal=" in refusal.stderr

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from sandbox_levels import problem_with
 
+from forked import completed_text
 from toolspeak.data.codec import loads
 from toolspeak.data.events import Record, ToolFinished, ToolStarted
 from toolspeak.journal import SqliteJournal
@@ -42,12 +43,19 @@ def run(
     ]
     book = folder.parent / "model.json"
     book.write_text(json.dumps({"turns": [*turns, "Done."]}))
-    command = [sys.executable, "-m", "toolspeak", "run", "task", "--model", f"scripted:{book}", "--dialect", "hermes",
-               "--approve", "all", "--json", "--journal", str(folder.parent / "journal.db"), *options]  # fmt: skip
+    command = ["run", "task", "--model", f"scripted:{book}", "--dialect", "hermes", "--approve", "all", "--json",
+               "--journal", str(folder.parent / "journal.db"), *options]  # fmt: skip
+    if env is not None and "PYTHONPATH" in env:
+        return started(command, folder, env)
+    return completed_text(command, cwd=folder, env={**os.environ, **(env or {})}, session=True)
+
+
+def started(arguments: list[str], folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess:
+    """`toolspeak`, started from nothing, so that Python takes what `env` changes of it."""
     return subprocess.run(
-        command,
+        [sys.executable, "-m", "toolspeak", *arguments],
         cwd=folder,
-        env={**os.environ, **(env or {})},
+        env={**os.environ, **env},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -139,18 +147,14 @@ def test_where_one_is_required_and_there_is_none_nothing_begins_and_the_remedy_i
 
 
 def test_a_worker_that_cannot_hold_commands_does_not_start(folder: Path):
-    command = [sys.executable, "-m", "toolspeak", "worker", "nowhere:agent"]
-    environment = {**os.environ, **without_boundaries(folder)}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = started(["worker", "nowhere:agent"], folder, without_boundaries(folder))
     assert done.returncode == 2
     assert "install bubblewrap" in done.stderr
 
 
 def test_the_doctor_says_what_holds_commands_and_what_to_do(folder: Path):
     def finding(**env: str) -> tuple[str, str]:
-        command = [sys.executable, "-m", "toolspeak", "doctor", "--json"]
-        environment = {**os.environ, **without_boundaries(folder), "HOME": str(folder), **env}
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        done = started(["doctor", "--json"], folder, {**without_boundaries(folder), "HOME": str(folder), **env})
         (row,) = [row for row in json.loads(done.stdout)["findings"] if row["subject"] == "sandbox"]
         return row["state"], f"{row['text']} {row['remedy']}"
 

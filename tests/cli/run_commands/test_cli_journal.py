@@ -6,15 +6,13 @@ import os
 import re
 import shlex
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 from click.testing import CliRunner
 from terminal_harness import DEADLINE, TerminalProcess, environment
 
-from forked import completed_text
+from forked import PipedCommand, completed_text
 from toolspeak import Agent, Session
 from toolspeak.cli.main import cli
 from toolspeak.data.codec import loads
@@ -46,11 +44,7 @@ class Folder:
         self.book.write_text(json.dumps({"turns": turns, "follow": True}), encoding="utf-8")
 
     def start(self, *arguments):
-        command = [sys.executable, "-m", "toolspeak", *arguments]
-        return subprocess.Popen(
-            command, cwd=self.work, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, encoding="utf-8", start_new_session=True,
-        )  # fmt: skip
+        return PipedCommand(arguments, cwd=self.work, env=self.env, session=True)
 
     def toolspeak(self, *arguments, code=0):
         done = completed_text(arguments, cwd=self.work, env=self.env, session=True, seconds=DEADLINE)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
+
+from forked import PipedCommand, completed_text
 
 GATE = {"name": "shell", "arguments": {"command": "cat gate > /dev/null"}}
 """A call that lasts until somebody opens the FIFO `gate`."""
@@ -25,12 +25,9 @@ class Driver:
         self.folder = folder / "work"
         self.folder.mkdir(exist_ok=True)
         os.mkfifo(self.folder / "gate")
-        command = [sys.executable, "-m", "toolspeak", "run", "--json", "--input", "-"]
-        command += ["--model", f"scripted:{folder / 'book.json'}", "--workspace", str(self.folder)]
-        command += ["--journal", str(folder / "runs.db"), *options]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder
-        )
+        command = ["run", "--json", "--input", "-", "--model", f"scripted:{folder / 'book.json'}"]
+        command += ["--workspace", str(self.folder), "--journal", str(folder / "runs.db"), *options]
+        self.process = PipedCommand(command, cwd=folder, has_input=True, text=False)
         self.lines = []
 
     def send(self, *lines):
@@ -72,7 +69,7 @@ def drive(tmp_path):
     yield begin
     for driver in drivers:
         driver.process.kill()
-        driver.process.wait()
+        driver.process.communicate()
         for stream in (driver.process.stdin, driver.process.stdout, driver.process.stderr):
             stream.close()
 
@@ -222,8 +219,7 @@ def test_deltas_come_on_request(drive):
 
 def test_the_options_belong_together(tmp_path):
     def fails(*options):
-        command = [sys.executable, "-m", "toolspeak", "run", "--model", "scripted:none.json", *options]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, input="")
+        done = completed_text(["run", "--model", "scripted:none.json", *options], cwd=tmp_path)
         assert done.returncode == 2, done
         return done.stderr
 
