@@ -40,10 +40,10 @@ def problem(dialect: Dialect, text: str, mode: str = "auto") -> str:
     turn = read_turn(dialect, text, TOOLS)
     if mode != "auto" and bool(turn.calls) != (mode != "none"):
         return f"{len(turn.calls)} calls under {mode}"
-    if turn.forged:
-        return f"forged results: {turn.forged}"
-    if turn.ignored:
-        return f"ignored: {turn.ignored}"
+    if turn.forged_results:
+        return f"forged results: {turn.forged_results}"
+    if turn.ignored_calls:
+        return f"ignored: {turn.ignored_calls}"
     for call in turn.calls:
         if isinstance(call, MalformedCall):
             if call.code == "duplicate_key":

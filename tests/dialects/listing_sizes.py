@@ -109,7 +109,7 @@ def lines() -> list[str]:
         cells: list[str] = []
         for count in COUNTS:
             sizes = {listing: len(dialect.prompt("", made[count], listing).text) for listing in LISTINGS}
-            has_template = getattr(dialect, "trained", None) is not None
+            has_template = getattr(dialect, "chat_template", None) is not None
             cells += [f"{sizes[listing]:,}" if has_template or listing != "trained" else "" for listing in LISTINGS]
         rows.append(f"| `{dialect.name}` | {' | '.join(cells)} |")
     heads = [f"{count} {'trained' if i == 0 else LISTINGS[i]}" for count in COUNTS for i in range(len(LISTINGS))]

@@ -97,7 +97,7 @@ def ours(dialect: Dialect, case: Case) -> Reading:
     # Text set aside is shown, though it is not part of the answer: it is neither lost nor leaked.
     lost = any(each in turn.aside for each in case.visible_text)
     text = turn.text + turn.aside if lost else turn.text
-    return Reading(text, ran, len(ran) < len(turn.calls) or bool(turn.ignored))
+    return Reading(text, ran, len(ran) < len(turn.calls) or bool(turn.ignored_calls))
 
 
 class Engine:

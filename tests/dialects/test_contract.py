@@ -145,11 +145,11 @@ def test_9_made_up_results_end_the_batch_where_they_begin(dialect: Dialect):
     assert [delta for delta in deltas if isinstance(delta, BatchEnded)] == [BatchEnded((0,), ok=True)]
     turn = read_turn(dialect, first + rest, TOOLS)
     assert [call.arguments for call in turn.calls if isinstance(call, ToolCall)] == [{"path": "a.txt"}]
-    assert [entry.reason for entry in turn.ignored] == ["the turn's batch had ended already"]
-    assert len(turn.forged) == 1
+    assert [entry.reason for entry in turn.ignored_calls] == ["the turn's batch had ended already"]
+    assert len(turn.forged_results) == 1
 
 
 @each_marking
 def test_9_made_up_results_before_any_call_end_nothing(dialect: Dialect):
     turn = read_turn(dialect, f"{forged_by(dialect)}\n{called(dialect, 'a.txt')}", TOOLS)
-    assert ([call.name for call in turn.calls], turn.ignored) == (["read"], ())
+    assert ([call.name for call in turn.calls], turn.ignored_calls) == (["read"], ())

@@ -199,7 +199,7 @@ def test_the_first_block_says_which_calls_count():
     one = written(get_dialect("cogency-json"), CALLS[:1], "")
     turn = read_turn(AUTO, one + "\n" + written(get_dialect("hermes"), CALLS[1:2], ""), TOOLS)
     assert [call.name for call in turn.calls] == ["write"]
-    assert [entry.reason for entry in turn.ignored] == ["the turn's batch had ended already"]
+    assert [entry.reason for entry in turn.ignored_calls] == ["the turn's batch had ended already"]
 
 
 MENTIONS = [

@@ -16,7 +16,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import Dialect, get_dialect
 from toolspeak.dialects.catalogue import DIALECTS
 from toolspeak.dialects.detection.auto_dialect import AutoDialect
-from toolspeak.dialects.detection.repairing_dialect import repaired
+from toolspeak.dialects.detection.repairing_dialect import with_repair
 from toolspeak.dialects.detection.strict_dialect import StrictDialect
 from toolspeak.dialects.detection.unparsed_calls import LeakedCalls
 from toolspeak.dialects.grammar.build import WithGrammar
@@ -64,7 +64,7 @@ def variants(dialect: Dialect) -> Iterator[Dialect]:
     if type(dialect.parser()) is BlockParser:
         yield StrictDialect(dialect)
     if dialect.info.arguments.startswith(("JSON", "fenced JSON")):
-        yield repaired(dialect)
+        yield with_repair(dialect)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)

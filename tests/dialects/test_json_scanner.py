@@ -24,10 +24,15 @@ def verdict(text: str, size: int) -> Verdict:
     for piece in chunks(text, size):
         stop = scanner.feed(piece, 0)
         position += stop
-        if scanner.done or scanner.problem is not None or stop < len(piece):
+        if scanner.is_complete or scanner.problem is not None or stop < len(piece):
             break
     problem = scanner.problem
-    return position - scanner.back, scanner.done, problem.code if problem else "", problem.reason if problem else ""
+    return (
+        position - scanner.back,
+        scanner.is_complete,
+        problem.code if problem else "",
+        problem.reason if problem else "",
+    )
 
 
 WRITTEN = [
@@ -87,7 +92,7 @@ def scanned(text: str, position: int, caps: Caps) -> tuple[JSON, int] | None:
     """What the scanner and the decoder make of an object, one after the other; None where they find a problem."""
     scanner = JsonScanner(caps, depth=2)
     stop = scanner.feed(text, position)
-    fits = scanner.done and stop - position <= caps.characters
+    fits = scanner.is_complete and stop - position <= caps.characters
     value = decode_json(text[position:stop]) if fits else None
     return None if value is None or isinstance(value, Problem) else (value, stop)
 

@@ -207,7 +207,7 @@ def test_only_the_first_block_counts(name: str):
     block = f"<execute>[{CALL}]</execute>" if name == J else f"<execute>{XCALL}</execute>"
     turn = read_checked(get_dialect(name), f"{block}\nand\n{block}", TOOLS)
     assert called(turn) == [("read", READ)]
-    assert [each.reason for each in turn.ignored] == ["the turn's batch had ended already"]
+    assert [each.reason for each in turn.ignored_calls] == ["the turn's batch had ended already"]
 
 
 @pytest.mark.parametrize("dialect", PROTOCOLS, ids=lambda dialect: dialect.name)

@@ -569,8 +569,8 @@ def test_9_forged_results_are_reported_and_never_believed(dialect: Dialect):
     for text in (f"Let me see.\n{call}\n{forged}\nIt is root.", f"Let me see.\n{forged}\n{call}\nIt is root."):
         deltas = check_splits(dialect, text, TOOLS)
         turn = read_turn(dialect, text, TOOLS)
-        assert len([delta for delta in deltas if isinstance(delta, ForgedResults)]) == len(turn.forged) == 1
-        assert "root" in turn.forged[0] or "read" in turn.forged[0]
+        assert len([delta for delta in deltas if isinstance(delta, ForgedResults)]) == len(turn.forged_results) == 1
+        assert "root" in turn.forged_results[0] or "read" in turn.forged_results[0]
         assert "result" not in turn.text
         assert "root:" not in turn.message.text
         assert [call.name for call in turn.calls] == ["ping"]

@@ -231,7 +231,7 @@ def test_under_repair_an_example_stays_one():
     call = written(get_dialect("hermes"))
     turn = read_turn(get_dialect("hermes", strict_detection=True), f"Like this:\n```\n{call}\n```\nso", TOOLS)
     assert turn.calls == ()
-    assert not [each for each in turn.ignored if not isinstance(each.call, MalformedCall)]
+    assert not [each for each in turn.ignored_calls if not isinstance(each.call, MalformedCall)]
 
 
 FRAMED = {  # a message to the user, and the text before the next one

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from sweeps import fewer
 from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallCompleted, CallMalformed
 from toolspeak.data.messages import MalformedCall, Message, ToolCall
-from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn, repaired
+from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn, with_repair
 from toolspeak.dialects.text.json_repair import load_repair, mend
 from toolspeak.errors import ConfigurationError
 from toolspeak.testing import check_splits, chunks, parse_pieces
 
-HERMES = repaired(get_dialect("hermes"))
+HERMES = with_repair(get_dialect("hermes"))
 JSON_DIALECTS = [each for each in DIALECTS if each.info.arguments.startswith(("JSON", "fenced JSON"))]
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
@@ -94,18 +94,18 @@ def test_every_json_dialect_is_repaired(dialect: Dialect):
     (message,) = dialect.render([Message("assistant", calls)], TOOLS)
     text = message.text.replace('"abc"', "'abc',")
     assert all(isinstance(call, MalformedCall) for call in read_turn(dialect, text, TOOLS).calls)
-    turn = read_turn(repaired(dialect), text, TOOLS)
+    turn = read_turn(with_repair(dialect), text, TOOLS)
     assert [(call.name, call.arguments) for call in turn.calls if isinstance(call, ToolCall)] == [
         ("write", {"content": "abc"}) for _ in calls
     ]
-    check_splits(repaired(dialect), text, TOOLS, splits=[tuple(chunks(text, 1)), tuple(chunks(text, 4))])
+    check_splits(with_repair(dialect), text, TOOLS, splits=[tuple(chunks(text, 1)), tuple(chunks(text, 4))])
     for finish in ("stop", "length"):
-        cut = read_turn(repaired(dialect), text[: text.index("abc") + 1], TOOLS, finish=finish)
+        cut = read_turn(with_repair(dialect), text[: text.index("abc") + 1], TOOLS, finish=finish)
         assert not any(isinstance(call, ToolCall) for call in cut.calls)
 
 
 def test_the_deltas_hold_the_raw_text_and_the_repaired_calls_and_the_calls_after_move_up():
-    dialect = repaired(get_dialect("hermes"))
+    dialect = with_repair(get_dialect("hermes"))
     deltas = parse_pieces(dialect, [block("{a: 1}") + "}</tool_call>" + block("{}") + "}</tool_call>"])
     (malformed,) = (delta for delta in deltas if isinstance(delta, CallMalformed))
     mended, after = (delta for delta in deltas if isinstance(delta, CallCompleted))
@@ -136,7 +136,7 @@ BROKEN, WHOLE, LOST = (
 )
 def test_the_batch_rule_holds_for_repaired_calls(name: str, bodies: list[str], selected: list[str], ok: bool):
     text = "".join(f"<tool_call>{body}</tool_call>" for body in bodies)
-    deltas = check_splits(repaired(get_dialect(name)), text)
+    deltas = check_splits(with_repair(get_dialect(name)), text)
     end = next(delta for delta in deltas if isinstance(delta, BatchEnded))
     names = {delta.index: delta.name for delta in deltas if isinstance(delta, CallCompleted)}
     assert [names[index] for index in end.selected] == selected
@@ -144,11 +144,11 @@ def test_the_batch_rule_holds_for_repaired_calls(name: str, bodies: list[str], s
 
 
 def test_only_the_first_block_of_cogency_counts_repaired_or_not():
-    dialect = repaired(get_dialect("cogency-json"))
+    dialect = with_repair(get_dialect("cogency-json"))
     first = '<execute>[{"name": "f", "args": {a: 1}}, {"name": "g", "args": {}}]</execute>'
     turn = read_turn(dialect, first + first)
     assert [call.name for call in turn.calls] == ["f", "g"]
-    assert [entry.call.name for entry in turn.ignored if isinstance(entry.call, ToolCall)][-2:] == ["f", "g"]
+    assert [entry.call.name for entry in turn.ignored_calls if isinstance(entry.call, ToolCall)][-2:] == ["f", "g"]
 
 
 PIECES = [*"{}[]:,\"' \n", "<tool_call>", "</tool_call>", "// a\n", "/*", "*/", "a", "1", '{"name": "f", "arguments": ']
@@ -199,7 +199,7 @@ VALUES = st.recursive(
 @settings(deadline=None, max_examples=fewer(100), suppress_health_check=SLOW)
 def test_what_is_read_without_repair_is_read_the_same_with_it(dialect: Dialect, arguments: dict[str, Any]):
     (message,) = dialect.render([Message("assistant", (ToolCall("0", "f", arguments),))])
-    assert parse_pieces(repaired(dialect), [message.text]) == parse_pieces(dialect, [message.text])
+    assert parse_pieces(with_repair(dialect), [message.text]) == parse_pieces(dialect, [message.text])
 
 
 @given(data=st.data(), value=st.dictionaries(st.sampled_from(["a", "b c", "d"]), VALUES, min_size=1, max_size=3))
@@ -211,13 +211,13 @@ def test_a_value_is_mended_to_itself_or_not_at_all(data: st.DataObject, value: d
 
 def test_a_dialect_without_json_is_refused():
     with pytest.raises(ConfigurationError, match="qwen3-coder does not write its calls as JSON"):
-        repaired(get_dialect("qwen3-coder"))
+        with_repair(get_dialect("qwen3-coder"))
 
 
 def test_without_the_library_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "json_repair", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'toolspeak\[repair\]'"):
-        repaired(get_dialect("hermes"))
+        with_repair(get_dialect("hermes"))
 
 
 @pytest.mark.parametrize("name", ["solar-open", "kimi-k2", "deepseek-v3", "deepseek-v31"])
@@ -226,6 +226,6 @@ def test_a_call_outside_of_its_section_is_repaired_too(name: str):
     (message,) = dialect.render([Message("assistant", (ToolCall("c", "write", {"content": "abc"}),))], TOOLS)
     section = message.text.index("<", 1)
     text = message.text[section : message.text.rindex("<")].replace('"abc"', "'abc',")
-    (call,) = read_turn(repaired(dialect), text, TOOLS).calls
+    (call,) = read_turn(with_repair(dialect), text, TOOLS).calls
     assert isinstance(call, ToolCall)
     assert (call.name, call.arguments) == ("write", {"content": "abc"})

@@ -7,7 +7,7 @@ import pytest
 from toolspeak.data.deltas import TextDelta, TextWasReasoning
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn, repaired, section_of_reply
+from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn, section_of_reply, with_repair
 from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.testing import check_splits
 
@@ -110,7 +110,7 @@ def test_auto_and_the_published_protocols_too(name: str):
 
 
 def test_a_repairing_dialect_as_the_one_it_repairs():
-    assert section_of_reply(repaired(get_dialect("hermes")), "plan</think>answer") == "reasoning"
+    assert section_of_reply(with_repair(get_dialect("hermes")), "plan</think>answer") == "reasoning"
 
 
 def test_the_headers_of_messages_say_it_themselves():

@@ -41,7 +41,7 @@ def test_tool_invocations_use_json_arrays_inside_xml_markers():
 def test_think_is_internal_reasoning_the_system_ignores_its_content_completely():
     """Internal reasoning scratch pad. System ignores content completely."""
     turn = read_checked(DIALECT, f"<think>{seed.S000_SINGLE} and {seed.S000_SUCCESS}</think>Hello")
-    assert turn.calls == turn.forged == ()
+    assert turn.calls == turn.forged_results == ()
     assert turn.text == "Hello"
 
 

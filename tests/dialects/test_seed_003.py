@@ -99,7 +99,7 @@ def test_at_most_one_block_counts_only_the_last_one_is_executed():
     """Do NOT output multiple tool calls - only the last one will be executed"""
     turn = read_checked(DIALECT, f"{seed.S003_LIST}\nor rather\n{seed.S003_READ}\n{seed.S003_WRITE}\nDone.")
     assert [name for name, _ in called(turn)] == ["write"]
-    assert [(each.call.name, each.reason) for each in turn.ignored] == [
+    assert [(each.call.name, each.reason) for each in turn.ignored_calls] == [
         ("list", "only the last call of a turn counts"),
         ("read", "only the last call of a turn counts"),
     ]
@@ -111,7 +111,7 @@ def test_a_malformed_last_block_does_not_fall_back_to_an_earlier_one():
     turn = read_checked(DIALECT, f'{seed.S003_WRITE}\n<tool_call>{{"name": "list"</tool_call>')
     (call,) = turn.calls
     assert isinstance(call, MalformedCall)
-    assert len(turn.ignored) == 1
+    assert len(turn.ignored_calls) == 1
 
 
 def test_a_bad_block_before_a_good_one_does_not_lose_it():
@@ -124,7 +124,7 @@ def test_no_tool_blocks_inside_think_tags():
     """Do NOT include tool blocks inside `<think>` tags"""
     turn = read_checked(DIALECT, f"<think>I could {seed.S003_WRITE}</think>{seed.S003_READ}")
     assert [name for name, _ in called(turn)] == ["read"]
-    assert turn.ignored == ()
+    assert turn.ignored_calls == ()
     assert read_checked(DIALECT, f"<think>{seed.S003_WRITE}</think>No.").calls == ()
 
 
@@ -166,5 +166,5 @@ def test_write_capable_tools_say_that_they_need_confirmation():
 def test_results_of_the_model_itself_are_a_forgery():
     """Tool results appear automatically in your conversation history"""
     turn = read_checked(DIALECT, f"{seed.S003_LIST}\n<tool_result>\n{seed.S003_FLOW_RESULT}\n</tool_result>\nSo:")
-    assert [forged.strip() for forged in turn.forged] == [seed.S003_FLOW_RESULT]
+    assert [forged.strip() for forged in turn.forged_results] == [seed.S003_FLOW_RESULT]
     assert "daily" not in turn.text

@@ -54,7 +54,11 @@ def test_a_turn_that_begins_with_its_calls_is_read_as_after_a_line_break(dialect
     text = calls(data, dialect) if data.draw(st.booleans()) else reply(data, dialect)
     first, after = read_turn(dialect, text, TOOLS), read_turn(dialect, f"\n{text}", TOOLS)
     assert after.calls == first.calls
-    assert (after.ignored, after.forged, after.notes) == (first.ignored, first.forged, first.notes)
+    assert (after.ignored_calls, after.forged_results, after.notes) == (
+        first.ignored_calls,
+        first.forged_results,
+        first.notes,
+    )
     assert after.text.lstrip() == first.text.lstrip()
 
 

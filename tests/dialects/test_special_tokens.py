@@ -137,7 +137,12 @@ LEFT_OVER = [
 def test_what_frames_an_answer_is_none_of_it(name: str, text: str, answer: str):
     dialect = get_dialect(name)
     turn = read_turn(dialect, text, TOOLS)
-    assert (turn.message.text, turn.reasoning.strip() in ("", "x"), turn.calls, turn.forged) == (answer, True, (), ())
+    assert (turn.message.text, turn.reasoning.strip() in ("", "x"), turn.calls, turn.forged_results) == (
+        answer,
+        True,
+        (),
+        (),
+    )
     check_splits(dialect, text, TOOLS, "stop")
     check_splits(dialect, text, TOOLS, "length")
 
@@ -149,7 +154,7 @@ def test_the_marker_of_results_that_ends_a_turn_is_no_forgery(name: str):
     marker = next(each.text for each in dialect.parser(TOOLS).format.table.markers if each.kind == "results")
     for text, forged in ((f"{call}{marker}", ()), (f"{call}{marker}\n", ()), (f"{call}{marker}lies", ("lies",))):
         turn = read_turn(dialect, text, TOOLS)
-        assert (len(turn.calls), turn.forged, turn.text.strip()) == (1, forged, "")
+        assert (len(turn.calls), turn.forged_results, turn.text.strip()) == (1, forged, "")
         check_splits(dialect, text, TOOLS, "stop")
 
 

@@ -25,7 +25,7 @@ from toolspeak.dialects import (
     get_dialect,
     open_parser,
     read_turn,
-    repaired,
+    with_repair,
 )
 from toolspeak.dialects.text.scan import MAX_CANDIDATE
 from toolspeak.testing import CheckedParser, check_deltas, check_splits, chunks, every_split, join_deltas, parse_pieces
@@ -181,7 +181,7 @@ def test_every_reader_agrees(enclosing: tuple[Dialect, str, str], reads: str):
         reader = AutoDialect(dialect)
     else:
         try:
-            reader = StrictDialect(dialect) if reads == "strict" else repaired(dialect)
+            reader = StrictDialect(dialect) if reads == "strict" else with_repair(dialect)
         except Exception as error:  # noqa: BLE001 - a dialect without such a reader says why
             pytest.skip(str(error))
     if reads == "auto" and (opening[0] not in "<[" or dialect.name in ("muse", *PUBLISHED)):
@@ -297,7 +297,7 @@ def test_a_call_in_open_thoughts_comes_with_its_batch_when_the_turn_ends():
 
 
 def test_a_call_of_thoughts_is_not_repaired():
-    turn = read_turn(repaired(HERMES), "<think>x <tool_call>{'name': 'read', 'arguments': {}}</tool_call> y", TOOLS)
+    turn = read_turn(with_repair(HERMES), "<think>x <tool_call>{'name': 'read', 'arguments': {}}</tool_call> y", TOOLS)
     assert (runnable(turn), [code for code, _ in reports(turn)]) == ([], ["in_thoughts"])
 
 

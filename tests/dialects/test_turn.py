@@ -80,7 +80,7 @@ def test_ignored_calls_are_told_apart_from_those_that_count():
     assert collector.batch_ended
     turn = collector.turn()
     assert turn.calls == turn.message.calls == (MalformedCall("1", "raw", "invalid_json", "why", "b"),)
-    assert [(each.call, each.reason) for each in turn.ignored] == [(ToolCall("0", "a", {}), "too many")]
+    assert [(each.call, each.reason) for each in turn.ignored_calls] == [(ToolCall("0", "a", {}), "too many")]
     assert turn.notes == ("array",)
 
 

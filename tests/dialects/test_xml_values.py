@@ -253,4 +253,4 @@ def test_a_value_of_white_space_past_the_cap_fails_and_is_not_cut():
     text = f"<w><a>{' ' * 60}</a></w></execute>"
     body = new_body(0, Caps(characters=50))
     body.feed(text, 0, [])
-    assert (body.problem.code, body.problem_offset, body.done) == ("too_large", 56, False)
+    assert (body.problem.code, body.problem_offset, body.is_complete) == ("too_large", 56, False)

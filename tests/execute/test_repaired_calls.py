@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from toolspeak import Agent, ToolCall
 from toolspeak.data.messages import ToolResult
 from toolspeak.data.tools import UNDECLARED_EFFECTS, Effects
-from toolspeak.dialects import get_dialect, repaired
+from toolspeak.dialects import get_dialect, with_repair
 from toolspeak.execute import Decision, Rule, StandingRules, approve_all
 from toolspeak.execute.approval.approvers import approval_reason, approve_all_and_repaired
 from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
@@ -127,7 +127,7 @@ def test_without_a_person_a_repaired_call_runs_only_if_it_reads(effects, unasked
 
 def an_agent(reply, finish="stop", **options):
     provider = ScriptedProvider([ScriptedTurn(reply, finish), "Done."])
-    dialect = repaired(get_dialect("cogency-json"))
+    dialect = with_repair(get_dialect("cogency-json"))
     return provider, Agent(provider, [put, look], dialect=dialect, **options)
 
 

@@ -258,12 +258,15 @@ class TurnAnswers:
             self._counted_messages = len(history)
             input_tokens = (len(prompt) + self._counted_characters) // 4
             usage = Usage(input_tokens, (characters(turn.message.parts) + len(turn.reasoning)) // 4)
-        message, ignored_calls = turn.message, [entry.call for entry in turn.ignored]
+        message, ignored_calls = turn.message, [entry.call for entry in turn.ignored_calls]
         if wrapping_up and message.calls:
             ignored_calls += message.calls
             parts = tuple(part for part in message.parts if not isinstance(part, ToolCall | MalformedCall))
             message = replace(message, parts=parts)
-        unused_calls, forged_results = [call for call in ignored_calls if isinstance(call, ToolCall)], turn.forged
+        unused_calls, forged_results = (
+            [call for call in ignored_calls if isinstance(call, ToolCall)],
+            turn.forged_results,
+        )
         if secrets.has_values:
             message, unused_calls = (
                 without_secrets(message, secrets),

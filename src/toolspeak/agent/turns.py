@@ -286,7 +286,7 @@ class Turns:
             early = getattr(settings.executor, "early", None)
             self._early = None if early is None else early(self._contexts.batch(before))
         if self._early is not None:
-            for call in collector.completed(self._offer_count):
+            for call in collector.complete_calls(self._offer_count):
                 self._offer_count += 1
                 if type(call) is ToolCall:
                     hides = settings.secrets.has_values

@@ -85,7 +85,7 @@ class _CallFragments:
 
 
 def _describe(turn: ParsedTurn, fragments: Mapping[str, _CallFragments]) -> dict[str, Any]:
-    ignored = [{**_call(entry.call, fragments), "ignored": entry.reason} for entry in turn.ignored]
+    ignored = [{**_call(entry.call, fragments), "ignored": entry.reason} for entry in turn.ignored_calls]
     if turn.aside.strip():
         ignored.append({"text": turn.aside, "ignored": "text after the calls"})
     return {
@@ -94,7 +94,7 @@ def _describe(turn: ParsedTurn, fragments: Mapping[str, _CallFragments]) -> dict
         "calls": [_call(call, fragments) for call in turn.calls if isinstance(call, ToolCall)],
         "malformed": [_call(call, fragments) for call in turn.calls if isinstance(call, MalformedCall)],
         "ignored": ignored,
-        "forged": list(turn.forged),
+        "forged": list(turn.forged_results),
         "notes": list(turn.notes),
     }
 

@@ -7,7 +7,7 @@ A call's `index` is its position among all calls of the turn, from 0. A parser t
   `only_tool` (a counter where the tool's name belongs, and the turn has one tool),
   `extra_key:<key>` (ignored), `attributes` (ignored attributes of an element), `missing_closer`
   (its own end tag; in XML), `missing_opener` (of what follows its name), `repaired` (from text
-  that was no JSON; only on demand, see `dialects.repaired`),
+  that was no JSON; only on demand, see `dialects.with_repair`),
   `leaked` (the server, which has native calls, left it in the text);
 - on a batch: `code_fence`, `marker_attributes`, `marker_case`, `marker_twice` (the start marker, or more often),
   `single_object` (no array around it), `array` (an array where one object belongs),

@@ -37,9 +37,9 @@ _PLACES = {
     "open_parser": "toolspeak.dialects.detection.prompt_tail",
     "read_results": "toolspeak.dialects.prompts.result_reader",
     "read_turn": "toolspeak.dialects.parser.parsed_turn",
-    "repaired": "toolspeak.dialects.detection.repairing_dialect",
     "section_of_reply": "toolspeak.dialects.detection.prompt_tail",
     "translate": "toolspeak.dialects.translation",
+    "with_repair": "toolspeak.dialects.detection.repairing_dialect",
 }
 """The module of each public name. The large catalogue is only imported for a name that needs all dialects.
 

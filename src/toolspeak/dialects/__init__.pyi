@@ -5,7 +5,7 @@ from toolspeak.dialects.by_name import get_dialect, known_dialect
 from toolspeak.dialects.catalogue import DIALECTS, PROTOCOLS
 from toolspeak.dialects.detection.auto_dialect import AutoDialect
 from toolspeak.dialects.detection.prompt_tail import open_parser, section_of_reply
-from toolspeak.dialects.detection.repairing_dialect import repaired
+from toolspeak.dialects.detection.repairing_dialect import with_repair
 from toolspeak.dialects.detection.strict_dialect import StrictDialect
 from toolspeak.dialects.grammar.special_tokens import SpecialTokens
 from toolspeak.dialects.grammar.target import TARGETS, Grammar, Target
@@ -40,7 +40,7 @@ __all__ = [
     "open_parser",
     "read_results",
     "read_turn",
-    "repaired",
     "section_of_reply",
     "translate",
+    "with_repair",
 ]

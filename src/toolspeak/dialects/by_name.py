@@ -76,8 +76,8 @@ def _suggestion(name: str) -> str:
         return f"; models of that name write {own.name!r}."
     if (newest := newest_of(name, dialects.DIALECTS)) is not None:
         return f"; the newest models of that name write {newest.name!r}. {listing_hint}"
-    spelled = [other for other in (*PLACES, *_aliases(), "auto") if _digits(other) == _digits(name)]
-    close = difflib.get_close_matches(name.lower(), spelled, n=1)  # another number is another version, not a typo
+    candidates = [other for other in (*PLACES, *_aliases(), "auto") if _digits(other) == _digits(name)]
+    close = difflib.get_close_matches(name.lower(), candidates, n=1)  # another number is another version, not a typo
     if close:
         return f". Did you mean {close[0]!r}? {listing_hint}"
     return f", and none is known for a model of that name; 'auto' reads the dialect that a turn is in. {listing_hint}"

@@ -124,8 +124,10 @@ class AssistantTurns:
             return
         if earlier.keep == "run":
             self._thoughtful.append((len(self._messages), text))
-        escaped = self._marker_pattern.sub(lambda char: character_reference(char[0]), thought)
-        append_message(self._messages, TextMessage("assistant", f"{earlier.before}{escaped}{earlier.after}{text}"))
+        escaped_thought = self._marker_pattern.sub(lambda char: character_reference(char[0]), thought)
+        append_message(
+            self._messages, TextMessage("assistant", f"{earlier.before}{escaped_thought}{earlier.after}{text}")
+        )
 
     def end_run(self) -> None:
         """Removes the thoughts of a run, which ends with a user message."""

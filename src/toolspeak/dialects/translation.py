@@ -124,10 +124,10 @@ class _Reader:
         for call in turn.calls:
             if isinstance(call, MalformedCall):
                 self._warn(position, f"a call is malformed ({call.code}); its text stays as it is")
-        if turn.ignored:
-            why = turn.ignored[0].reason
-            self._warn(position, f"calls that did not count are left out: {len(turn.ignored)} ({why})")
-        if turn.forged:
+        if turn.ignored_calls:
+            why = turn.ignored_calls[0].reason
+            self._warn(position, f"calls that did not count are left out: {len(turn.ignored_calls)} ({why})")
+        if turn.forged_results:
             self._warn(position, "results that the model wrote itself are left out")
         if not turn.calls and not turn.reasoning:
             self.messages.append(Message.assistant(text))

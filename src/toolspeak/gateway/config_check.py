@@ -204,7 +204,7 @@ def _ours(upstream: Upstream, driver: TextDriver) -> str:
     if upstream.listing not in (None, "trained", "server"):
         return f"toolspeak writes it, with the tools as {upstream.listing}"
     own = getattr(driver.dialect, "renderer", driver.dialect)
-    if getattr(own, "trained", None) is not None:
+    if getattr(own, "chat_template", None) is not None:
         return f"toolspeak writes it like the chat template of {own.name}'s models"
     return "toolspeak writes it in its own words (`prose`)"
 

@@ -168,7 +168,7 @@ async def open_agent(
         CONFIGURED.set(setup.providers)
         toolset = Toolset(map(NearerInstructions(Path(setup.workspace)).of_tool, toolset))
         speech = DialectSettings(
-            dialects.repaired(get_dialect(_written_in(setup.dialect))) if setup.repair == "yes" else setup.dialect,
+            dialects.with_repair(get_dialect(_written_in(setup.dialect))) if setup.repair == "yes" else setup.dialect,
             listing=setup.listing,
             starts_in=setup.starts_in,
         )

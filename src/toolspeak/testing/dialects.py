@@ -79,7 +79,7 @@ def check_round_trip(dialect: Dialect, calls: Sequence[ToolCall], tools: Sequenc
     calls_read = [call for turn in turns for call in turn.calls]
     text = "\n".join(texts)
     for turn in turns:
-        require(not turn.ignored, f"{dialect.name}: a rendered call is ignored: {turn.ignored!r}", text)
+        require(not turn.ignored_calls, f"{dialect.name}: a rendered call is ignored: {turn.ignored_calls!r}", text)
         require(not turn.notes, f"{dialect.name}: what was rendered needs leniency: {turn.notes!r}", text)
     require(len(calls_read) == len(calls), f"{dialect.name}: {len(calls)} calls rendered, {len(calls_read)} read", text)
     for call, back in zip(calls, calls_read, strict=True):

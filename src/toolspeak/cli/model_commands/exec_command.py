@@ -157,8 +157,8 @@ def _report(turn: ParsedTurn) -> None:
     lines = [f"read as {dialect}" for dialect in other_dialects(turn.notes)]
     lines += [f"accepted leniently: {note}" for note in turn.notes if not note.startswith(DIALECT_NOTE)]
     lines += [f"accepted leniently: {note} ({call.name})" for call in turn.calls for note in getattr(call, "notes", ())]
-    lines += [f"ignored: a call to {entry.call.name or '?'}: {entry.reason}" for entry in turn.ignored]
-    lines += ["ignored: results that the model wrote itself"] * len(turn.forged)
+    lines += [f"ignored: a call to {entry.call.name or '?'}: {entry.reason}" for entry in turn.ignored_calls]
+    lines += ["ignored: results that the model wrote itself"] * len(turn.forged_results)
     if not turn.calls:
         lines.append("no calls in this reply")
     for line in lines:

@@ -119,7 +119,7 @@ def chosen_dialect(
     """The dialect of this name; without a name `auto`. Raises ConfigurationError for an unknown dialect or model, and
     for `strict` or `repair` with a dialect that does not support them."""
     dialect = get_dialect(name or "auto", model=model, strict_detection=strict)
-    return dialects.repaired(dialect) if repair else dialect
+    return dialects.with_repair(dialect) if repair else dialect
 
 
 def file_argument(command: CommandT) -> CommandT:

@@ -103,32 +103,34 @@ class DeclaredDialect(WithGrammar):
 
     @property
     def tool_turns(self) -> bool:
-        return self.trained is not None and self.trained.tool_turns
+        return self.chat_template is not None and self.chat_template.tool_turns
 
     @property
-    def trained(self) -> Template | None:
+    def chat_template(self) -> Template | None:
         """The chat template of the prompt and the history: the model's if that is known, else the dialect's default."""
         return self.template or default_template(self.name)
 
     def instructions(
         self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice(), listing: Listing = "trained"
     ) -> str:
-        if listing == "trained" and tools and self.trained is not None:
+        if listing == "trained" and tools and self.chat_template is not None:
             return join_paragraphs(self.prompt("", tools).text, choice_text(choice, tools))
         most = self.batch.max_calls or 2
         calls = [
             ToolCall(f"{i}", spec.name, sample_arguments(spec)) for i, spec in enumerate(example_tools(tools)[:most])
         ]
         example = self.write_calls(calls, {spec.name: spec for spec in tools})
-        taught = _INSTRUCTIONS.replace("{rules}", self.rules).replace("{example}", example)
-        return join_paragraphs(taught, choice_text(choice, tools), "## The tools you have", list_tools(tools, listing))
+        introduction = _INSTRUCTIONS.replace("{rules}", self.rules).replace("{example}", example)
+        return join_paragraphs(
+            introduction, choice_text(choice, tools), "## The tools you have", list_tools(tools, listing)
+        )
 
     def prompt(self, system: str, tools: Sequence[ToolSpec], listing: Listing = "trained") -> Prompt:
         if not tools:
             return Prompt((system,))
-        if listing == "trained" and self.trained is not None:
+        if listing == "trained" and self.chat_template is not None:
             try:
-                return self.trained.place(system, tools)
+                return self.chat_template.place(system, tools)
             except RecursionError:  # a schema deeper than any argument may be, which the other listings cut
                 listing = "prose"
         return Prompt((join_paragraphs(system, self.instructions(tools, listing=listing)),))
@@ -172,7 +174,7 @@ class DeclaredHistory:
 
     def __init__(self, dialect: DeclaredDialect, tools: Sequence[ToolSpec], *, tool_role: bool) -> None:
         self._dialect = dialect
-        self._template = dialect.trained
+        self._template = dialect.chat_template
         self._tools = {spec.name: spec for spec in tools}
         self._result_role: Literal["tool", "user"] = "tool" if tool_role else "user"
         self._model_ids: dict[str, str] = {}  # for calls with an id from the model, or with a number
@@ -184,7 +186,7 @@ class DeclaredHistory:
         dialect, template, ids = self._dialect, self._template, self._model_ids
         if message.role == "assistant":
             calls: Calls = calls_to_write(message.calls, self._tools)
-            calls = self._numbered(calls) if dialect.numbers_calls else calls
+            calls = self._number_calls(calls) if dialect.numbers_calls else calls
             ids.update((call.id, call.provider_id) for call in calls if isinstance(call, ToolCall) and call.provider_id)
             text = message.text
             if calls:
@@ -217,7 +219,7 @@ class DeclaredHistory:
         write = self._dialect.bare_result
         return result_text(result, self._dialect.live) if write is None else write(result)
 
-    def _numbered(self, calls: Calls) -> Calls:
+    def _number_calls(self, calls: Calls) -> Calls:
         if not self._count and calls:  # a conversation without its beginning continues the model's numbers
             own = getattr(calls[0], "provider_id", None) or ""
             self._count = int(own) if own.isdecimal() and len(own) < 9 else 0

@@ -84,7 +84,7 @@ def element_dialect(
     - `results_marker`: start and end of results that the model forges.
     - `live`: the names whose tags are escaped in results.
     """
-    first = (syntax.call, *syntax.skipped)
+    first = (syntax.call, *syntax.fillers)
     markers = [with_forms(Marker("calls", start, end, Texts((*first, end))), forms) for start, end in wrappers]
     if bare:
         after = tuple(dict.fromkeys((*(end for _, end in wrappers), *tails)))
@@ -97,12 +97,14 @@ def element_dialect(
         markers += additions
     if results_marker:
         # A line break that the template writes after the marker distinguishes it from prose; otherwise the marker does.
-        framed = f"{results_marker[0]}\n" in (results.before or results.start)
-        markers.append(Marker("results", *results_marker, Starts('\n[{"') if framed else Alone(), plain=True))
+        starts_on_new_line = f"{results_marker[0]}\n" in (results.before or results.start)
+        markers.append(
+            Marker("results", *results_marker, Starts('\n[{"') if starts_on_new_line else Alone(), plain=True)
+        )
     if reasoning:
         markers.append(Marker("reasoning", *reasoning))
-    escaped = marker_prefix(live)
-    ends = re.compile(rf"{syntax.ends.pattern}|{escaped.pattern}")
+    live_pattern = marker_prefix(live)
+    ends = re.compile(rf"{syntax.ends.pattern}|{live_pattern.pattern}")
 
     def new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
         if marker.form:
@@ -128,7 +130,7 @@ def element_dialect(
         new_body=new_body,
         write_calls=write_calls,
         results=results,
-        live=escaped,
+        live=live_pattern,
         frame=_frame(syntax, layout, ends),
         rules=rules,
     )
@@ -153,7 +155,7 @@ def call_node(
 ) -> Node:
     """What `write_call` may write for a tool, for grammars."""
 
-    def tagged(name: str, schema: JSON) -> Node:
+    def argument_node(name: str, schema: JSON) -> Node:
         how = Argument(
             text=syntax.open(syntax.argument, name, ' string="true"' if syntax.typed else ""),
             json=syntax.open(syntax.argument, name, ' string="false"' if syntax.typed else ""),
@@ -161,12 +163,12 @@ def call_node(
             edge=layout.edge,
             end=syntax.argument_end,
             avoid=(syntax.call_end, syntax.argument),
-            fixed=lambda value: _write_argument(name, value, spec, syntax, layout, ends),
+            write_fixed=lambda value: _write_argument(name, value, spec, syntax, layout, ends),
         )
         return series(layout.gap, argument(spec, name, schema, rules, how))
 
     opening, closing = syntax.open(syntax.call, spec.name), f"{layout.gap}{syntax.call_end}{layout.after}"
-    return series(layout.before, opening, *in_order(spec, tagged), closing)
+    return series(layout.before, opening, *in_order(spec, argument_node), closing)
 
 
 def write_call(

@@ -77,7 +77,7 @@ def _object(depth: int) -> str:
 _OBJECT = re.compile(_object(4))
 
 
-def _turned(array: bool) -> Signature:
+def _arguments_first(array: bool) -> Signature:
     """`{"arguments": {…}, "name": "…"}`: the whole call, because its name distinguishes it from other objects."""
     gap = _SPACE
     start: list[str | re.Pattern[str]] = ["[", gap, "{", gap] if array else ["{", gap]
@@ -105,7 +105,7 @@ def _in_order(steps: Sequence[str]) -> str:
     return pattern
 
 
-_TYPED = ('"type"', ":", '"function"', ",")
+_TYPE_PAIR = ('"type"', ":", '"function"', ",")
 
 
 def bare_markers(separator: str = "") -> list[Marker]:
@@ -114,14 +114,14 @@ def bare_markers(separator: str = "") -> list[Marker]:
     Its first two keys distinguish it from prose. If the arguments come first, the whole call does; it then has at most
     `MAX_CANDIDATE` characters.
     """
-    kinds = (*_bare_kinds(_NAME), _turned(False), _turned(True))
+    kinds = (*_bare_kinds(_NAME), _arguments_first(False), _arguments_first(True))
     return [Marker("calls", BARE, None, kind, tails=(separator,) if separator else ()) for kind in kinds]
 
 
 def _bare_kinds(name: re.Pattern[str]) -> list[Signature]:
-    leading = ((), _TYPED, (*_TYPED, '"function"', ":", "{"))
+    leading = ((), _TYPE_PAIR, (*_TYPE_PAIR, '"function"', ":", "{"))
     kinds = [_bare(array, *each, name=name) for each in leading for array in (False, True)]
-    return [*kinds, _bare(False, *_TYPED, key='"function"', name=name)]
+    return [*kinds, _bare(False, *_TYPE_PAIR, key='"function"', name=name)]
 
 
 def _bare_at_start(names: tuple[str, ...]) -> list[Marker]:
@@ -257,11 +257,11 @@ def _frame(
 
     def avoid(_tools: Sequence[ToolSpec]) -> list[Pattern]:
         """An array of bare calls, in a dialect without a marker; else a bare call at the start of the turn."""
-        call, typed = ((*items_of("{"), SPACE, *items_of(key)) for key in ('"name"', '"type"'))
+        call, type_key = ((*items_of("{"), SPACE, *items_of(key)) for key in ('"name"', '"type"'))
         array = (*items_of("["), SPACE, *call)
         if not opening:
             return [Pattern(array)]
-        at_start = (call, typed, array, (*items_of("["), SPACE, *typed))
+        at_start = (call, type_key, array, (*items_of("["), SPACE, *type_key))
         return [Pattern((SPACE, *each), anchored=True) for each in at_start] if shape.wraps else []
 
     def schema(tools: Sequence[ToolSpec], max_calls: int | None) -> JSON:

@@ -30,7 +30,7 @@ class NamedLayout:
     """The text between calls."""
     end: str = ""
     """The text after the last call."""
-    malformed: Callable[[MalformedCall], str]
+    write_malformed: Callable[[MalformedCall], str]
     """Writes a malformed call as the model did."""
     call_id: Callable[[ToolCall], str] = lambda _: ""
     """Makes the id that the text shows."""
@@ -42,7 +42,7 @@ class NamedLayout:
 
     def _write(self, call: ToolCall | MalformedCall) -> str:
         if isinstance(call, MalformedCall):
-            return self.malformed(call)
+            return self.write_malformed(call)
         head = series(self.head(call.name, self.call_id(call)))
         assert isinstance(head, Literal), "a head of texts is a text"
         return f"{head.text}{dump_json(dict(call.arguments), self.live)}{self.tail}"

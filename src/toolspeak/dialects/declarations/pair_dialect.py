@@ -60,7 +60,7 @@ def pair_dialect(
 
     A call without the element around all calls is read too.
     """
-    by_marker = {marker.text: (each, wrapped) for each in (tags, *also) for marker, wrapped in _markers(each)}
+    by_marker = {marker.text: (each, is_wrapped) for each in (tags, *also) for marker, is_wrapped in _markers(each)}
     pattern = marker_prefix(live)
 
     def new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
@@ -146,7 +146,7 @@ def _frame(tags: PairTags, layout: PairLayout) -> Frame:
                 explicit_json=None,
                 end=tags.end("arg_value"),
                 avoid=(tags.start("arg_key"), tags.end("tool_call")),
-                fixed=lambda value: _write_pair(tags, layout, spec, name, value).removesuffix(layout.after_value),
+                write_fixed=lambda value: _write_pair(tags, layout, spec, name, value).removesuffix(layout.after_value),
             )
             return series(argument(spec, name, schema, rules, how), layout.after_value)
 

@@ -70,7 +70,7 @@ def xml_dialect(
     - `results_marker`: start and end of results that the model forges.
     - `live`: the names whose tags are escaped in results: those of calls, results and reasoning.
     """
-    escaped, avoid = marker_prefix(live), markers_of(live)
+    live_pattern, avoid = marker_prefix(live), markers_of(live)
     start, end = f"<{tags.block}>", f"</{tags.block}>"
     markers = [Marker("calls", start, end, Starts("<"))]
     if results_marker:
@@ -87,7 +87,7 @@ def xml_dialect(
         if isinstance(call, MalformedCall):
             return call.raw.strip()
         spec = tools.get(call.name)
-        arguments = (write_argument(name, value, spec, escaped) for name, value in call.arguments.items())
+        arguments = (write_argument(name, value, spec, live_pattern) for name, value in call.arguments.items())
         return "\n".join((*tags.head(call.name), *arguments, *tags.foot(call.name)))
 
     def write_calls(calls: Calls, tools: Tools) -> str:
@@ -96,7 +96,7 @@ def xml_dialect(
     before, _, after = result.partition("{}")
 
     def write_result(each: ToolResult) -> str:
-        return f"{before.replace('{name}', escape_name(each.name))}{result_text(each, escaped)}{after}"
+        return f"{before.replace('{name}', escape_name(each.name))}{result_text(each, live_pattern)}{after}"
 
     def write_results(batch: Sequence[ToolResult]) -> str:
         return results.replace("{}", "\n".join(map(write_result, batch)))
@@ -104,7 +104,9 @@ def xml_dialect(
     def call_node(spec: ToolSpec, grammar_rules: Rules) -> Node:
         head, foot = ("\n".join(lines) for lines in (tags.head(spec.name), tags.foot(spec.name)))
         return series(
-            f"{head}\n", *argument_nodes(spec, grammar_rules, escaped, (*avoid, tags.foot(spec.name)[0]), "\n"), foot
+            f"{head}\n",
+            *argument_nodes(spec, grammar_rules, live_pattern, (*avoid, tags.foot(spec.name)[0]), "\n"),
+            foot,
         )
 
     return DeclaredDialect(
@@ -113,7 +115,7 @@ def xml_dialect(
         new_body=new_body,
         write_calls=write_calls,
         write_results=write_results,
-        live=escaped,
+        live=live_pattern,
         frame=Frame(call=call_node, start=f"{start}\n", joint="\n", end=f"\n{end}", triggers=lambda _: [start]),
         rules=rules,
     )
@@ -130,14 +132,14 @@ class _WrappedCalls(XmlCalls):
         self._element = tags.arguments
         self._name_end = f"</{tags.name}>"
         self._offset = 0  # of the call's element
-        self._filled = False  # whether the arguments' element has begun
+        self._has_arguments = False  # whether the arguments' element has begun
         self.example = f"<{tags.call}><{tags.name}>tool</{tags.name}><{tags.arguments}>…"
 
     def _open_element(self, tag: XmlTag, text: str, position: int, out: list[Delta]) -> None:
         if tag.element != self._tags.call or tag.empty:
             self._fail("invalid_xml", f"expected {self.example}, found <{tag.element}>", position)
             return
-        self._offset, self._filled = self._base + position, False
+        self._offset, self._has_arguments = self._base + position, False
         self._state = self._in_element
 
     def _in_element(self, text: str, position: int, out: list[Delta]) -> int:
@@ -155,8 +157,8 @@ class _WrappedCalls(XmlCalls):
             self._end_call(text, stop, out)
         elif not tag.closing and not tag.empty and tag.element == tags.name and call is None:
             self._state = self._in_name
-        elif not tag.closing and tag.element == tags.arguments and call is not None and not self._filled:
-            self._filled = True
+        elif not tag.closing and tag.element == tags.arguments and call is not None and not self._has_arguments:
+            self._has_arguments = True
             self._state = self._in_element if tag.empty else self._in_call
         else:
             element = f"<{'/' if tag.closing else ''}{tag.element}>"

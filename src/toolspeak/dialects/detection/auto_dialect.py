@@ -49,21 +49,21 @@ class AutoParser(BlockParser):
     def __init__(
         self, own: Sequence[Dialect], tools: Sequence[ToolSpec], starts_in: Section, other_prompt: bool = False
     ) -> None:
-        shared = shared_readers(IdentityKey(own), IdentityKey(tools), other_prompt)
-        self._union = shared.union.of_a_turn()
-        self._readers = shared.readers
-        self._begins, self._beginner = shared.begins, shared.beginner
+        reader_set = shared_readers(IdentityKey(own), IdentityKey(tools), other_prompt)
+        self._union = reader_set.union.of_a_turn()
+        self._readers = reader_set.readers
+        self._begins, self._beginner = reader_set.begins, reader_set.beginner
         self._tools = tools
         self._own, self._other_prompt = own, other_prompt
         self._rest: Parser | None = None
         self._first = self._offset = 0  # the index of the rest's first call, the rest's place in the turn
-        self._malformed: list[int] = []  # the indexes of the rest's malformed calls
+        self._malformed_indexes: list[int] = []  # the indexes of the rest's malformed calls
         batch = own[0].batch if own else _ALL
         # Without a model's own dialect, examples for the model are in Hermes's form, as those of `AutoDialect`.
         names = {} if own else {spec.name: spec for spec in tools}
         format = BlockFormat(self._union, batch, self._new_body, names, writes=HERMES.example)  # noqa: A001
-        super().__init__(format, starts_in if shared.thinks else "text")
-        if shared.may_begin and self._state == self._text:
+        super().__init__(format, starts_in if reader_set.thinks else "text")
+        if reader_set.may_begin and self._state == self._text:
             self._state = self._begin
 
     @property
@@ -173,7 +173,7 @@ class AutoParser(BlockParser):
                     self._batch.close(out)  # for calls before the rest
                     out.append(delta)
                 case CallMalformed():
-                    self._malformed.append(self._first + delta.index)
+                    self._malformed_indexes.append(self._first + delta.index)
                     out.append(replace(delta, index=self._first + delta.index, offset=self._offset + delta.offset))
                 case CallStarted() | ArgumentsDelta() | CallCompleted() | CallIgnored() if self._first:
                     out.append(replace(delta, index=self._first + delta.index))
@@ -181,10 +181,10 @@ class AutoParser(BlockParser):
                     out.append(delta)
 
     def _end_rest(self, batch: BatchEnded, out: list[Delta]) -> None:
-        selected = [self._first + index for index in batch.selected]
+        selected_indexes = [self._first + index for index in batch.selected]
         reader = self._union.current
         notes = batch.notes if reader is None or reader.own else (*batch.notes, DIALECT_NOTE + reader.dialect.name)
-        self._batch.take_over(replace(batch, notes=notes), selected, self._malformed, out)
+        self._batch.take_over(replace(batch, notes=notes), selected_indexes, self._malformed_indexes, out)
         self._batch.close(out)
 
 

@@ -152,7 +152,7 @@ class Union:
     """
 
     def __init__(self, readers: Sequence[Reader]) -> None:
-        self._owned = any(reader.own for reader in readers)
+        self._has_own = any(reader.own for reader in readers)
         self.current: Reader | None = None
         self.closing = False
         self.markers = [marker for reader in readers for marker in reader.format.table.markers]
@@ -160,7 +160,9 @@ class Union:
         end = self.markup.lone_beginning
         self._indexes = _TableIndex(readers, end, False), _TableIndex(readers, end, True)
         self._index = self._indexes[False]
-        self._formed = {id(reader) for reader in readers if any(marker.forms for marker in reader.format.table.markers)}
+        self._readers_with_forms = {
+            id(reader) for reader in readers if any(marker.forms for marker in reader.format.table.markers)
+        }
 
     def of_a_turn(self) -> Union:
         """A copy for one turn, with its own current dialect."""
@@ -184,7 +186,7 @@ class Union:
         best: MarkerMatch | None = None
         rank = -1
         window = text[at : at + MAX_CANDIDATE]
-        for reader, table in self._ordered(text[at : at + 2].lower()):
+        for reader, table in self._tables_in_order(text[at : at + 2].lower()):
             match = None if reader.turn else table.marker_at(text, at)
             if match is None:
                 continue
@@ -194,46 +196,46 @@ class Union:
                 best, rank = evolve(match, reader=reader), fits
         return best
 
-    def _decide(self, held: str, final: bool) -> MarkerDecision:
+    def _decide(self, candidate: str, final: bool) -> MarkerDecision:
         start = 0
-        if held[0] in "`~":
-            fence = FENCE.match(held)
-            if fence is None or fence.end() == len(held):
-                return "undecided" if FENCE_START.fullmatch(held) else "text"
+        if candidate[0] in "`~":
+            fence = FENCE.match(candidate)
+            if fence is None or fence.end() == len(candidate):
+                return "undecided" if FENCE_START.fullmatch(candidate) else "text"
             start = fence.end()
-        two = held[start : start + 2].lower()
+        two = candidate[start : start + 2].lower()
         if len(two) == 1 and two in self._index.longer and not final:
             return "undecided"
         waiting: Literal["text", "undecided", "opened"] = "text"
         match: MarkerMatch | None = None
         exact = False
-        ordered = self._ordered(two)
-        for reader, table in ordered:
-            verdict = table.decide(held, final, forms=False)
+        tables = self._tables_in_order(two)
+        for reader, table in tables:
+            verdict = table.decide(candidate, final, forms=False)
             if not isinstance(verdict, MarkerMatch):
                 if verdict != "text" and waiting != "opened" and (not final or self._is_known(reader)):
                     waiting = verdict
             elif self._admits(reader, verdict.marker):
-                exact = _is_exact(verdict, held) and verdict.marker.place == "anywhere"
+                exact = _is_exact(verdict, candidate) and verdict.marker.place == "anywhere"
                 if exact or match is None:
                     match = evolve(verdict, reader=reader)
                 if exact:
                     break
         if not exact and waiting == "text":
-            other = self._other_form(held, final, ordered)
+            other = self._other_form(candidate, final, tables)
             return match if other == "text" and match is not None else other
-        decided = waiting == "text" or (final and (exact or waiting == "undecided"))
-        return match if match is not None and decided else waiting
+        is_decided = waiting == "text" or (final and (exact or waiting == "undecided"))
+        return match if match is not None and is_decided else waiting
 
-    def _other_form(self, held: str, final: bool, ordered: Sequence[tuple[Reader, MarkerTable]]) -> MarkerDecision:
+    def _other_form(self, candidate: str, final: bool, tables: Sequence[tuple[Reader, MarkerTable]]) -> MarkerDecision:
         """The decision about a block in a form that its own dialect does not write."""
-        for reader, table in ordered:
-            verdict = table.decide(held, final) if id(reader) in self._formed else "text"
+        for reader, table in tables:
+            verdict = table.decide(candidate, final) if id(reader) in self._readers_with_forms else "text"
             if verdict != "text":
                 return evolve(verdict, reader=reader) if isinstance(verdict, MarkerMatch) else verdict
         return "text"
 
-    def _ordered(self, two: str) -> list[tuple[Reader, MarkerTable]]:
+    def _tables_in_order(self, two: str) -> list[tuple[Reader, MarkerTable]]:
         orders, current = self._index.orders, self.current
         order = orders.get(two) or orders.get(two[:1], [])
         if current is None or current.own or not any(reader is current for reader, _ in order):
@@ -243,12 +245,12 @@ class Union:
     def _admits(self, reader: Reader, marker: Marker) -> bool:
         if marker.kind == "calls":
             return True
-        alone = not self._owned and self.current is None
+        alone = not self._has_own and self.current is None
         return self._is_known(reader) and (not alone or _cannot_be_prose(marker))
 
     def _is_known(self, reader: Reader) -> bool:
         """Whether the reader's dialect is an own or the current one, if there is such a dialect."""
-        return reader.own or reader is self.current or (not self._owned and self.current is None)
+        return reader.own or reader is self.current or (not self._has_own and self.current is None)
 
 
 def _is_exact(match: MarkerMatch, text: str) -> bool:

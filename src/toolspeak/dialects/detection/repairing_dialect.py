@@ -37,7 +37,7 @@ ReadAgain = Callable[[str], "list[Delta] | None"]
 """The deltas of a block's repaired body; None if it cannot be repaired."""
 
 
-def repaired(dialect: Dialect) -> Dialect:
+def with_repair(dialect: Dialect) -> Dialect:
     """The dialect with a parser that repairs a malformed block: unquoted keys, single quotes, Python's `True` and
     `None`, line breaks in strings, trailing commas, comments, missing final brackets.
 
@@ -51,13 +51,13 @@ def repaired(dialect: Dialect) -> Dialect:
         raise ConfigurationError(
             "strict detection and repair cannot be combined: strict detection leaves malformed calls as text"
         )
-    framed = dialect.renderer if isinstance(dialect, AutoDialect) else dialect
-    arguments = framed.info.arguments
+    block_dialect = dialect.renderer if isinstance(dialect, AutoDialect) else dialect
+    arguments = block_dialect.info.arguments
     if not arguments.startswith(("JSON", "fenced JSON")):
         raise ConfigurationError(
-            f"repair is for JSON, and {framed.name} does not write its calls as JSON ({arguments})"
+            f"repair is for JSON, and {block_dialect.name} does not write its calls as JSON ({arguments})"
         )
-    return RepairingDialect(dialect, framed, load_repair())
+    return RepairingDialect(dialect, block_dialect, load_repair())
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class RepairingDialect(WrappedDialect):
     """Implements `Dialect`. Everything but the parser is the inner dialect's."""
 
     inner: Dialect
-    framed: Dialect
+    block_dialect: Dialect
     """The dialect whose blocks are repaired."""
     repair: Callable[[str], str]
     """Turns text that is almost JSON into JSON."""
@@ -85,8 +85,8 @@ class RepairingDialect(WrappedDialect):
         if body is None:
             return None
         block = MalformedCall("", body, "", "", None, whole_block=True)
-        (message,) = self.framed.render([Message("assistant", (block,))], tools)
-        parser = self.framed.parser(tools)
+        (message,) = self.block_dialect.render([Message("assistant", (block,))], tools)
+        parser = self.block_dialect.parser(tools)
         deltas = [*parser.feed(message.text), *parser.close("stop")]
         body_deltas: list[Delta] = [delta for delta in deltas if not isinstance(delta, BatchEnded)]
         well_formed = all(isinstance(delta, _CALL_AND_TEXT) for delta in body_deltas)
@@ -104,8 +104,8 @@ class _RepairingParser:
         self._batch = batch
         self._read_again = read_again
         self._counts: dict[int, int] = {}  # the inner index of a block to the number of its calls
-        self._ignored: set[int] = set()  # inner indexes of repaired blocks that do not count
-        self._malformed = 0
+        self._ignored_blocks: set[int] = set()  # inner indexes of repaired blocks that do not count
+        self._malformed_count = 0
 
     def feed(self, chunk: str) -> Iterable[Delta]:
         return self._mend(self._inner.feed(chunk), may_repair=True)
@@ -127,11 +127,11 @@ class _RepairingParser:
                     again = self._read_again(delta.raw) if mends else None
                     out.append(self._shift(delta))
                     if again is None:
-                        self._malformed += 1
+                        self._malformed_count += 1
                     else:
                         self._add(delta, again, out)
                 case CallIgnored(index, reason) if index in self._counts:
-                    self._ignored.add(index)
+                    self._ignored_blocks.add(index)
                     out += [CallIgnored(each, reason) for each in self._made_of(index)]
                 case BatchEnded():
                     self._end_batch(delta, out)
@@ -152,14 +152,14 @@ class _RepairingParser:
     def _shift(self, delta: CallStarted | ArgumentsDelta | CallCompleted | CallIgnored | CallMalformed) -> Delta:
         return replace(delta, index=self._place(delta.index))
 
-    def _add(self, malformed: CallMalformed, again: Sequence[Delta], out: list[Delta]) -> None:
-        self._counts[malformed.index] = sum(isinstance(delta, CallCompleted) for delta in again)
-        first = self._made_of(malformed.index)[0]
+    def _add(self, block: CallMalformed, again: Sequence[Delta], out: list[Delta]) -> None:
+        self._counts[block.index] = sum(isinstance(delta, CallCompleted) for delta in again)
+        first = self._made_of(block.index)[0]
         out.append(CallIgnored(first - 1, "it was repaired"))
         for delta in again:
             if isinstance(delta, CallCompleted):
                 notes = (*delta.notes, "repaired")
-                out.append(replace(delta, index=first + delta.index, notes=notes, repaired_from=malformed.raw))
+                out.append(replace(delta, index=first + delta.index, notes=notes, repaired_from=block.raw))
             elif isinstance(delta, (CallStarted, ArgumentsDelta)):
                 out.append(replace(delta, index=first + delta.index))
             elif isinstance(delta, (TextDelta, TextAside)) and delta.text.strip():
@@ -169,11 +169,11 @@ class _RepairingParser:
         if not self._counts:
             out.append(end)
             return
-        counting = [index for each in self._counts if each not in self._ignored for index in self._made_of(each)]
-        selected = sorted([*map(self._place, end.selected), *counting])
-        ok = not self._malformed
+        counting = [index for each in self._counts if each not in self._ignored_blocks for index in self._made_of(each)]
+        selected_indexes = sorted([*map(self._place, end.selected), *counting])
+        ok = not self._malformed_count
         if self._batch.counts == "last_call":
-            out += [CallIgnored(index, "only the last call of a turn counts") for index in selected[:-1]]
-            selected = selected[-1:]
-            ok = bool(selected)
-        out.append(replace(end, selected=tuple(selected), ok=ok))
+            out += [CallIgnored(index, "only the last call of a turn counts") for index in selected_indexes[:-1]]
+            selected_indexes = selected_indexes[-1:]
+            ok = bool(selected_indexes)
+        out.append(replace(end, selected=tuple(selected_indexes), ok=ok))

@@ -47,7 +47,7 @@ class _Trial:
     """The block's text of earlier feeds."""
     deltas: list[Delta] = field(default_factory=list[Delta])
     """The block's deltas of earlier feeds."""
-    scanned: int = 0
+    scanned_count: int = 0
     """The number of deltas that `has_call` covers."""
     has_call: bool = False
     """Whether a call of a known tool has begun."""
@@ -63,7 +63,7 @@ class StrictParser(BlockParser):
     """
 
     _tool_names: frozenset[str] = frozenset()
-    _broken = False
+    _broken: bool = False
     _trial: _Trial | None = None
     _reread = 0
 
@@ -102,12 +102,12 @@ class StrictParser(BlockParser):
                 continue
             has_call = self._has_call_begun(self._trial, out)
             if block is None:
-                failed = self._position + position
+                block_stop = self._position + position
             else:
-                failed = block.offset if block.problem is not None and not has_call else -1
-            if failed >= 0:
+                block_stop = block.offset if block.problem is not None and not has_call else -1
+            if block_stop >= 0:
                 del out[self._trial.deltas_before :]
-                text, position = self._take_back(text, failed, out, again=not has_call)
+                text, position = self._take_back(text, block_stop, out, again=not has_call)
         self._position += len(text) - len(self._pending)
         if self._trial is not None:
             trial = self._trial
@@ -116,7 +116,7 @@ class StrictParser(BlockParser):
                 trial.deltas = out
                 return []
             trial.deltas = out[trial.deltas_before :]
-            trial.scanned -= trial.deltas_before
+            trial.scanned_count -= trial.deltas_before
             del out[trial.deltas_before :]
         return out
 
@@ -146,8 +146,8 @@ class StrictParser(BlockParser):
 
     def _follows(self, block: OpenBlock, text: str, position: int) -> Literal["yes", "no", "undecided"]:
         """A call after one that does not end stays an argument of that."""
-        malformed = any(isinstance(call, CallMalformed) for call in block.body.calls)
-        return "no" if malformed or block.problem is not None else super()._follows(block, text, position)
+        has_malformed = any(isinstance(call, CallMalformed) for call in block.body.calls)
+        return "no" if has_malformed or block.problem is not None else super()._follows(block, text, position)
 
     def _close_candidate(self, out: list[Delta], normal: bool) -> None:
         super()._close_candidate(out, True)  # no call follows a marker that was cut off
@@ -197,8 +197,8 @@ class StrictParser(BlockParser):
 
     def _has_call_begun(self, trial: _Trial, out: Sequence[Delta]) -> bool:
         """`_begins_call` of the deltas of a trial, which looks at each delta once."""
-        at = max(trial.scanned, trial.deltas_before)
-        trial.scanned = len(out)
+        at = max(trial.scanned_count, trial.deltas_before)
+        trial.scanned_count = len(out)
         trial.has_call = trial.has_call or self._begins_call(out[at:])
         return trial.has_call
 
@@ -208,10 +208,10 @@ class StrictParser(BlockParser):
             isinstance(delta, CallStarted) and delta.name in (self._tool_names or (delta.name,)) for delta in deltas
         )
 
-    def _take_back(self, text: str, failed: int, out: list[Delta], *, again: bool) -> tuple[str, int]:
+    def _take_back(self, text: str, block_stop: int, out: list[Delta], *, again: bool) -> tuple[str, int]:
         """Turns the block into text. Returns the text to continue with, and the position in it.
 
-        `failed`: the place in the turn up to which the block was read. `again`: the block may hold calls, so only
+        `block_stop`: the place in the turn up to which the block was read. `again`: the block may hold calls, so only
         its first character becomes text.
         """
         trial = self._trial
@@ -220,8 +220,8 @@ class StrictParser(BlockParser):
         self._restore(trial.before)
         self._trial, self._pending = None, ""
         self._position = trial.start - at
-        read = failed - trial.start
-        again = again and self._reread + read <= _AGAIN * failed + _ALLOWANCE
+        read = block_stop - trial.start
+        again = again and self._reread + read <= _AGAIN * block_stop + _ALLOWANCE
         self._reread += read if again else 0
         stop = at + (1 if again else max(read, 1))
         kind = self._reasoning_kind if self._state == self._reasoning else TextDelta

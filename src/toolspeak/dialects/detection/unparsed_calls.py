@@ -48,14 +48,14 @@ class LeakedCalls:
         self._new_parser = new_parser
         self._parser: Parser | None = None
         # The deltas before the first text, without arguments: they pass unchanged, as most turns do.
-        self._unchanged: list[Delta] | None = []
+        self._first_deltas: list[Delta] | None = []
         # The numbers of native calls, and of calls in the text; all numbers in use, and the next one above them.
         self._natives: dict[int, int] = {}
         self._strays: dict[int, int] = {}
         self._used_numbers: set[int] = set()
         self._next = 0
         self._native: list[CallCompleted | CallMalformed] = []
-        self._leaked: list[CallCompleted] = []
+        self._leaked_calls: list[CallCompleted] = []
         self._ends: list[BatchEnded] = []
         # Text that may be an echo, with the deltas after it; None once it cannot be one.
         self._echo: list[TextDelta | ReasoningDelta | PartEnded] | None = [] if echoes else None
@@ -69,25 +69,25 @@ class LeakedCalls:
     def feed(self, delta: Delta) -> Sequence[Delta]:
         if type(delta) is TextDelta:
             return self._text(delta) if self._parser is None else self._read(delta.text)
-        if type(delta) is ArgumentsDelta and self._unchanged is not None:
+        if type(delta) is ArgumentsDelta and self._first_deltas is not None:
             return [delta]
         if type(delta) is TurnEnded:
             last = self._end(delta)
             return [*last, delta.after(last)]
         if type(delta) is ReasoningDelta or type(delta) is PartEnded:
             return self._after_text(delta)
-        if self._unchanged is None or type(delta) is ForgedResults:
+        if self._first_deltas is None or type(delta) is ForgedResults:
             return self._in_place(self._renumber(delta, leaked=False))
         if type(delta) is BatchEnded:
             self._ends.append(delta)
             return []
-        self._unchanged.append(delta)
+        self._first_deltas.append(delta)
         return [delta]
 
     def _text(self, delta: TextDelta) -> list[Delta]:
-        if self._unchanged is not None:
-            unchanged, self._unchanged = self._unchanged, None
-            for native in unchanged:
+        if self._first_deltas is not None:
+            first_deltas, self._first_deltas = self._first_deltas, None
+            for native in first_deltas:
                 self._renumber(native, leaked=False)
         if self._echo is None:
             return self._read(delta.text)
@@ -126,9 +126,9 @@ class LeakedCalls:
         if self._parser is None:
             self._parser = self._new_parser()
         self._read_chars += len(text)
-        return self._parsed(self._parser.feed(text))
+        return self._merge(self._parser.feed(text))
 
-    def _parsed(self, deltas: Iterable[Delta]) -> list[Delta]:
+    def _merge(self, deltas: Iterable[Delta]) -> list[Delta]:
         """The deltas of the parser, with those that waited between them."""
         if isinstance(deltas, list) and len(deltas) == 1 and isinstance(deltas[0], TextDelta) and not self._waiting:
             self._emitted_chars += len(deltas[0].text)
@@ -136,14 +136,14 @@ class LeakedCalls:
         out: list[Delta] = []
         for delta in deltas:
             if isinstance(delta, TextDelta | TextAside):
-                out += self._placed(delta.text)  # a native turn's text is its answer, in any place
+                out += self._merge_text(delta.text)  # a native turn's text is its answer, in any place
             else:
                 out += self._release_waiting()
                 out += self._from_text(delta)
                 self._emitted_chars = self._read_chars  # it is unknown how much of it was text
         return out
 
-    def _placed(self, text: str) -> list[Delta]:
+    def _merge_text(self, text: str) -> list[Delta]:
         """The text, with the deltas that came in the middle of it."""
         out: list[Delta] = []
         while self._waiting and self._waiting[0][0] <= self._emitted_chars + len(text):
@@ -182,7 +182,7 @@ class LeakedCalls:
                 self._native.append(own)
             elif type(own) is CallCompleted:
                 own = evolve(own, notes=(*own.notes, LEAK_NOTE))
-                self._leaked.append(own)
+                self._leaked_calls.append(own)
             return [own]
         return [delta]
 
@@ -195,35 +195,35 @@ class LeakedCalls:
             self._next = max(self._next, number + 1)
         return number
 
-    def _own_numbers(self, ended: BatchEnded, leaked: bool) -> BatchEnded:
-        selected = tuple(sorted([self._number(leaked, index) for index in ended.selected]))
-        return ended if selected == ended.selected else evolve(ended, selected=selected)
+    def _own_numbers(self, batch_end: BatchEnded, leaked: bool) -> BatchEnded:
+        selected_indexes = tuple(sorted([self._number(leaked, index) for index in batch_end.selected]))
+        return batch_end if selected_indexes == batch_end.selected else evolve(batch_end, selected=selected_indexes)
 
-    def _end(self, ended: TurnEnded) -> list[Delta]:
+    def _end(self, turn_end: TurnEnded) -> list[Delta]:
         out: list[Delta] = []
         if self._echo:
             if self._is_echo(_text_of(self._echo)):
                 self._echo = [delta for delta in self._echo if not isinstance(delta, TextDelta)]
             out += self._release()
         if self._parser is not None:
-            out += self._parsed(self._parser.close(ended.read_as))
+            out += self._merge(self._parser.close(turn_end.read_as))
         if self._waiting:
             out += self._release_waiting()
         if not self._ends:
             return out + (self._late or [])
-        if not self._leaked and not self._late and len(self._ends) == 1:
+        if not self._leaked_calls and not self._late and len(self._ends) == 1:
             return [*out, BatchEnded(self._ends[0].selected, self._ends[0].ok)]
-        selected = {index for end in self._ends for index in end.selected}
-        for call in self._leaked:
+        selected_indexes = {index for end in self._ends for index in end.selected}
+        for call in self._leaked_calls:
             if any(_is_same_call(call, native) for native in self._native):
-                selected.discard(call.index)
+                selected_indexes.discard(call.index)
                 self._drop(call.index)
                 out.append(CallIgnored(call.index, "the same call came natively"))
         out += self._late or []
-        counts = any(call.index in selected for call in self._leaked)
+        counts = any(call.index in selected_indexes for call in self._leaked_calls)
         notes = [note for end in self._ends for note in end.notes] if counts else []
         ok = all(end.ok for end in self._ends)
-        out.append(BatchEnded(tuple(sorted(selected)), ok, (*notes, *((LEAK_NOTE,) if counts else ()))))
+        out.append(BatchEnded(tuple(sorted(selected_indexes)), ok, (*notes, *((LEAK_NOTE,) if counts else ()))))
         return out
 
     def _drop(self, index: int) -> None:

@@ -23,7 +23,7 @@ class Item:
         return (char in self.chars) != self.negated
 
     def regex(self) -> str:
-        body = "".join(_escaped(char) for char in sorted(self.chars))
+        body = "".join(_escape_char(char) for char in sorted(self.chars))
         return f"[{'^' if self.negated else ''}{body}]{'*' if self.loop else ''}"
 
 
@@ -159,7 +159,7 @@ class Automaton:
         return self._numbers[state]
 
 
-def _escaped(char: str) -> str:
+def _escape_char(char: str) -> str:
     if char in '\\]^-[/"&~#|':
         return f"\\x{ord(char):02x}"
     escapes = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}

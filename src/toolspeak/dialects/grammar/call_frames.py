@@ -73,8 +73,8 @@ def _arguments(
     spec: ToolSpec, rules: Rules, name_notation: Notation, inner: Notation, brackets: tuple[str, str]
 ) -> Node:
     values = SchemaNodes(inner, spec.parameters, rules, spec.name)
-    closed = {**spec.parameters, "additionalProperties": False}
-    return SchemaNodes(name_notation, spec.parameters, rules, spec.name, values).object(closed, brackets)
+    closed_schema = {**spec.parameters, "additionalProperties": False}
+    return SchemaNodes(name_notation, spec.parameters, rules, spec.name, values).object(closed_schema, brackets)
 
 
 def before_call(name: str, opening: str, bracket: str) -> Pattern:
@@ -87,7 +87,7 @@ def gemma_notation(quote: str, avoid: Sequence[str], write: Write, key: Callable
     """Gemma's values: strings between `quote`, without the texts of `avoid`, and plain keys."""
     string = choice(series(quote, Text(texts(*avoid), quote)), JsonText())
 
-    def fixed(value: JSON) -> list[str]:
+    def dump_value(value: JSON) -> list[str]:
         return [write(value)]
 
     return Notation(
@@ -96,5 +96,5 @@ def gemma_notation(quote: str, avoid: Sequence[str], write: Write, key: Callable
         key=lambda name: series(key(name)),
         any_key=lambda _: choice(Token(series(Chars("A-Za-z_"), Repeat(Chars("A-Za-z0-9_"), 0, 60))), string),
         space=EMPTY,
-        dump=fixed,
+        dump=dump_value,
     )

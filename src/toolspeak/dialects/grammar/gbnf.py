@@ -43,7 +43,7 @@ class _GbnfWriter:
         self._definition = definition
         self._lines: list[str] = []
         self._texts: dict[Text | JsonText, str] = {}
-        self._shared: dict[str, str] = {}
+        self._shared_rules: dict[str, str] = {}
 
     def write(self) -> str:
         start = self._node(self._definition.start)
@@ -53,9 +53,9 @@ class _GbnfWriter:
     def _node(self, node: Node, inner: bool = False) -> str:
         match node:
             case Literal(text) | Special(text):
-                return _quoted(text)
-            case Chars(body, negated):
-                return f"[{'^' if negated else ''}{body}]"
+                return _literal(text)
+            case Chars(body, is_negated):
+                return f"[{'^' if is_negated else ''}{body}]"
             case Series(parts):
                 text = " ".join(self._node(part, True) for part in parts) or '""'
                 return f"({text})" if inner and len(parts) > 1 else text
@@ -83,8 +83,8 @@ class _GbnfWriter:
         return text if simple else f"({text})"
 
     def _share(self, name: str, text: str) -> str:
-        if name not in self._shared:
-            self._shared[name] = text
+        if name not in self._shared_rules:
+            self._shared_rules[name] = text
             self._lines.append(f"{name} ::= {text}")
         return name
 
@@ -147,7 +147,7 @@ def _state(base: str, number: int) -> str:
     return f"{base}-{number}" if number else base
 
 
-def _quoted(text: str) -> str:
+def _literal(text: str) -> str:
     return (
         '"' + "".join(_ESCAPES.get(char) or (f"\\x{ord(char):02x}" if ord(char) < 32 else char) for char in text) + '"'
     )

@@ -185,7 +185,7 @@ def optional(part: Node | str) -> Node:
     return EMPTY if node == NOTHING else Repeat(node, 0, 1)
 
 
-def joined(part: Node, joint: Node | str, low: int, high: int | None) -> Node:
+def separated_list(part: Node, joint: Node | str, low: int, high: int | None) -> Node:
     """`part`, `low` to `high` times, with `joint` in between; `low` is 0 or more."""
     if high is not None and high < max(low, 1):
         return EMPTY if high == 0 == low else NOTHING
@@ -232,7 +232,7 @@ class Definition:
     rules: Mapping[str, Node]
 
 
-def reached(node: Node, rules: Mapping[str, Node]) -> list[str]:
+def reachable_rules(node: Node, rules: Mapping[str, Node]) -> list[str]:
     """The rules that a node refers to, directly or through other rules, but not from within JSON values."""
     names: dict[str, None] = {}
     waiting = [node]
@@ -284,7 +284,7 @@ def quantifier(low: int, high: int | None) -> str:
             return f"{{{low},{'' if high is None else high}}}"
 
 
-def quoted(text: str) -> str:
+def json_literal(text: str) -> str:
     """A JSON string's source."""
     return json.dumps(text, ensure_ascii=False)
 

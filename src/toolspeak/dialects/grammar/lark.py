@@ -21,9 +21,9 @@ from toolspeak.dialects.grammar.ir import (
     Text,
     Token,
     is_regular,
+    json_literal,
     quantifier,
-    quoted,
-    reached,
+    reachable_rules,
     series,
 )
 from toolspeak.dialects.grammar.special_tokens import SpecialTokens, with_special
@@ -52,14 +52,14 @@ class _LarkWriter:
         start = self._rule(self._definition.start)
         rules = [
             f"{_name(name)}: {self._rule(self._definition.rules[name])}"
-            for name in reached(self._definition.start, self._definition.rules)
+            for name in reachable_rules(self._definition.start, self._definition.rules)
         ]
         return "\n".join(["%llguidance {}", "", f"start: {start}", *rules, *self._lines]) + "\n"
 
     def _rule(self, node: Node, inner: bool = False) -> str:
         match node:
             case Literal(text):
-                return quoted(text)
+                return json_literal(text)
             case Series(parts):
                 text = " ".join(self._rule(part, True) for part in _runs(parts)) or '""'
                 return f"({text})" if inner and len(parts) > 1 else text
@@ -80,9 +80,9 @@ class _LarkWriter:
         """As a part of a terminal, which may hold other terminals but no rules."""
         match node:
             case Literal(text):
-                return quoted(text)
-            case Chars(body, negated):
-                return f"/[{'^' if negated else ''}{_slashes(body)}]/"
+                return json_literal(text)
+            case Chars(body, is_negated):
+                return f"/[{'^' if is_negated else ''}{_slashes(body)}]/"
             case Series(parts):
                 return f"({' '.join(self._token(part) for part in parts)})" if parts else '""'
             case Choice(options):
@@ -105,7 +105,7 @@ class _LarkWriter:
         free = "/(?s:.*)/" + "".join(f" & ~/{regex}/" for regex in contains(patterns))
         if not end:
             return free
-        return f"{self._terminal(('free', *patterns), 'FREE', free)} {quoted(end)}"
+        return f"{self._terminal(('free', *patterns), 'FREE', free)} {json_literal(end)}"
 
     def _terminal(self, key: object, hint: str, text: str) -> str:
         if key not in self._terminals:

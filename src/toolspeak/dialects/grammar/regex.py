@@ -43,8 +43,8 @@ def _write(node: Node, definition: Definition, inside: tuple[str, ...]) -> str:
     match node:
         case Literal(text) | Special(text):
             return re.escape(text)
-        case Chars(body, negated):
-            return f"[{'^' if negated else ''}{body}]"
+        case Chars(body, is_negated):
+            return f"[{'^' if is_negated else ''}{body}]"
         case Series(parts):
             return "".join(_write(part, definition, inside) for part in parts)
         case Choice(options):

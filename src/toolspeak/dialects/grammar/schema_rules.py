@@ -29,9 +29,9 @@ from toolspeak.dialects.grammar.ir import (
     Rules,
     Token,
     choice,
-    joined,
+    json_literal,
     optional,
-    quoted,
+    separated_list,
     series,
 )
 from toolspeak.dialects.text.typed_text import json_type, resolve, schema_types
@@ -88,14 +88,14 @@ def json_notation(avoid: tuple[Pattern, ...] = (), live: re.Pattern[str] | None 
 
     def sources(value: JSON) -> list[str]:
         plain = json.dumps(value, ensure_ascii=False)
-        escaped = live.sub(lambda char: f"\\u{ord(char[0]):04x}", plain) if live else plain
-        return list(dict.fromkeys((plain, escaped)))
+        escaped_text = live.sub(lambda char: f"\\u{ord(char[0]):04x}", plain) if live else plain
+        return list(dict.fromkeys((plain, escaped_text)))
 
     def text(value: str) -> Node:
         return choice(*sources(value))
 
     def other_key(names: Sequence[str]) -> Node:
-        key_patterns = tuple(exactly(quoted(name)[1:], anchored=True) for name in names)
+        key_patterns = tuple(exactly(json_literal(name)[1:], anchored=True) for name in names)
         return JsonText((*avoid, *key_patterns))
 
     return Notation(string=JsonText(avoid), text=text, key=text, any_key=other_key, counted=not avoid, dump=sources)
@@ -181,28 +181,28 @@ class SchemaNodes:
 
     def _list(self, mapping: Mapping[str, Any]) -> Node:
         space = self._notation.space
-        fixed: Sequence[JSON] = mapping.get("prefixItems", ())
+        prefix_items: Sequence[JSON] = mapping.get("prefixItems", ())
         items: JSON = mapping.get("items", True)
         if isinstance(items, Sequence) and not isinstance(items, str):  # drafts before 2020-12
-            fixed, items = cast("Sequence[JSON]", items), mapping.get("additionalItems", True)
+            prefix_items, items = cast("Sequence[JSON]", items), mapping.get("additionalItems", True)
         low, high = _count(mapping, "minItems", "maxItems")
         joint = series(space, ",", space)
         rest = self.value(items)
-        high = 0 if rest == NOTHING and not fixed else high
-        if fixed:
-            front = [part for each in fixed for part in (joint, self.value(each))][1:]
-            most = None if high is None else max(high - len(fixed), 0)
-            more = EMPTY if rest == NOTHING else Repeat(series(joint, rest), max(low - len(fixed), 0), most)
+        high = 0 if rest == NOTHING and not prefix_items else high
+        if prefix_items:
+            front = [part for each in prefix_items for part in (joint, self.value(each))][1:]
+            most = None if high is None else max(high - len(prefix_items), 0)
+            more = EMPTY if rest == NOTHING else Repeat(series(joint, rest), max(low - len(prefix_items), 0), most)
             return series("[", space, *front, more, space, "]")
-        inner = series(joined(rest, joint, max(low, 1), high), space) if high != 0 else NOTHING
+        inner = series(separated_list(rest, joint, max(low, 1), high), space) if high != 0 else NOTHING
         return series("[", space, inner if low else optional(inner), "]")
 
     def object(self, mapping: Mapping[str, Any], brackets: tuple[str, str] = ("{", "}")) -> Node:
         """An object with its brackets."""
         properties = as_mapping(mapping.get("properties"))
-        required = set(mapping.get("required", ()))
-        pairs = [(name, self._pair(name, schema), name in required) for name, schema in properties.items()]
-        pairs = [(name, pair, needed) for name, pair, needed in pairs if pair != NOTHING or needed]
+        required_names = set(mapping.get("required", ()))
+        pairs = [(name, self._pair(name, schema), name in required_names) for name, schema in properties.items()]
+        pairs = [(name, pair, is_required) for name, pair, is_required in pairs if pair != NOTHING or is_required]
         others = mapping.get("additionalProperties", not properties)
         missing = [name for name in mapping.get("required", ()) if name not in properties]
         pairs += [(name, self._pair(name, others), True) for name in missing]
@@ -219,13 +219,13 @@ class SchemaNodes:
             other = series(self._notation.any_key(names), self._colon(), self.value(others))
         # A comma precedes each pair but the first that is present.
         after: Node = space if other == NOTHING else series(Repeat(series(joint, other)), space)
-        first: Node = optional(series(joined(other, joint, 1, None), space)) if other != NOTHING else EMPTY
-        for name, pair, needed in reversed(pairs):
+        first: Node = optional(series(separated_list(other, joint, 1, None), space)) if other != NOTHING else EMPTY
+        for name, pair, is_required in reversed(pairs):
             follow = self._rules.add(f"{self._hint}-after-{name}", after) if after != EMPTY else EMPTY
             alone = series(pair, follow)
-            first = alone if needed else choice(alone, first)
+            first = alone if is_required else choice(alone, first)
             each = series(joint, pair)
-            after = series(each if needed else optional(each), follow)
+            after = series(each if is_required else optional(each), follow)
         return series(brackets[0], space, first, brackets[1])
 
     def _pair(self, name: str, schema: JSON) -> Node:
@@ -351,12 +351,14 @@ def close_objects(schema: JSON, root: Mapping[str, JSON], inside_all: bool = Fal
     mapping = as_mapping(schema)
     if _of_objects(mapping.get("allOf", ()), root):
         mapping = merge_all_of(mapping, root)
-    required = mapping.get("required", ())
+    required_names = mapping.get("required", ())
     result: dict[str, Any] = {}
     for key, value in mapping.items():
         if key == "properties":
             each = as_mapping(value).items()
-            result[key] = {name: close_objects(sub, root) for name, sub in each if sub is not False or name in required}
+            result[key] = {
+                name: close_objects(sub, root) for name, sub in each if sub is not False or name in required_names
+            }
         elif key in ("$defs", "definitions"):
             result[key] = {name: close_objects(each, root) for name, each in as_mapping(value).items()}
         elif key in ("anyOf", "oneOf", "allOf", "prefixItems"):

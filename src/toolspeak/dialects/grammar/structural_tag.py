@@ -24,7 +24,7 @@ from toolspeak.dialects.grammar.ir import (
     Series,
     Text,
     Token,
-    reached,
+    reachable_rules,
 )
 
 _MAX_SPACE = 20  # otherwise a model may write white space until its tokens end
@@ -70,12 +70,12 @@ class _TagWriter:
         return {"type": "tag", "begin": "", "content": free_text, "end": end} if end else free_text
 
     def _ebnf(self, node: Node) -> Format:
-        rules = {name: self._rules[name] for name in reached(node, self._rules)}
+        rules = {name: self._rules[name] for name in reachable_rules(node, self._rules)}
         return {"type": "grammar", "grammar": to_gbnf(Definition(node, rules))}
 
     def _holds_json(self, node: Node) -> bool:
         """Whether a node, or a rule that it refers to, holds a JSON value. Such rules never refer to themselves."""
-        nodes = [node, *(self._rules[name] for name in reached(node, self._rules))]
+        nodes = [node, *(self._rules[name] for name in reachable_rules(node, self._rules))]
         return any(_json_inside(each) for each in nodes)
 
 

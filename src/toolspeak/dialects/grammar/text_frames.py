@@ -34,7 +34,7 @@ class Argument:
     """Ends the value."""
     avoid: tuple[str, ...] = ()
     """Texts that a value must not hold, besides `end`."""
-    fixed: Callable[[JSON], str]
+    write_fixed: Callable[[JSON], str]
     """Writes a whole argument with a value of an enumeration, as the renderer does."""
 
 
@@ -42,17 +42,19 @@ def argument(spec: ToolSpec, name: str, schema: JSON, rules: Rules, how: Argumen
     """The argument with any value of its schema; NOTHING if the schema has no values."""
     if schema is False:
         return NOTHING
-    sorted_ = split(schema, spec.parameters)
-    options: list[Node] = [series(how.fixed(value)) for value in sorted_.values]
+    values_by_kind = split(schema, spec.parameters)
+    options: list[Node] = [series(how.write_fixed(value)) for value in values_by_kind.values]
     ending, avoid = how.edge + how.end, tuple(exactly(text) for text in (how.end, *how.avoid))
-    if sorted_.text:
+    if values_by_kind.text:
         plain = Text((*avoid, *STARTS_CDATA), ending)
         options.append(series(how.text, how.edge, Token(choice(plain, series(cdata(), ending)))))
-    if sorted_.others:
+    if values_by_kind.others:
         nodes = SchemaNodes(json_notation(avoid), spec.parameters, rules, f"{spec.name}-{name}")
-        value = choice(*(nodes.value(other) for other in sorted_.others))
-        has_text_values = any(isinstance(value, str) for value in sorted_.values)
-        json_tag = how.explicit_json if sorted_.text or (has_text_values and how.marks_beside_values) else how.json
+        value = choice(*(nodes.value(other) for other in values_by_kind.others))
+        has_text_values = any(isinstance(value, str) for value in values_by_kind.values)
+        json_tag = (
+            how.explicit_json if values_by_kind.text or (has_text_values and how.marks_beside_values) else how.json
+        )
         if json_tag is not None:
             options.append(series(json_tag, how.edge, value, ending))
     return choice(*options)
@@ -66,7 +68,7 @@ def cdata() -> Node:
 
 def in_order(spec: ToolSpec, write: Callable[[str, JSON], Node]) -> Iterable[Node]:
     """A tool's arguments in the schema's order. Those that are not required are optional."""
-    required = set(cast("Sequence[str]", spec.parameters.get("required", ())))
+    required_names = set(cast("Sequence[str]", spec.parameters.get("required", ())))
     for name, schema in spec.properties.items():
         node = write(name, schema)
-        yield node if name in required else optional(node)
+        yield node if name in required_names else optional(node)

@@ -15,7 +15,7 @@ from toolspeak.dialects.text.markers import Marker
 # Later checkpoints add a suffix to every tag. A value without a type in the schema is text, as in the parsers of vLLM
 # and SGLang.
 _PLAIN = PairTags(block="tool_calls", name_end="tool_sep", guesses=False)
-_SUFFIXED = PairTags(block="tool_calls", name_end="tool_sep", guesses=False, suffix=":opensource")
+_WITH_SUFFIX = PairTags(block="tool_calls", name_end="tool_sep", guesses=False, suffix=":opensource")
 
 
 def _hunyuan(info: DialectInfo, tags: PairTags, other: PairTags) -> DeclaredDialect:
@@ -53,7 +53,7 @@ HY_V3 = _hunyuan(
         stop=("<｜hy_eos｜>",),
     ),
     _PLAIN,
-    _SUFFIXED,
+    _WITH_SUFFIX,
 )
 
 HY_V3_SUFFIXED = _hunyuan(
@@ -68,7 +68,7 @@ HY_V3_SUFFIXED = _hunyuan(
         reasoning="<think:opensource>",
         stop=("<｜hy_eos:opensource｜>",),
     ),
-    _SUFFIXED,
+    _WITH_SUFFIX,
     _PLAIN,
 )
 

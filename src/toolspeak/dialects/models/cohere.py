@@ -19,10 +19,10 @@ _TURN = ("<|START_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>"
 
 def _tool_result(escaper: MarkerEscaper, result: ToolResult) -> str:
     """A result as the template writes it: each part is an object, and text is its `content`."""
-    failed = result.status == "failure"
+    is_failure = result.status == "failure"
     value = result_value(result)
     whole = len(result.content) == 1 and isinstance(value, dict)
-    text = FAILURE_PREFIX + value if failed and isinstance(value, str) else cast("JSON", value)
+    text = FAILURE_PREFIX + value if is_failure and isinstance(value, str) else cast("JSON", value)
     content = cast("JSON", value) if whole else {"content": text}
     return f"""\
     {{
@@ -30,7 +30,7 @@ def _tool_result(escaper: MarkerEscaper, result: ToolResult) -> str:
         "results": {{
             "0": {escaper.dump(content)}
         }},
-        "is_error": {"true" if failed else "null"}
+        "is_error": {"true" if is_failure else "null"}
     }}"""
 
 

@@ -78,10 +78,10 @@ class _Tokens:
 
 
 def _tokens(bar: str, joint: str) -> _Tokens:
-    spelled = [each.replace("｜", bar).replace("▁", joint) for each in (_CALLS, _CALLS_END, _CALL, _CALL_END, _SEP)]
-    sep = re.escape(spelled[-1])
+    spellings = [each.replace("｜", bar).replace("▁", joint) for each in (_CALLS, _CALLS_END, _CALL, _CALL_END, _SEP)]
+    sep = re.escape(spellings[-1])
     return _Tokens(
-        *spelled,
+        *spellings,
         header=re.compile(rf"\s*(?:function{sep}\s*(?P<v3>{NAME})|(?P<v31>{NAME})\s*{sep})\s*"),
         start=re.compile(rf"\s*{NAME}\s*{sep}\s*+(?=[^\s<])"),
         start_pattern=re.compile(rf"\s*(?:{NAME}\s*)?(?:{sep}\s*+|(?P<sep><[^>]*))?"),
@@ -145,7 +145,7 @@ def _table(names: tuple[str, ...] = ()) -> MarkerTable:
     )
 
 
-def _malformed(call: MalformedCall) -> str:
+def _write_malformed(call: MalformedCall) -> str:
     return malformed_text(call, _CALL, _CALL_END)
 
 
@@ -161,7 +161,7 @@ _LAYOUT_V3 = NamedLayout(
     start=_CALLS,
     joint="\n",
     end=_CALLS_END,
-    malformed=_malformed,
+    write_malformed=_write_malformed,
 )
 _LAYOUT_V31 = NamedLayout(
     live=_LIVE,
@@ -169,7 +169,7 @@ _LAYOUT_V31 = NamedLayout(
     tail=_CALL_END,
     start=_CALLS,
     end=_CALLS_END,
-    malformed=_malformed,
+    write_malformed=_write_malformed,
 )
 
 _RULES = (

@@ -20,7 +20,7 @@ _RULES = """\
 - One block for all calls of a turn."""
 _TYPING = 'string="true": text; string="false": JSON; where the schema says otherwise, the schema'
 _SYNTAX = ElementSyntax(f"<{_DSML}invoke", f"<{_DSML}parameter", typed=True, wrappers=("arguments",))
-_SPACED = ElementSyntax(f"<{_DSML} invoke", f"<{_DSML} parameter", typed=True, wrappers=("arguments",))
+_SYNTAX_WITH_BLANK = ElementSyntax(f"<{_DSML} invoke", f"<{_DSML} parameter", typed=True, wrappers=("arguments",))
 
 
 def _spellings(*blocks: str, bars: Sequence[str] = _BARS) -> list[Spelling]:
@@ -128,7 +128,7 @@ DEEPSEEK_V41 = _dsml(
         stop=("<｜end▁of▁sentence｜>",),
         text_aside=True,
     ),
-    _SPACED,
+    _SYNTAX_WITH_BLANK,
     [(f"<{_DSML} calls>", f"</{_DSML} calls>")],
     _spellings("calls", "tool_calls"),
     _V4_RESULTS,

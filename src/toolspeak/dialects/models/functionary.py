@@ -53,7 +53,7 @@ _LAYOUT_V31 = NamedLayout(
     live=_LIVE_V31,
     head=lambda name, _id: f"{_FUNCTION}{name}>",
     tail=_FUNCTION_END,
-    malformed=lambda call: f"{_FUNCTION}{call.raw}{_FUNCTION_END}",
+    write_malformed=lambda call: f"{_FUNCTION}{call.raw}{_FUNCTION_END}",
 )
 FUNCTIONARY_V31 = DeclaredDialect(
     info=DialectInfo(
@@ -93,7 +93,7 @@ def _call_follows_v32(rest: str) -> bool | None:
 
 
 _LAYOUT_V32 = NamedLayout(
-    live=_LIVE_V32, head=lambda name, _id: f"{_TO}{name}\n", malformed=lambda call: f"{_TO}{call.raw}"
+    live=_LIVE_V32, head=lambda name, _id: f"{_TO}{name}\n", write_malformed=lambda call: f"{_TO}{call.raw}"
 )
 
 

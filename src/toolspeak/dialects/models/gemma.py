@@ -78,8 +78,8 @@ class GemmaFormat:
         notation = gemma_notation(self.quote, self.call, self.write, self._key)
 
         def call(spec: ToolSpec, rules: Rules) -> Node:
-            closed = {"additionalProperties": False, **spec.parameters}
-            arguments = SchemaNodes(notation, spec.parameters, rules, spec.name).object(closed)
+            closed_schema = {"additionalProperties": False, **spec.parameters}
+            arguments = SchemaNodes(notation, spec.parameters, rules, spec.name).object(closed_schema)
             return series(f"{self.call[0]}call:{spec.name}", arguments, self.call[1])
 
         return Frame(call=call, triggers=lambda _: [self.call[0]])

@@ -53,7 +53,7 @@ STEP3 = element_dialect(
         "<steptml:invoke",
         "<steptml:parameter",
         tight=True,
-        skipped=("<｜tool_call_begin｜>", "function", "<｜tool_sep｜>", _STEP_END),
+        fillers=("<｜tool_call_begin｜>", "function", "<｜tool_sep｜>", _STEP_END),
     ),
     ElementLayout(
         block=("<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"),

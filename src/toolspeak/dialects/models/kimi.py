@@ -25,7 +25,7 @@ _OTHER_SECTION, _OTHER_END = "<|tool_call_section_begin|>", "<|tool_call_section
 _CALL, _ARGUMENT, _CALL_END = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
 _LIVE = re.compile(r"<(?=\|tool_call|\s*+(?:/\s*+)?(?ai:think))")
 _RETURN = re.compile(r"#(?=# Return of )")
-_STRIPPED = re.compile(rf"f(?=unctions\.{NAME}:[0-9]++[ \t]*+\{{)")  # the rest of a call without its tokens
+_CALL_REST = re.compile(rf"f(?=unctions\.{NAME}:[0-9]++[ \t]*+\{{)")  # the rest of a call without its tokens
 _SAME_LINE = re.compile(r"[ \t]*")  # a result's heading names its call too
 _COUNTER = re.compile(r"[0-9]+")
 _ID = re.compile(rf"(?:functions\.)?(?P<name>{NAME}):\d+")
@@ -83,9 +83,9 @@ def _bare(names: tuple[str, ...]) -> list[Marker]:
     """The markers of calls without the tokens before the id, without all tokens, or without the id (malformed)."""
     live = ("<", re.escape(_ARGUMENT[1:]))
     gap, count = re.compile(r"\s*"), re.compile("[0-9]+")
-    bare_or_prefixed, prefixed = one_of(names, "functions."), one_of(tuple(f"functions.{name}" for name in names))
+    bare_or_prefixed, prefixed_names = one_of(names, "functions."), one_of(tuple(f"functions.{name}" for name in names))
     if not names:
-        bare_or_prefixed = prefixed = re.compile(
+        bare_or_prefixed = prefixed_names = re.compile(
             rf"functions\.{NAME.removesuffix('+')}+?(?=:[0-9]|:?\Z)|[\w./-]{{1,{MAX_NAME}}}+:?\Z"
         )
     words = (*names, "functions.")
@@ -101,7 +101,9 @@ def _bare(names: tuple[str, ...]) -> list[Marker]:
             "calls",
             _NO_TOKENS,
             None,
-            Signature((prefixed, ":", count, _SAME_LINE, "{"), 0, "f", ("f", _STRIPPED.pattern[4:-1]), ("functions.",)),
+            Signature(
+                (prefixed_names, ":", count, _SAME_LINE, "{"), 0, "f", ("f", _CALL_REST.pattern[4:-1]), ("functions.",)
+            ),
             place="word",
         ),
         Marker("calls", _NAMELESS, _CALL_END, Signature((_ARGUMENT, gap, "{"), 2, "<", live)),
@@ -131,18 +133,18 @@ def _write_results(results: Sequence[ToolResult]) -> str:
 
 def _result(result: ToolResult, position: int) -> str:
     own = _id(result.call_id, plain_name(result.name), position)
-    text = escape_text(escape_text(result_text(result, _LIVE), _STRIPPED), _RETURN)
+    text = escape_text(escape_text(result_text(result, _LIVE), _CALL_REST), _RETURN)
     return f"## Return of {own}\n{text}"
 
 
 @lru_cache(64)
 def _table(names: tuple[str, ...] = ()) -> MarkerTable:
-    followed = followed_by(_CALL, _SECTION_END, _OTHER_END)
+    opening = followed_by(_CALL, _SECTION_END, _OTHER_END)
     return MarkerTable(
         [
             Marker("reasoning", "<think>", "</think>"),
             *(
-                Marker("calls", each, _SECTION_END, followed, also_ends=(_OTHER_END,), spare=True)
+                Marker("calls", each, _SECTION_END, opening, also_ends=(_OTHER_END,), spare=True)
                 for each in (_SECTION, _OTHER_SECTION)
             ),
             # Models sometimes forget the section.

@@ -68,7 +68,7 @@ class KimiCalls(TaggedCalls):
         key = dict(_ATTRIBUTE.findall(head[2])).get("key")
         if head[1] != "argument" or key is None:
             return "content"
-        inside = value.rejected != "" or value.inside.calls > 0
+        inside = value.following_end != "" or value.inside.calls > 0
         return "argument" if inside or self._is_missing(value, _unescape(key)) else "content"
 
     def _may_follow(self, rest: str, position: int) -> MayFollow:
@@ -137,7 +137,7 @@ class KimiCalls(TaggedCalls):
 
     def _in_json(self, text: str, position: int, out: list[Delta]) -> int:
         stop = self._take_json(text, position, out)
-        if self._scanner.done:
+        if self._scanner.is_complete:
             self._state = self._after_json
         return stop
 
@@ -189,7 +189,7 @@ def _write_argument(name: str, value: JSON) -> str:
 def _call_node(spec: ToolSpec, rules: Rules) -> Node:
     """The layout of `_write_call` for grammars."""
 
-    def typed(name: str, schema: JSON) -> Node:
+    def argument_node(name: str, schema: JSON) -> Node:
         kinds = KINDS.keys() & schema_types(schema, spec.parameters)
         type_names = dict.fromkeys("number" if kind == "integer" else kind for kind in sorted(kinds))
         head = f'{_ARGUMENT} key="{_escape(name)}" type="'
@@ -201,7 +201,7 @@ def _call_node(spec: ToolSpec, rules: Rules) -> Node:
         )
 
     opening = series(f'{_CALL} tool="{_escape(spec.name)}" index="', COUNTER, f'"{_SEP}')
-    return series(opening, *in_order(spec, typed), _CALL_END)
+    return series(opening, *in_order(spec, argument_node), _CALL_END)
 
 
 def _how(opening: str, name: str) -> Argument:
@@ -211,7 +211,7 @@ def _how(opening: str, name: str) -> Argument:
         explicit_json=None,
         end=_ARGUMENT_END,
         avoid=(_ARGUMENT, _CALL_END),
-        fixed=lambda value: _write_argument(name, value),
+        write_fixed=lambda value: _write_argument(name, value),
     )
 
 

@@ -73,7 +73,7 @@ def _argument(name: str, value: JSON, spec: ToolSpec | None) -> str:
 
 def _is_named(value: JSON, schema: JSON, spec: ToolSpec) -> bool:
     """Whether the schema names every key in a value, at any depth. Grammars write other keys in JSON only."""
-    if not value or json_type(value) not in _NESTED:
+    if not value or json_type(value) not in _CONTAINERS:
         return True
     branches = [merge_all_of(as_mapping(each), spec.parameters) for each in split(schema, spec.parameters).others]
     return any(_is_named_in(value, each, spec) for each in branches)
@@ -127,20 +127,20 @@ def _call_node(spec: ToolSpec, rules: Rules) -> Node:
 
 
 def _element_node(name: str, schema: JSON, spec: ToolSpec, rules: Rules, outer: bool = True) -> Node:
-    sorted_ = split(schema, spec.parameters)
+    values_by_kind = split(schema, spec.parameters)
     start, _, end = _element(name, "\0").partition("\0")
-    fixed = (_argument(name, value, spec) if outer else _elements(name, value) for value in sorted_.values)
-    options: list[Node] = [series(text) for text in fixed]
+    fixed_texts = (_argument(name, value, spec) if outer else _elements(name, value) for value in values_by_kind.values)
+    options: list[Node] = [series(text) for text in fixed_texts]
     contents: list[Node] = []  # with the end tag
-    if sorted_.text:
+    if values_by_kind.text:
         plain = series(Text((*texts(_PREFIX), *STARTS_CDATA), _PREFIX), end.removeprefix(_PREFIX))
         contents.append(Token(choice(plain, series(cdata(), end))))
-    for other in sorted_.others:
+    for other in values_by_kind.others:
         nodes = SchemaNodes(json_notation(texts(_PREFIX)), spec.parameters, rules, f"{spec.name}-{name}")
         if outer:
             start_tag = _element(name, "\0", ' type="json"').partition("\0")[0]
             options.append(series(start_tag, nodes.value(other), end))
-        inner = [*_in_elements(other, spec, rules), *([] if sorted_.text else _plain(other, spec, nodes))]
+        inner = [*_in_elements(other, spec, rules), *([] if values_by_kind.text else _plain(other, spec, nodes))]
         contents += [series(each, end) for each in inner]
     # The start tag is a separate literal: a lexer that has begun text would not go back to an element after the tag.
     return choice(*options, series(start, choice(*contents)))
@@ -149,7 +149,7 @@ def _element_node(name: str, schema: JSON, spec: ToolSpec, rules: Rules, outer: 
 def _plain(schema: JSON, spec: ToolSpec, nodes: SchemaNodes) -> list[Node]:
     """The contents of the element of a value that is neither text nor has elements: one for each type."""
     mapping, kinds = merge_all_of(as_mapping(schema), spec.parameters), schema_types(schema, spec.parameters)
-    options: list[Node] = [nodes.value(only(schema, kind, spec.parameters)) for kind in sorted(kinds - _NESTED)]
+    options: list[Node] = [nodes.value(only(schema, kind, spec.parameters)) for kind in sorted(kinds - _CONTAINERS)]
     if "object" in kinds and not mapping.get("required", ()):
         options.append(Literal("{}"))
     if "array" in kinds and not mapping.get("minItems"):
@@ -164,8 +164,10 @@ def _in_elements(schema: JSON, spec: ToolSpec, rules: Rules) -> list[Node]:
     properties, items = as_mapping(mapping.get("properties")), mapping.get("items")
     if "object" in kinds and properties:
         key = (spec.name, json.dumps(schema), "element")
-        required = frozenset(mapping.get("required", ()))
-        options.append(rules.once(key, f"{spec.name}-object", lambda: _entries(key, properties, required, spec, rules)))
+        required_names = frozenset(mapping.get("required", ()))
+        options.append(
+            rules.once(key, f"{spec.name}-object", lambda: _entries(key, properties, required_names, spec, rules))
+        )
     if "array" in kinds and isinstance(items, Mapping) and "prefixItems" not in mapping:
         item = rules.once(
             (spec.name, json.dumps(items), "item"),
@@ -177,12 +179,12 @@ def _in_elements(schema: JSON, spec: ToolSpec, rules: Rules) -> list[Node]:
 
 
 def _entries(
-    key: object, properties: Mapping[str, JSON], required: AbstractSet[str], spec: ToolSpec, rules: Rules
+    key: object, properties: Mapping[str, JSON], required_names: AbstractSet[str], spec: ToolSpec, rules: Rules
 ) -> Node:
     """One element or more. The empty object is {}, because an empty element may be a text."""
     each = {name: _element_node(name, sub, spec, rules, False) for name, sub in properties.items()}
-    nodes = [node if name in required else optional(node) for name, node in each.items()]
-    if required:
+    nodes = [node if name in required_names else optional(node) for name, node in each.items()]
+    if required_names:
         return series(*nodes)
 
     def after(i: int) -> Node:
@@ -192,7 +194,7 @@ def _entries(
     return choice(*(series(node, after(i)) for i, node in enumerate(each.values())))
 
 
-_NESTED = frozenset({"object", "array"})
+_CONTAINERS = frozenset({"object", "array"})
 
 
 MINIMAX_M3 = DeclaredDialect(

@@ -95,12 +95,14 @@ def _nine(own: str) -> str:
 
 
 _LAYOUT = NamedLayout(
-    live=_LIVE, head=lambda name, _id: f"{_CALL}{name}{_ARGS}", malformed=lambda call: _CALL + call.raw
+    live=_LIVE, head=lambda name, _id: f"{_CALL}{name}{_ARGS}", write_malformed=lambda call: _CALL + call.raw
 )
-_LAYOUT_V11 = NamedLayout(live=_LIVE, head=lambda name, _id: f"{_CALL}{name}", malformed=lambda call: _CALL + call.raw)
+_LAYOUT_V11 = NamedLayout(
+    live=_LIVE, head=lambda name, _id: f"{_CALL}{name}", write_malformed=lambda call: _CALL + call.raw
+)
 _LAYOUT_WITH_IDS = NamedLayout(
     live=_LIVE,
-    malformed=lambda call: _CALL + call.raw,
+    write_malformed=lambda call: _CALL + call.raw,
     head=lambda name, own: series(f"{_CALL}{name}{_CALL_ID}", own, _ARGS),
     call_id=lambda call: _nine(call.provider_id or call.id),
     any_id=NINE,

@@ -103,13 +103,13 @@ class MuseParser(BlockParser):
     def _to_self(self, text: str, position: int, out: list[Delta]) -> int:
         start = position
         while (at := text.find("<", position)) >= 0:
-            ended = _END.match(text, at)
-            if ended:
+            end_match = _END.match(text, at)
+            if end_match:
                 self._add_reasoning(text, start, at, out)
                 self._end_reasoning(out)
-                self._markup(text, at, ended.end(), out)
+                self._markup(text, at, end_match.end(), out)
                 self._state = self._header
-                return ended.end()
+                return end_match.end()
             if text.startswith(_START, at):  # the next message begins, though this one has no end
                 self._add_reasoning(text, start, at, out)
                 self._end_reasoning(out)
@@ -140,10 +140,10 @@ class MuseParser(BlockParser):
         if position == len(text):
             return position
         rest = text[position : position + MAX_CANDIDATE]
-        ended = _END.match(rest)
-        if ended:
+        end_match = _END.match(rest)
+        if end_match:
             self._state = self._header
-            return position + ended.end()
+            return position + end_match.end()
         verdict = self._table.decide(rest)
         if isinstance(verdict, MarkerMatch):
             return self._open(verdict, position)

@@ -28,7 +28,7 @@ _CALL, _CALL_END = _tags("tool_request")
 _NAME, _NAME_END = _tags("tool_name")
 _ARGUMENTS, _ARGUMENTS_END = _tags("tool_arguments")
 _THINK, _THINK_END = _tags("think")
-_MESSAGE, _CONSTRAINED = "<|plamo:msg|>", "<|plamo:constrain|>json<|plamo:msg|>"
+_MESSAGE, _JSON_MESSAGE = "<|plamo:msg|>", "<|plamo:constrain|>json<|plamo:msg|>"
 _LIVE = marker_prefix(("|plamo:",))
 _REQUEST_ENDS = (_CALL_END, _CALL, _BLOCK_END)
 _REQUEST_END = re.compile("|".join(map(re.escape, _REQUEST_ENDS)))
@@ -47,7 +47,7 @@ class PlamoCalls(CallSteps):
         self._expected = self._after_call
 
     def end(self, out: list[Delta]) -> None:
-        self.done = self._complete
+        self.is_complete = self._complete
         if self._complete and self._call is not None:
             missing = (_ARGUMENTS_END if _ARGUMENTS_END in self._expected else "") + _CALL_END
             self._base = self.raw.length
@@ -104,7 +104,7 @@ class PlamoCalls(CallSteps):
 
     def _close(self, text: str, position: int, out: list[Delta]) -> int:
         if self.calls:
-            self.done = True
+            self.is_complete = True
         else:
             self._fail("empty_batch", f"the block holds no call; write {_CALL}", position)
         return position
@@ -134,7 +134,7 @@ class PlamoCalls(CallSteps):
         return position
 
     def _open_arguments(self, text: str, position: int, out: list[Delta]) -> int:
-        self._expect({_CONSTRAINED: self._open_json, _MESSAGE: self._open_json})
+        self._expect({_JSON_MESSAGE: self._open_json, _MESSAGE: self._open_json})
         return position
 
     def _open_json(self, text: str, position: int, out: list[Delta]) -> int:
@@ -144,7 +144,7 @@ class PlamoCalls(CallSteps):
 
     def _read_json(self, text: str, position: int, out: list[Delta]) -> int:
         stop = self._take_json(text, position, out)
-        if self._scanner.done and self.problem is None:
+        if self._scanner.is_complete and self.problem is None:
             self._complete = True
             self._expect({_ARGUMENTS_END: self._close_arguments})
         return stop
@@ -169,7 +169,7 @@ def _write_call(call: ToolCall | MalformedCall) -> str:
     if isinstance(call, MalformedCall):
         return call.raw
     name = f"{_NAME}{call.name}{_NAME_END}"
-    arguments = f"{_ARGUMENTS}{_CONSTRAINED}{dump_json(call.arguments, _LIVE)}{_ARGUMENTS_END}"
+    arguments = f"{_ARGUMENTS}{_JSON_MESSAGE}{dump_json(call.arguments, _LIVE)}{_ARGUMENTS_END}"
     return f"{_CALL}{name}{arguments}{_CALL_END}"
 
 
@@ -190,7 +190,7 @@ PLAMO3 = DeclaredDialect(
             Marker("noise", _THINK_END, None),  # the end of reasoning that never began
         ],
         specials=("<|plamo:tag|>",),
-        severed="<|plamo:",
+        common_start="<|plamo:",
     ),
     new_body=lambda _marker, first, caps, tools: PlamoCalls(tools, first, caps),
     write_calls=_write_calls,
@@ -198,7 +198,7 @@ PLAMO3 = DeclaredDialect(
     frame=Frame(
         call=named_call(
             _LIVE,
-            lambda name: f"{_CALL}{_NAME}{name}{_NAME_END}{_ARGUMENTS}{_CONSTRAINED}",
+            lambda name: f"{_CALL}{_NAME}{name}{_NAME_END}{_ARGUMENTS}{_JSON_MESSAGE}",
             f"{_ARGUMENTS_END}{_CALL_END}",
         ),
         start=_BLOCK,

@@ -99,10 +99,10 @@ def _write_list(
 
 
 def _write_quoted_results(results: Sequence[ToolResult]) -> str:
-    return "\n".join(_quoted(result) for result in results)
+    return "\n".join(_write_quoted_result(result) for result in results)
 
 
-def _quoted(result: ToolResult) -> str:
+def _write_quoted_result(result: ToolResult) -> str:
     text = dump_json(result_or_error(result), _LLAMA_RESULTS)
     # In JSON a brace cannot be escaped; in a string the quotes after it are.
     return dump_json(text, _LLAMA_RESULTS) if _BARE_JSON.search(text) else text

@@ -14,7 +14,7 @@ _RULES = """\
 - One element for each argument, its value between the tags as it is: no quotes, no escapes; objects and arrays as JSON.
 - A text that holds one of these tags goes into <![CDATA[…]]>. Several blocks for several calls."""
 _TYPING = "text, typed by the tool's schema"
-_TRIMMED = ElementSyntax("<function=", "<parameter=", trims=True)
+_TRIMMING_SYNTAX = ElementSyntax("<function=", "<parameter=", trims=True)
 _EXACT = ElementSyntax("<function=", "<parameter=")
 
 
@@ -44,7 +44,7 @@ QWEN3_CODER = _coder(
         earlier=EarlierThoughts("<think>\n", "\n</think>\n\n"),
         stop=("<|im_end|>", "<|endoftext|>"),
     ),
-    _TRIMMED,
+    _TRIMMING_SYNTAX,
     ElementLayout(block=_BLOCK, each=True, edge="\n"),
     _IN_LINES,
 )
@@ -61,7 +61,7 @@ STEP3P5 = _coder(
         earlier=EarlierThoughts("<think>\n", "\n</think>\n"),
         stop=("<|im_end|>", "<|endoftext|>"),
     ),
-    _TRIMMED,
+    _TRIMMING_SYNTAX,
     ElementLayout(block=_BLOCK, each=True, edge="\n", joint=""),
     ResultLayout("<tool_response>", "</tool_response>", between=""),
 )

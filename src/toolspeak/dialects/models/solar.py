@@ -67,7 +67,7 @@ _LAYOUT = NamedLayout(
     tail=_CALL_END,
     start=_SECTION,
     end=_SECTION_END,
-    malformed=lambda call: malformed_text(call, _CALL, _CALL_END),
+    write_malformed=lambda call: malformed_text(call, _CALL, _CALL_END),
     call_id=lambda call: _id(call.provider_id or call.id),
     any_id=_TEN,
 )

@@ -19,7 +19,7 @@ from functools import lru_cache
 from toolspeak.data.messages import ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.prompts.schema_text import example_tools, sample_arguments
-from toolspeak.dialects.readers.body import TRUNCATED
+from toolspeak.dialects.readers.body import CUT_OFF_REASON
 from toolspeak.dialects.text.block_delimiters import EndMarker, FirstTag
 from toolspeak.dialects.text.markdown import Markdown
 from toolspeak.dialects.text.markers import MarkerMatch
@@ -103,7 +103,7 @@ def unreadable_block(match: MarkerMatch, example: str, truncated: bool) -> Marke
     marker = match.marker
     between = f"between {marker.text} and {marker.end}" if marker.end else f"after {marker.text}"
     unreadable = f"the text {between} cannot be read as a call, so nothing ran; write it like this:\n{example}"
-    problem = Problem("truncated", TRUNCATED) if truncated else Problem("unreadable", unreadable)
+    problem = Problem("truncated", CUT_OFF_REASON) if truncated else Problem("unreadable", unreadable)
     # A tag is part of its body.
     length = 0 if isinstance(marker.opening, FirstTag) else len(marker.text) if marker.begins_tag else match.length
     return MarkerMatch(marker, length, "", match.notes, match.reader, problem)
@@ -138,15 +138,15 @@ def _heads(names: tuple[str, ...]) -> re.Pattern[str]:
     """The pattern of the beginning of a call of these tools after its marker: JSON, name outside of JSON, or tags."""
     name = f"(?:{'|'.join(map(re.escape, sorted(names, key=len, reverse=True)))})"
     gap = r"\s{0,9}"
-    quoted, key = rf"[\"']{name}[\"']", rf"[\"']?(?:{_KEYS})[\"']?"
+    quoted_name, key = rf"[\"']{name}[\"']", rf"[\"']?(?:{_KEYS})[\"']?"
     brackets = rf"(?:[\[{{]{gap}){{0,3}}(?:[\"']tool_call_id[\"']{gap}:{gap}[\"'][^\"']{{0,64}}[\"']{gap},{gap})?"
     half = rf"[\"']?(?:tool_)?name[\"']?{gap}:?{gap}[\"']?{name}[\"']?"  # a name with missing quotes
     # A listing of tools has the same keys as a call.
     schema = rf"(?!{gap}\{{{gap}\"type\"{gap}:{gap}\"object\"{gap},{gap}\"properties\")"
     token = rf"(?:[\[<][^\[\]<>\n]{{1,40}}[\]>]{gap}(?:\w{{1,16}}{gap}(?=[\[<]))?)"
     return re.compile(
-        rf"{brackets}(?:(?:[\"']?\w{{1,16}}[\"']?{gap}:?{gap})?{quoted}|{half}){gap},?{gap}{key}{gap}(?::{schema}|\{{)"
-        rf"|{brackets}\{{{gap}{quoted}{gap}:{gap}\{{"
+        rf"{brackets}(?:(?:[\"']?\w{{1,16}}[\"']?{gap}:?{gap})?{quoted_name}|{half}){gap},?{gap}{key}{gap}(?::{schema}|\{{)"
+        rf"|{brackets}\{{{gap}{quoted_name}{gap}:{gap}\{{"
         rf"|(?<![a-z\d.-])(?:functions\.)?{name}(?::\d+)?{gap}{token}{{0,4}}{gap}\{{{gap}[\"'}}]"
         rf"|<?[\w:|｜ ]{{1,40}}(?:=|\b(?:name|tool)=[\"']){name}[\"'>]"
         rf"|<function{name}>{gap}\{{|<tool_name>{gap}{name}{gap}<"

@@ -12,7 +12,7 @@ from typing import Literal
 from toolspeak.data.deltas import CallIgnored, CallMalformed, Delta, ForgedResults, TextAside, TextDelta
 from toolspeak.dialects.parser.block_format import BlockFormat, Echo, OpenBlock
 from toolspeak.dialects.parser.running_text import TextParser
-from toolspeak.dialects.readers.body import TRUNCATED, ResultsBody
+from toolspeak.dialects.readers.body import CUT_OFF_REASON, ResultsBody
 from toolspeak.dialects.text.block_delimiters import begins, stands
 from toolspeak.dialects.text.markers import MarkerMatch
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Problem
@@ -100,9 +100,9 @@ class BlockParser(TextParser):
         if body.problem is not None:  # otherwise the body waits for the rest of a special token
             if not body.recover():
                 self._fail(block, body.problem, body.start + body.problem_offset)
-        elif body.done and block.end is None:
+        elif body.is_complete and block.end is None:
             self._finish(block, out)
-        elif body.done:
+        elif body.is_complete:
             self._state = self._closing
         else:
             return self._await_more(body, text, stop)
@@ -129,13 +129,13 @@ class BlockParser(TextParser):
             position = stop
             if position == len(text):
                 return position
-        closed = end.match(text, position)
-        if closed > 0:
+        end_stop = end.match(text, position)
+        if end_stop > 0:
             raw = block.body.raw
             self._finish(block, out)
             if block.marker.kind == "calls" and not (block.fence or block.marker.tails):
                 self._echo = Echo(raw, end.text, self._opens_calls)
-            return closed
+            return end_stop
         frame = stands(text, position, self._block_format.table.markup.frames)
         if frame:
             block.body.raw.add(frame)
@@ -186,11 +186,11 @@ class BlockParser(TextParser):
         if end is None:
             return self._skip_call(block, text, position, out)
         while (at := end.find_candidate(text, at)) >= 0:
-            closed = end.match(text, at)
-            if closed > 0:
+            end_stop = end.match(text, at)
+            if end_stop > 0:
                 block.body.raw.add(text[position:at])
                 self._finish(block, out)
-                return closed
+                return end_stop
             if end.viable(text, at):
                 block.body.raw.add(text[position:at])
                 return self._hold(text, at)
@@ -218,15 +218,15 @@ class BlockParser(TextParser):
         self._state = self._text_state
         limit = 13 + max(map(len, self._tails))  # 13: white space before it
         rest = text[position : position + limit]
-        stripped = rest.lstrip()
+        content = rest.lstrip()
         for i, tail in enumerate(self._tails):
-            if stripped.startswith(tail):
+            if content.startswith(tail):
                 if self._quote is not None and tail[0] in "`~":
-                    self._quote.closed = True
+                    self._quote.is_fence_closed = True
                 self._tails = self._tails[i + 1 :]
                 self._state = self._after_block if self._tails else self._text_state
-                return position + len(rest) - len(stripped) + len(tail)
-        if any(tail.startswith(stripped) for tail in self._tails) and len(rest) < limit:
+                return position + len(rest) - len(content) + len(tail)
+        if any(tail.startswith(content) for tail in self._tails) and len(rest) < limit:
             self._state = self._after_block
             return self._hold(text, position)
         return position
@@ -280,19 +280,19 @@ class BlockParser(TextParser):
             self._hidden_draft = None  # the report of fabricated results takes precedence
             return
         first, stop = self._calls, self._calls + len(body.calls)
-        uncounted = {call.index for call in body.calls if type(call) is CallMalformed} | body.doubted
+        uncounted_indexes = {call.index for call in body.calls if type(call) is CallMalformed} | body.doubtful_calls
         if problem is None:
-            out.extend(CallIgnored(index, _CUT_VALUE) for index in sorted(body.doubted))
+            out.extend(CallIgnored(index, _CUT_VALUE) for index in sorted(body.doubtful_calls))
         else:  # the whole block is one unreadable call, with an index of its own
             out.extend(CallIgnored(call.index, "its block could not be read to the end") for call in body.calls)
             raw = body.raw.value()
             out.append(CallMalformed(stop, raw, problem.code, problem.reason, block.offset, None, True))
             first, stop = stop, stop + 1
-        if self._block_format.text_aside and problem is None and stop - first > len(uncounted):
+        if self._block_format.text_aside and problem is None and stop - first > len(uncounted_indexes):
             self._text_kind = TextAside
         self._calls = stop
         notes = tuple(dict.fromkeys((*block.notes, *body.notes))) if body.notes else block.notes
-        self._batch.add(range(first, stop), uncounted, notes, out, broken=problem is not None)
+        self._batch.add(range(first, stop), uncounted_indexes, notes, out, broken=problem is not None)
         if self._raws is not None:
             self._raws.append(None if problem is not None else body.raw.value())
             out += self._asides
@@ -302,7 +302,7 @@ class BlockParser(TextParser):
     def _close_block(self, out: list[Delta], normal: bool) -> None:
         block = self._block
         assert block is not None, "a block state without a block is our bug"
-        if normal and block.problem is None and not block.body.done:
+        if normal and block.problem is None and not block.body.is_complete:
             ending = block.end is not None and block.end.viable(self._pending, 0)
             if not self._pending or ending or block.body.may_end(self._pending):
                 block.body.end(out)
@@ -310,12 +310,14 @@ class BlockParser(TextParser):
             self._finish_unclosed(block, out)
             self._close_candidate(out, normal)
             return
-        if block.problem is None and normal and block.body.done:
+        if block.problem is None and normal and block.body.is_complete:
             block.notes = (*block.notes, "missing_closer") if block.end is not None else block.notes
         elif block.problem is None:
             closing = f", then {block.marker.end}" if block.marker.end else ""
-            unclosed = f"the turn ended inside {block.marker.text}, so nothing in it ran; close what is open{closing}"
-            reason = TRUNCATED if not normal else block.body.hint() or unclosed
+            problem_text = (
+                f"the turn ended inside {block.marker.text}, so nothing in it ran; close what is open{closing}"
+            )
+            reason = CUT_OFF_REASON if not normal else block.body.hint() or problem_text
             block.problem = Problem("unclosed" if normal else "truncated", reason)
             block.offset = self._position + len(self._pending)
         block.body.raw.add(self._pending)
@@ -335,7 +337,7 @@ class BlockParser(TextParser):
             self._batch.has_block = True
             marker = next(marker for marker in self._table.markers if marker.kind == "calls")
             body = self._format.new_body(marker, self._calls, self._format.caps, self._format.tools)
-            problem = Problem("truncated", TRUNCATED)
+            problem = Problem("truncated", CUT_OFF_REASON)
             block = OpenBlock(marker, None, body, (), "", problem, self._position)
             body.raw.add(self._pending)
             self._finish(block, out)
@@ -345,8 +347,8 @@ class BlockParser(TextParser):
             out.append(self._reasoning_kind(self._pending))
         else:
             last = self._table.decide(self._pending, final=True)
-            framed = isinstance(last, MarkerMatch) and last.marker.kind == "noise"
-            rest = self._pending[last.length :] if isinstance(last, MarkerMatch) and framed else self._pending
+            is_noise = isinstance(last, MarkerMatch) and last.marker.kind == "noise"
+            rest = self._pending[last.length :] if isinstance(last, MarkerMatch) and is_noise else self._pending
             rest = self._block_format.without_frames(rest)
             if rest:
                 self._emit(TextDelta, rest, 0, len(rest), out)

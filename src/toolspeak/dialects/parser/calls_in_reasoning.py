@@ -18,7 +18,7 @@ from toolspeak.data.deltas import (
 from toolspeak.data.messages import FinishReason
 from toolspeak.dialects.parser.block_format import BlockFormat
 from toolspeak.dialects.text.markers import MarkerMatch
-from toolspeak.dialects.text.pending_text import join_pieces, unlimited
+from toolspeak.dialects.text.pending_text import join_pieces, unlimited_buffer
 
 IN_THOUGHTS = "in_thoughts"
 """The code of a call that did not run because it was in the model's thoughts."""
@@ -62,8 +62,8 @@ class Draft(Generic[ReaderT]):
         self.deltas: list[Delta] = []
         self._match = match
         self._over = False  # other text follows the blocks, or one is unreadable
-        self._text = unlimited()
-        self._joined = 0  # the number of deltas that are joined already
+        self._text = unlimited_buffer()
+        self._joined_count = 0  # the number of deltas that are joined already
 
     @property
     def text(self) -> str:
@@ -75,7 +75,7 @@ class Draft(Generic[ReaderT]):
         deltas = self.reader.feed(text)
         stop = next((i for i, delta in enumerate(deltas) if _is_none(delta)), len(deltas))
         self.deltas += deltas[: stop + 1]  # the rest of the piece is not part of the draft
-        self._joined = join_pieces(self.deltas, self._joined)
+        self._joined_count = join_pieces(self.deltas, self._joined_count)
         self._over = stop < len(deltas) or self.reader.broken_at is not None
         return not self._over
 
@@ -100,7 +100,7 @@ class Draft(Generic[ReaderT]):
         last = calls[-1] if calls else None
         return isinstance(last, CallCompleted) and (not names or last.name in names)
 
-    def malformed(self, index: int, *, truncated: bool) -> CallMalformed:
+    def report(self, index: int, *, truncated: bool) -> CallMalformed:
         """The report to the model. `truncated`: the turn was cut off in reasoning."""
         name = next((delta.name for delta in self.deltas if isinstance(delta, CallStarted)), None)
         where = "it was in your thoughts, where nothing runs"

@@ -21,7 +21,7 @@ on, a beginning is unique, so the call may end in other ways."""
 
 _SCHEMA = """["']?type["']:["']object["'],["']properties"""  # a listing of tools has the same keys
 _ARGUMENT = re.compile(rf"""(?!{_SCHEMA})["']?[\w-]{{1,64}}["'=:|<>\[]|[)}}\]<]|\Z""")
-_ENDED = re.compile(r"(?:[}\]>]|[}\]]\)|</[\w:]{1,40})\Z")
+_CALL_END = re.compile(r"(?:[}\]>]|[}\]]\)|</[\w:]{1,40})\Z")
 _UNLIKELY = re.compile(r"[ \t]{4}|[ \t\r]*\n")  # code, or an empty line
 _BARE = re.compile(r"\[?\{[\"'](?:tool_)?name[\"']:.*|\[[\w.-]+\(\Z")  # without the marker before it
 _WORD = re.compile(r"[a-z]+(?=[\[{(])")  # a marker that is a word
@@ -35,7 +35,7 @@ def nearly_called(
 
     `text` must end like a call. `example` writes the dialect's example call; `ends` are the end markers of calls.
     """
-    if not tools or _ENDED.search(text) is None:
+    if not tools or _CALL_END.search(text) is None:
         return False
     least = 0 if text.endswith(("}", "]", *ends)) else _LONG
     leads = _leads(tools[0], example)
@@ -71,8 +71,8 @@ def _is_quoted(text: str, start: int) -> bool:
     """Whether the line at text[start] is in code, or repeats a result, in which calls are escaped."""
     here = Markdown()
     here.add(text[:start])
-    escaped = ESCAPE.search(text, max(start - _TAG, 0), start + _WINDOW)
-    return escaped is not None or here.in_block or here.in_inline_code
+    escape = ESCAPE.search(text, max(start - _TAG, 0), start + _WINDOW)
+    return escape is not None or here.in_block or here.in_inline_code
 
 
 def _leads(tool: ToolSpec, example: Callable[[Sequence[ToolSpec]], str]) -> list[tuple[str, str]]:
@@ -137,7 +137,7 @@ def one_apart(shorter: str, longer: str) -> bool:
     at = next((i for i, char in enumerate(shorter) if char != longer[i]), len(shorter))
     if len(shorter) < len(longer):
         return len(shorter) + 1 == len(longer) and shorter[at:] == longer[at + 1 :]
-    swapped = longer[at + 1 : at + 2] + longer[at : at + 1]
+    swapped_pair = longer[at + 1 : at + 2] + longer[at : at + 1]
     return shorter[at + 1 :] == longer[at + 1 :] or (
-        shorter[at : at + 2] == swapped and shorter[at + 2 :] == longer[at + 2 :]
+        shorter[at : at + 2] == swapped_pair and shorter[at + 2 :] == longer[at + 2 :]
     )

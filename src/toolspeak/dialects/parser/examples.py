@@ -44,7 +44,7 @@ class ExampleParser(StrayParser):
         lead = lead_of(here, self._position + at - self._thought_chars)
         fence = match.fence or (here.fence if kind == "code" else "")
         quote = Quote(kind, self._position + at, self._save_state(), self._text_state, lead, fence, not fence)
-        quote.next_message, quote.quoted = here.fence_continues, here.place == "quoted"
+        quote.next_message, quote.follows_quotation = here.fence_continues, here.place == "quoted"
         self._quote = quote
         return self._read_quoted(quote, match, text, at)
 
@@ -52,7 +52,7 @@ class ExampleParser(StrayParser):
         """Begins a block of calls at text[at], inside the quote."""
         stop = self._open(match, at)
         quote.raw.add(text[at:stop])
-        quote.state, quote.over, self._state = self._state, False, self._quoted
+        quote.state, quote.over, self._state = self._state, False, self._read_example
         return stop
 
     def _save_state(self) -> Any:
@@ -63,23 +63,25 @@ class ExampleParser(StrayParser):
         self._calls, self._batch, self._text_kind, self._markdown, self._read_pieces = place
         self._unread.clear()
 
-    def _quoted(self, text: str, position: int, out: list[Delta]) -> int:
+    def _read_example(self, text: str, position: int, out: list[Delta]) -> int:
         """Reads calls that may be an example, and the text after them."""
         quote = self._quote
         assert quote is not None, "an example without a beginning is our bug"
         if quote.over:
             return self._read_following(quote, text, position, out)
         self._state = quote.state
-        failed = self._block is not None and self._block.problem is not None
+        had_problem = self._block is not None and self._block.problem is not None
         stop = self._state(text, position, quote.deltas)
         self._pass_through = None  # the quote needs the text of the block's body
         quote.join()
         quote.raw.add(text[position : stop - len(self._pending)])
-        quote.state, self._state = self._state, self._quoted
+        quote.state, self._state = self._state, self._read_example
         quote.over = self._block is None and quote.state == self._text
         if self._block is not None and self._block.problem is not None:
             goes = (
-                quote.kind == "sentence" and not failed and self._sentence_breaks_body(quote, self._block, text, stop)
+                quote.kind == "sentence"
+                and not had_problem
+                and self._sentence_breaks_body(quote, self._block, text, stop)
             )
             if quote.kind in ("span", "cited") or goes:
                 self._block = None
@@ -113,18 +115,18 @@ class ExampleParser(StrayParser):
         verdict = self._table.decide(text[position : position + MAX_CANDIDATE])
         if verdict in ("undecided", "opened"):
             return self._hold(text, position)
-        if not quote.closed and text.startswith(quote.fence, position):
+        if not quote.is_fence_closed and text.startswith(quote.fence, position):
             stop = run_end(text, position)
             quote.raw.add(text[position:stop])
-            quote.closed = True
+            quote.is_fence_closed = True
             return stop
         if not isinstance(verdict, MarkerMatch):
             return self._resolve(quote, False, position, out)
         if verdict.marker.kind == "noise":
             quote.drops.append(quote.raw.length)
             return position + verdict.length
-        if verdict.marker.kind == "calls" and (verdict.fence or not quote.closed):
-            quote.closed, quote.fence = False, verdict.fence or quote.fence
+        if verdict.marker.kind == "calls" and (verdict.fence or not quote.is_fence_closed):
+            quote.is_fence_closed, quote.fence = False, verdict.fence or quote.fence
             return self._read_quoted(quote, verdict, text, position)
         # If calls or fabricated results follow, the model meant these calls.
         runs = verdict.marker.kind in ("calls", "results") and not verdict.fence and quote.kind not in ("code", "cited")
@@ -149,7 +151,7 @@ class ExampleParser(StrayParser):
 
     def _record_mention(self, quote: Quote, rest: str) -> None:
         """Records a call whose sentence continues with `rest`. The model may have meant it if the turn has calls."""
-        alone = quote.kind == "sentence" and not quote.quoted and (quote.gap + rest)[:1] not in QUOTATION
+        alone = quote.kind == "sentence" and not quote.follows_quotation and (quote.gap + rest)[:1] not in QUOTATION
         if (
             alone
             and not quote.broken
@@ -186,8 +188,8 @@ class ExampleParser(StrayParser):
             quote.raw.add(self._pending)
         elif self._pending:
             quote.raw.add(self._pending)
-            ticks = not quote.closed and self._pending.startswith(quote.fence)
-            quote.closed = quote.closed or ticks
+            ticks = not quote.is_fence_closed and self._pending.startswith(quote.fence)
+            quote.is_fence_closed = quote.is_fence_closed or ticks
             if not ticks:
                 quote.deltas.append(self._text_kind(self._pending))
         self._pending = ""
@@ -199,7 +201,7 @@ class ExampleParser(StrayParser):
         if (
             is_cut_sentence
             or quote.kind in ("fence", "indented", "cited")
-            or (quote.kind == "code" and not quote.closed)
+            or (quote.kind == "code" and not quote.is_fence_closed)
             or quote.broken
         ):
             self._record_doubt(quote)

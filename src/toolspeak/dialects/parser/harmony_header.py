@@ -21,9 +21,9 @@ ROLE = re.compile(r"<\|start\|>\s*([^\s<]*)")
 _NAME = re.compile(NAME)
 
 
-def _read_header(head: str, spaced: Sequence[str] = ()) -> Header | None:
-    """The tool's name in a header, or None. `spaced`: the tools' names with spaces, at which other recipients end."""
-    for name in spaced:
+def _read_header(head: str, names_with_spaces: Sequence[str] = ()) -> Header | None:
+    """The tool's name in a header, or None. `names_with_spaces`: the tools' names at which other recipients end."""
+    for name in names_with_spaces:
         if f"to=functions.{name}" in head:
             return Header(name)
     name = last(ADDRESSEE, head).removeprefix("functions.")
@@ -33,15 +33,19 @@ def _read_header(head: str, spaced: Sequence[str] = ()) -> Header | None:
 @lru_cache(64)
 def shape(names: tuple[str, ...]) -> NamedShape:
     """How calls of these tools are written with special tokens."""
-    spaced = [name for name in names if " " in name]
-    return NamedShape(partial(_read_header, spaced=spaced), EXAMPLE, separator="<|message|>", others=ENDS)
+    names_with_spaces = [name for name in names if " " in name]
+    return NamedShape(
+        partial(_read_header, names_with_spaces=names_with_spaces), EXAMPLE, separator="<|message|>", others=ENDS
+    )
 
 
 @lru_cache(64)
 def stripped_shape(names: tuple[str, ...]) -> NamedShape:
     """How calls of these tools are written without special tokens."""
-    spaced = [name for name in names if " " in name]
-    return NamedShape(partial(_read_header, spaced=spaced), EXAMPLE, others=(*ENDS, *STARTS), unended=True)
+    names_with_spaces = [name for name in names if " " in name]
+    return NamedShape(
+        partial(_read_header, names_with_spaces=names_with_spaces), EXAMPLE, others=(*ENDS, *STARTS), unended=True
+    )
 
 
 def last(pattern: re.Pattern[str], head: str) -> str:

@@ -32,7 +32,7 @@ from toolspeak.dialects.parser.harmony_header import (
     stripped_shape,
 )
 from toolspeak.dialects.parser.turn_parser import TurnParser
-from toolspeak.dialects.readers.body import TRUNCATED
+from toolspeak.dialects.readers.body import CUT_OFF_REASON
 from toolspeak.dialects.readers.named_calls import NamedCalls
 from toolspeak.dialects.text.block_delimiters import begins
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, Problem
@@ -61,7 +61,7 @@ class HarmonyParser(TurnParser):
     _thinking: bool = False  # whether the message is reasoning
     _unmarked: bool = False  # whether the open call has no tokens
     _body: NamedCalls | None = None
-    _forged: Buffer | None = None
+    _forged_results: Buffer | None = None
     _problem: Problem | None = None
     _offset: int = 0
     _last: str = ""  # the last character of the content that is not white space
@@ -91,9 +91,9 @@ class HarmonyParser(TurnParser):
     def _end(self, out: list[Delta], normal: bool) -> None:
         if self._body is not None:
             self._close_call(self._body, normal, out)
-        elif self._forged is not None:
-            self._forged.add(self._pending)
-            out.append(ForgedResults(self._forged.value()))
+        elif self._forged_results is not None:
+            self._forged_results.add(self._pending)
+            out.append(ForgedResults(self._forged_results.value()))
         elif self._state == self._header:
             self._close_header(normal, out)
         elif self._pending and not (self._state == self._between and self._position and _is_remnant(self._pending)):
@@ -140,11 +140,11 @@ class HarmonyParser(TurnParser):
         read = position  # the tokens so far end here
         while True:
             match = _TOKEN.search(text, read, position + MAX_CANDIDATE + _LONGEST)
-            ended = match is not None and match[0] in ENDS
-            if match is not None and ended and _is_remnant(text[position : match.start()]):
+            is_end = match is not None and match[0] in ENDS
+            if match is not None and is_end and _is_remnant(text[position : match.start()]):
                 self._state = self._content
                 return match.start()
-            if ended or (match.end() if match else len(text)) - position > MAX_CANDIDATE:
+            if is_end or (match.end() if match else len(text)) - position > MAX_CANDIDATE:
                 stop = match.start() if match and read == position else read
                 self._emit(text[position:stop], out)
                 self._state = self._content
@@ -167,7 +167,7 @@ class HarmonyParser(TurnParser):
         ours = not role or one_apart(role, "assistant")
         if not ours and (to or "assistant") == "assistant":
             self._batch.close(out)  # the rest relies on fabricated results
-            self._forged, self._state = Buffer(self._caps.characters), self._forgery
+            self._forged_results, self._state = Buffer(self._caps.characters), self._forgery
         elif to and to != "assistant":
             self._body = NamedCalls(shape(tuple(self._tools)), self._calls, self._caps, self._tools)
             head = head[head.index("<|start|>assistant") + 18 :] if "<|start|>assistant" in head else head
@@ -219,8 +219,8 @@ class HarmonyParser(TurnParser):
             quoting, scan_end = inline_code_at(quoting, text, scan_end, at), at
             # An unmatched backtick in reasoning must not hide the call after: two tokens in a row end inline code.
             open_thought = quoting and self._thinking
-            quoted = quoting and not (open_thought and text.startswith(_NEXT_MESSAGE, at))
-            match = None if quoted else _TOKEN.match(text, at)
+            is_quoted = quoting and not (open_thought and text.startswith(_NEXT_MESSAGE, at))
+            match = None if is_quoted else _TOKEN.match(text, at)
             if match and match[0] in (*ENDS, *STARTS):
                 self._emit(text[start:at], out)
                 if match[0] in ENDS:
@@ -254,7 +254,7 @@ class HarmonyParser(TurnParser):
         stop = body.feed(text, position, out)
         if body.problem is not None:
             self._fail(body.problem, body.start + body.problem_offset)
-        elif body.done:
+        elif body.is_complete:
             self._state = self._call_end
         else:
             return self._await_more(body, text, stop)
@@ -302,15 +302,15 @@ class HarmonyParser(TurnParser):
 
     def _forgery(self, text: str, position: int, out: list[Delta]) -> int:
         """Reads a fabricated result up to its end or the next message."""
-        forged = self._forged
-        assert forged is not None, "reading a forgery that did not begin is our bug"
+        forged_results = self._forged_results
+        assert forged_results is not None, "reading a forgery that did not begin is our bug"
         if match := _OUTER.search(text, position):
-            forged.add(text[position : match.start()])
-            out.append(ForgedResults(forged.value()))
-            self._forged, self._state, self._kind = None, self._between, TextDelta
+            forged_results.add(text[position : match.start()])
+            out.append(ForgedResults(forged_results.value()))
+            self._forged_results, self._state, self._kind = None, self._between, TextDelta
             return match.end() if match[0] in ENDS else match.start()
         stop = _cut_token(text, position)
-        forged.add(text[position:stop])
+        forged_results.add(text[position:stop])
         return self._hold(text, stop)
 
     def _emit(self, text: str, out: list[Delta]) -> None:
@@ -334,7 +334,7 @@ class HarmonyParser(TurnParser):
     def _finish(self, body: NamedCalls, out: list[Delta]) -> None:
         """Ends the call, at its end token or at the end of the turn."""
         indexes = [call.index for call in body.calls]
-        malformed = {call.index for call in body.calls if isinstance(call, CallMalformed)}
+        malformed_indexes = {call.index for call in body.calls if isinstance(call, CallMalformed)}
         self._calls += len(indexes)
         problem = self._problem
         if problem is not None:
@@ -343,28 +343,32 @@ class HarmonyParser(TurnParser):
             out.append(CallMalformed(self._calls, raw, problem.code, problem.reason, self._offset, None, True))
             indexes = [self._calls]
             self._calls += 1
-        self._add(indexes, malformed, out, broken=problem is not None)
+        self._add(indexes, malformed_indexes, out, broken=problem is not None)
         self._body = self._problem = None
         self._unmarked = False
         self._state, self._kind = self._between, TextDelta
 
-    def _add(self, indexes: Sequence[int], malformed: Collection[int], out: list[Delta], *, broken: bool) -> None:
+    def _add(
+        self, indexes: Sequence[int], malformed_indexes: Collection[int], out: list[Delta], *, broken: bool
+    ) -> None:
         self._batch.has_block = True
-        self._batch.add(indexes, malformed, (), out, broken=broken)
+        self._batch.add(indexes, malformed_indexes, (), out, broken=broken)
 
     def _close_call(self, body: NamedCalls, normal: bool, out: list[Delta]) -> None:
         body.raw.add(self._pending)
         if self._unmarked and normal and self._problem is None:
             body.end(out)
-        if self._problem is None and not (normal and body.done):
-            unclosed = "the turn ended inside a call, so it did not run; close what is open, then <|call|>"
-            self._fail(Problem("unclosed", unclosed) if normal else Problem("truncated", TRUNCATED), self._position)
+        if self._problem is None and not (normal and body.is_complete):
+            problem_text = "the turn ended inside a call, so it did not run; close what is open, then <|call|>"
+            self._fail(
+                Problem("unclosed", problem_text) if normal else Problem("truncated", CUT_OFF_REASON), self._position
+            )
         self._finish(body, out)
 
     def _close_header(self, normal: bool, out: list[Delta]) -> None:
         head = self._pending
         if not normal and ADDRESSEE.search(head):
-            out.append(CallMalformed(self._calls, head, "truncated", TRUNCATED, self._position, None, True))
+            out.append(CallMalformed(self._calls, head, "truncated", CUT_OFF_REASON, self._position, None, True))
             self._add([self._calls], (), out, broken=True)
             self._calls += 1
         elif not _is_remnant(head):

@@ -60,8 +60,8 @@ class ParsedTurn:
     """The text, reasoning and calls that count, in order. White space around blocks and reasoning is removed."""
     calls: tuple[ToolCall | MalformedCall, ...]
     """The calls that count, with malformed ones in their position."""
-    ignored: tuple[IgnoredCall, ...]
-    forged: tuple[str, ...]
+    ignored_calls: tuple[IgnoredCall, ...]
+    forged_results: tuple[str, ...]
     """Results that the model wrote itself."""
     notes: tuple[str, ...]
     """Which deviations around the calls were accepted."""
@@ -96,8 +96,8 @@ class TurnCollector:
         self._parts: list[_OpenPart | int] = []
         self._open: _OpenPart | None = None  # the last part, if it may continue
         self._calls: dict[int, ToolCall | MalformedCall] = {}
-        self._ignored: dict[int, str] = {}
-        self._forged: tuple[str, ...] = ()
+        self._ignored_reasons: dict[int, str] = {}
+        self._forged_results: tuple[str, ...] = ()
         self._aside: list[str] = []
         self._notes: tuple[str, ...] = ()
         self._end = TurnEnded("stop")
@@ -134,8 +134,10 @@ class TurnCollector:
                     repaired_from=delta.repaired_from,
                 )
             else:
-                malformed = MalformedCall(call_id, delta.raw, delta.code, delta.reason, delta.name, delta.whole_block)
-                self._calls[index] = malformed
+                malformed_call = MalformedCall(
+                    call_id, delta.raw, delta.code, delta.reason, delta.name, delta.whole_block
+                )
+                self._calls[index] = malformed_call
         elif type(delta) is TurnEnded:
             self._end = delta
         elif type(delta) is BatchEnded:
@@ -148,9 +150,9 @@ class TurnCollector:
             case PartEnded(part, opaque):
                 self._end_part(TextPart if part == "text" else ReasoningPart, opaque)
             case CallIgnored(index, reason):
-                self._ignored[index] = reason
+                self._ignored_reasons[index] = reason
             case ForgedResults(raw):
-                self._forged = (*self._forged, raw)
+                self._forged_results = (*self._forged_results, raw)
             case TextAside(text):
                 self._aside.append(text)
             case TextWasReasoning():
@@ -161,7 +163,7 @@ class TurnCollector:
             case _:
                 pass
 
-    def completed(self, first: int) -> Sequence[ToolCall | MalformedCall]:
+    def complete_calls(self, first: int) -> Sequence[ToolCall | MalformedCall]:
         """The complete calls from the position `first` on, in the order in which they ended."""
         return [*self._calls.values()][first:]
 
@@ -181,10 +183,12 @@ class TurnCollector:
 
     def turn(self) -> ParsedTurn:
         counting = self._calls
-        ignored: tuple[IgnoredCall, ...] = ()
-        if self._ignored:
-            counting = {index: call for index, call in self._calls.items() if index not in self._ignored}
-            ignored = tuple(IgnoredCall(self._calls[i], why) for i, why in self._ignored.items() if i in self._calls)
+        ignored_calls: tuple[IgnoredCall, ...] = ()
+        if self._ignored_reasons:
+            counting = {index: call for index, call in self._calls.items() if index not in self._ignored_reasons}
+            ignored_calls = tuple(
+                IgnoredCall(self._calls[i], why) for i, why in self._ignored_reasons.items() if i in self._calls
+            )
         parts: list[Part] = []
         texts: list[str] = []
         thoughts: list[str] = []
@@ -205,8 +209,8 @@ class TurnCollector:
             reasoning="".join(thoughts),
             message=Message("assistant", tuple(parts)),
             calls=tuple(calls),
-            ignored=ignored,
-            forged=self._forged,
+            ignored_calls=ignored_calls,
+            forged_results=self._forged_results,
             notes=self._notes,
             finish=self._end.finish,
             usage=self._end.usage,

@@ -22,7 +22,7 @@ class OpenedParser:
         self._marker = marker
         self._opens = opens
         self._start: str | None = ""  # the beginning of the turn until `opens` decides
-        self._added = 0  # the number of characters added before it
+        self._added_length = 0  # the number of characters added before it
 
     @property
     def shown_chars(self) -> int:
@@ -35,7 +35,7 @@ class OpenedParser:
 
     def feed(self, chunk: str) -> Iterable[Delta]:
         if self._start is None:
-            return self._place(self._inner.feed(chunk)) if self._added else self._inner.feed(chunk)
+            return self._place(self._inner.feed(chunk)) if self._added_length else self._inner.feed(chunk)
         text = self._start + chunk
         continues = self._opens(text[:MAX_CANDIDATE]) if text else None
         if continues is None and len(text) < MAX_CANDIDATE:
@@ -51,11 +51,13 @@ class OpenedParser:
         self._inner.keep_reasoning()
 
     def _decide(self, text: str, continues: bool) -> list[Delta]:
-        self._start, self._added = None, len(self._marker) if continues else 0
+        self._start, self._added_length = None, len(self._marker) if continues else 0
         return self._place(self._inner.feed(self._marker + text if continues else text))
 
     def _place(self, deltas: Iterable[Delta]) -> list[Delta]:
         return [
-            replace(delta, offset=max(delta.offset - self._added, 0)) if isinstance(delta, CallMalformed) else delta
+            replace(delta, offset=max(delta.offset - self._added_length, 0))
+            if isinstance(delta, CallMalformed)
+            else delta
             for delta in deltas
         ]

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from toolspeak.data.deltas import CallMalformed, CallStarted, Delta
 from toolspeak.data.values import quick
 from toolspeak.dialects.text.markdown import HTML_END, HTML_END_START, Markdown, is_uncased
-from toolspeak.dialects.text.pending_text import join_pieces, unlimited
+from toolspeak.dialects.text.pending_text import join_pieces, unlimited_buffer
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer
 
 QuoteKind = Literal["fence", "code", "indented", "sentence", "span", "cited"]
@@ -55,10 +55,10 @@ class Quote:
     `state`: the parser's state that continues.
     `lead`: how much text leads to them.
     `fence`: what opened the code block around them; empty without one.
-    `closed`: that code block has ended.
+    `is_fence_closed`: that code block has ended.
     `over`: the last block of calls has ended.
     `next_message`: the code block began in an earlier message.
-    `quoted`: the calls follow directly after a quotation mark.
+    `follows_quotation`: the calls follow directly after a quotation mark.
     `raw`: their text. `deltas`: the same text read as calls.
     `drops`: places of special tokens in `raw`, which are not text.
     """
@@ -69,14 +69,14 @@ class Quote:
     state: Callable[[str, int, list[Delta]], int]
     lead: Literal["none", "short", "long"]
     fence: str
-    closed: bool
+    is_fence_closed: bool
     over: bool = False
     next_message: bool = False
-    quoted: bool = False
-    raw: Buffer = field(default_factory=unlimited)
+    follows_quotation: bool = False
+    raw: Buffer = field(default_factory=unlimited_buffer)
     drops: list[int] = field(default_factory=list[int])
     deltas: list[Delta] = field(default_factory=list[Delta])
-    joined: int = 0  # the number of deltas that are joined already
+    joined_count: int = 0  # the number of deltas that are joined already
 
     @property
     def text(self) -> str:
@@ -84,7 +84,7 @@ class Quote:
 
     def join(self) -> None:
         """Joins the pieces of text and arguments that came since the last call."""
-        self.joined = join_pieces(self.deltas, self.joined)
+        self.joined_count = join_pieces(self.deltas, self.joined_count)
 
     @property
     def gap(self) -> str:
@@ -112,7 +112,7 @@ class Quote:
         if self.kind in ("span", "cited"):
             return False
         if self.kind == "code":
-            return self.next_message and not self.closed
+            return self.next_message and not self.is_fence_closed
         if self.kind == "sentence":
             return True
         return self.lead != "long" and not (self.broken and _FENCE_LINE.search(self.text, 3))
@@ -175,9 +175,9 @@ def example_not_run(quote: Quote, example: str, index: int) -> CallMalformed:
     """The report of a call in an example's place, for a turn without other calls."""
     name = quote.name or None
     where = "in the middle of a sentence" if quote.kind == "sentence" else "in code"
-    called = f"the call of {name!r}" if name else "what looks like a call"
+    subject = f"the call of {name!r}" if name else "what looks like a call"
     reason = (
-        f"{called} was {where}, like an example, so it did not run. To run it, write it alone, without a code "
+        f"{subject} was {where}, like an example, so it did not run. To run it, write it alone, without a code "
         f"fence or quotes around it:\n{example}\nIf it was an example, write your answer again, with text after it."
     )
     return CallMalformed(index, "", NOT_RUN, reason, quote.offset, name, True)

@@ -62,13 +62,13 @@ class ThinkingParser(BlockState):
             self._may_repeat_start = self._may_repeat_start and not text[search_end:at].strip()
             if match is None:
                 return self._add_reasoning(text, start, len(text), out)
-            search_end, closed = at, max(end.match(text, at) for end in ends)
-            verdict = "text" if closed > 0 else self._table.decide(text[at : at + MAX_CANDIDATE])
+            search_end, end_stop = at, max(end.match(text, at) for end in ends)
+            verdict = "text" if end_stop > 0 else self._table.decide(text[at : at + MAX_CANDIDATE])
             mentioned: bool | None = False
-            if closed > 0 or verdict != "text":
+            if end_stop > 0 or verdict != "text":
                 here, read_end = self._read_on(here, text, read_end, at), at
-                if closed > 0:
-                    mentioned = self._is_end_mentioned(text, closed, here)
+                if end_stop > 0:
+                    mentioned = self._is_end_mentioned(text, end_stop, here)
                 elif here.in_inline_code:
                     verdict = "text"
                 elif (
@@ -81,19 +81,19 @@ class ThinkingParser(BlockState):
                 return self._hold(text, at)
             if mentioned:
                 position = at + 1
-            elif closed > 0:
+            elif end_stop > 0:
                 self._depth -= 1
                 if self._depth == 0:
                     self._add_reasoning(text, start, at, out)
                     self._end_reasoning(out)
-                    self._markup(text, at, closed, out)
+                    self._markup(text, at, end_stop, out)
                     self._begin_section()
                     self._state, self._mentioned_starts = self._text_state, 0
                     self._had_text, self._silent = self._has_text, True
                     if self._reasoning_kind is ReasoningDelta:
                         self._may_end = "nothing"
-                    return closed
-                position = closed
+                    return end_stop
+                position = end_stop
             elif isinstance(verdict, MarkerMatch) and marker is self._thought:
                 if self._may_repeat_start:
                     self._may_repeat_start = False
@@ -258,8 +258,8 @@ class ThinkingParser(BlockState):
 
     def _report_draft(self, draft: Draft[ThinkingParser], out: list[Delta], *, truncated: bool = False) -> None:
         self._hidden_draft = None
-        malformed = draft.malformed(self._calls, truncated=truncated)
+        malformed_call = draft.report(self._calls, truncated=truncated)
         self._calls += 1
-        out.append(malformed)
+        out.append(malformed_call)
         self._batch.has_block = True
-        self._batch.add([malformed.index], {malformed.index}, (), out, broken=True)
+        self._batch.add([malformed_call.index], {malformed_call.index}, (), out, broken=True)

@@ -93,17 +93,17 @@ class TextParser(ExampleParser):
                 self._emit(TextDelta, text, start, at, out)
                 return self._hold(text, at)
             if self._may_end and self._marks.thought_end_starts.match(text, at):
-                closed = self._thought_end(text, at)
-                if closed > 0:
+                end_stop = self._thought_end(text, at)
+                if end_stop > 0:
                     here, read_end = self._read_on(here, text, read_end, at), at
-                    closed = self._stray_end(text, closed, here)
-                if closed >= 0:
+                    end_stop = self._stray_end(text, end_stop, here)
+                if end_stop >= 0:
                     self._emit(TextDelta, text, start, at, out)
-                    if closed == 0:
+                    if end_stop == 0:
                         return self._hold(text, at)
                     self._report_unmarked(self._position + at, out)
                     self._end_unseen(out)
-                    return closed
+                    return end_stop
             runs = text[at] in "`~"
             if runs and at == start and self._ends_in_run(text[at]):
                 match = candidate.search(text, run_end(text, at))  # the beginning of the run was text
@@ -151,8 +151,8 @@ class TextParser(ExampleParser):
         if quoting:
             verdict = "text"
         elif isinstance(verdict, MarkerMatch) and opens:
-            mentioned = self._is_mentioned(verdict, here, text, start, at)
-            return "undecided" if mentioned is None else "text" if mentioned else verdict
+            is_mentioned = self._is_mentioned(verdict, here, text, start, at)
+            return "undecided" if is_mentioned is None else "text" if is_mentioned else verdict
         elif isinstance(verdict, MarkerMatch) and verdict.marker.place != "anywhere":
             verdict = verdict if self._may_stand(verdict, here, text, start, at) else "text"
         if verdict == "text" if not self._ending else not isinstance(verdict, MarkerMatch):
@@ -227,8 +227,8 @@ class TextParser(ExampleParser):
             return "undecided"
         if not is_meant and self._ending == "cut" and end is not None:
             # The missing rest of the turn may hold the end marker, and then no call inside would run.
-            undecided = is_attempt(match, end, window, format.tools, False) is None
-            is_meant = undecided and self._calls_stand_in(window, match.length)
+            is_undecided = is_attempt(match, end, window, format.tools, False) is None
+            is_meant = is_undecided and self._calls_stand_in(window, match.length)
         return unreadable_block(match, format.example, self._ending == "cut") if is_meant else verdict
 
     def _calls_stand_in(self, window: str, position: int) -> bool:
@@ -263,11 +263,11 @@ class TextParser(ExampleParser):
             return
         if not may_end_in_call(self._tail, self._marks.call_ends):
             return
-        here, fenced = self._read_up(), self._marks.fenced
-        if not fenced and (here.in_block or here.in_inline_code):
+        here, ends_in_fence = self._read_up(), self._marks.fenced
+        if not ends_in_fence and (here.in_block or here.in_inline_code):
             return
         content = end_of(self._read_pieces).rstrip()
-        content = content.rstrip("`\n") if fenced else content
+        content = content.rstrip("`\n") if ends_in_fence else content
         ends = self._marks.call_ends
         is_unmarked = here.place != "cited" and unmarked(content, format.tools, ends)
         if is_unmarked or nearly_called(content, tuple(format.tools.values()), format.writes, ends):
@@ -282,12 +282,12 @@ class TextParser(ExampleParser):
             for name, offset in self._mentioned_calls:
                 self._report(mentioned_call(name, offset, format.example, self._calls), out)
 
-    def _report(self, malformed: CallMalformed, out: list[Delta]) -> None:
+    def _report(self, malformed_call: CallMalformed, out: list[Delta]) -> None:
         """Reports a call that stays text."""
-        out.append(malformed)
+        out.append(malformed_call)
         self._calls += 1
         self._batch.has_block = True
-        self._batch.add([malformed.index], {malformed.index}, (), out, broken=True)
+        self._batch.add([malformed_call.index], {malformed_call.index}, (), out, broken=True)
 
     # Examples.
 

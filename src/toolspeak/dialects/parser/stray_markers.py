@@ -46,11 +46,11 @@ class StrayParser(ThinkingParser):
             return -1
         if at + 1 == len(text):
             return 0  # the caller has tested that this character begins an end marker
-        closed = max(end.match(text, at) for end in self._thought_ends)
-        return 0 if closed < 0 and any(end.viable(text, at) for end in self._thought_ends) else closed
+        end_stop = max(end.match(text, at) for end in self._thought_ends)
+        return 0 if end_stop < 0 and any(end.viable(text, at) for end in self._thought_ends) else end_stop
 
-    def _stray_end(self, text: str, closed: int, here: Markdown) -> int:
-        """`closed` if the end marker of reasoning up to text[closed] is unmatched, else -1 for text.
+    def _stray_end(self, text: str, end_stop: int, here: Markdown) -> int:
+        """`end_stop` if the end marker of reasoning up to text[end_stop] is unmatched, else -1 for text.
 
         The prompt opened the reasoning, or the marker is repeated. `here` is the place of the marker. 0 if more
         characters are needed.
@@ -63,9 +63,9 @@ class StrayParser(ThinkingParser):
         if any(marker.kind == "reasoning" and marker.text in line for marker in self._marks.ends):
             return -1  # the text mentions both markers
         if here.place == "sentence" or here.joined:
-            mentioned = sentence_continues(text[closed : closed + MAX_CANDIDATE], self._ending != "")
-            return 0 if mentioned is None else -1 if mentioned else closed
-        return closed
+            is_mentioned = sentence_continues(text[end_stop : end_stop + MAX_CANDIDATE], self._ending != "")
+            return 0 if is_mentioned is None else -1 if is_mentioned else end_stop
+        return end_stop
 
     def _repeated_marker(self, match: MarkerMatch, text: str, at: int) -> MarkerDecision:
         """The match at text[at] if its start marker is repeated there; "text" if it is not."""
@@ -92,13 +92,13 @@ class StrayParser(ThinkingParser):
         if here.in_inline_code or here.in_block or here.place != "line" or here.joined:
             return -1
         ends, ending = self._marks.call_ends.values(), self._ending != ""
-        closed, name = max((end.match(text, at), end.text) for end in ends)
-        if closed < 0:
+        end_stop, name = max((end.match(text, at), end.text) for end in ends)
+        if end_stop < 0:
             return 0 if not ending and any(end.viable(text, at) for end in ends) else -1
-        alone = ends_line(text[closed : closed + MAX_CANDIDATE], ending)
+        alone = ends_line(text[end_stop : end_stop + MAX_CANDIDATE], ending)
         if alone is None:
             return 0
-        return -1 if not alone or is_open(name, "".join(self._compact_pieces()) + text[start:at]) else closed
+        return -1 if not alone or is_open(name, "".join(self._compact_pieces()) + text[start:at]) else end_stop
 
     def _drop_end(self, text: str, at: int, stop: int, out: list[Delta]) -> int:
         """Drops the unmatched end marker up to text[stop], and reports a call without a marker before it."""

@@ -48,7 +48,7 @@ class TurnBatch:
     def add(
         self,
         indexes: Sequence[int],
-        malformed: Collection[int],
+        malformed_indexes: Collection[int],
         notes: Sequence[str],
         out: list[Delta],
         *,
@@ -56,7 +56,7 @@ class TurnBatch:
     ) -> None:
         """Adds the calls of a block that ended.
 
-        `indexes`: all calls of the block; those in `malformed` do not count.
+        `indexes`: all calls of the block; those in `malformed_indexes` do not count.
         `notes`: which deviations were accepted.
         `broken`: the block's end could not be read, so none of its calls counts.
         """
@@ -65,28 +65,32 @@ class TurnBatch:
         elif self.rule.counts == "last_call":
             out.extend(CallIgnored(index, NOT_LAST) for index in (*self._candidates, *indexes[:-1]))
             self._candidates, self._notes = [*indexes[-1:]], tuple(notes)
-            self._ok = not broken and indexes[-1] not in malformed
+            self._ok = not broken and indexes[-1] not in malformed_indexes
         else:
             if not broken:
-                self._candidates += [index for index in indexes if index not in malformed] if malformed else indexes
-            self._ok = self._ok and not broken and not malformed
+                self._candidates += (
+                    [index for index in indexes if index not in malformed_indexes] if malformed_indexes else indexes
+                )
+            self._ok = self._ok and not broken and not malformed_indexes
             if notes:
                 self._notes = (*self._notes, *(note for note in notes if note not in self._notes))
             if self.rule.counts == "first_block":
                 self.close(out)
 
-    def take_over(self, later: BatchEnded, selected: Sequence[int], malformed: Sequence[int], out: list[Delta]) -> None:
+    def take_over(
+        self, later: BatchEnded, selected_indexes: Sequence[int], malformed_indexes: Sequence[int], out: list[Delta]
+    ) -> None:
         """Adds the batch of another parser, which read the rest of the turn.
 
-        `selected` and `malformed` are the indexes of its calls in this turn.
+        `selected_indexes` and `malformed_indexes` are those of its calls in this turn.
         """
         if not self.open:
-            out.extend(CallIgnored(index, LATE) for index in sorted((*selected, *malformed)))
+            out.extend(CallIgnored(index, LATE) for index in sorted((*selected_indexes, *malformed_indexes)))
             return
         if self.rule.counts == "last_call":
             out.extend(CallIgnored(index, NOT_LAST) for index in self._candidates)
             self._candidates = []
-        self._candidates += selected
+        self._candidates += selected_indexes
         self._ok = self._ok and later.ok
         self._notes = (*self._notes, *later.notes)
         self.has_block = True
@@ -95,8 +99,8 @@ class TurnBatch:
         """Ends the batch: the turn is over, or the model writes results itself. Later calls do not count."""
         if self.has_block and self.open:
             self.open = False
-            selected = tuple(self._candidates) if self._ok or self.rule.counts != "last_call" else ()
-            out.append(BatchEnded(selected, self._ok, self._notes))
+            selected_indexes = tuple(self._candidates) if self._ok or self.rule.counts != "last_call" else ()
+            out.append(BatchEnded(selected_indexes, self._ok, self._notes))
 
     def copy(self) -> TurnBatch:
         """A copy that later additions do not change."""

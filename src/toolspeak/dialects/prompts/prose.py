@@ -67,8 +67,8 @@ def describe(spec: ToolSpec) -> str:
     description = writer.value(
         {key: value for key, value in parameters.items() if key not in ("type", "description")}, 0
     )
-    required = as_list(parameters.get("required"))
-    names = [name if name in required else f"{name}?" for name in _property_names(parameters)]
+    required_names = as_list(parameters.get("required"))
+    names = [name if name in required_names else f"{name}?" for name in _property_names(parameters)]
     lines = [f"### {spec.name}({', '.join(names)})", *([spec.description] if spec.description else [])]
     lines += [f"- all arguments: {fact}" for fact in description.facts]
     return "\n".join([*lines, *description.lines, *writer.named_types()])
@@ -166,7 +166,7 @@ class _ProseWriter:
 
     def _plain(self, mapping: Mapping[str, JSON], depth: int) -> _Description:
         """The type by the schema's own keywords, without `$ref` and choices."""
-        kinds = as_list(mapping.get("type")) or [mapping.get("type") or _implied(mapping)]
+        kinds = as_list(mapping.get("type")) or [mapping.get("type") or _implied_type(mapping)]
         kinds = [*kinds, "null"] if mapping.get("nullable") is True and "null" not in kinds else kinds
         parts = [self._kind(str(kind), mapping, depth) for kind in dict.fromkeys(map(str, kinds))]
         words = " or ".join(part.words for part in parts)
@@ -194,17 +194,17 @@ class _ProseWriter:
         return _Description("array", lines=[*lines, *_lines("each item", item)])
 
     def _object(self, mapping: Mapping[str, JSON], depth: int) -> _Description:
-        required, properties = as_list(mapping.get("required")), as_mapping(mapping.get("properties"))
+        required_names, properties = as_list(mapping.get("required")), as_mapping(mapping.get("properties"))
         lines: list[str] = []
         for name, schema in properties.items():
-            lines += _lines(name, self.value(schema, depth + 1), "required" if name in required else "optional")
+            lines += _lines(name, self.value(schema, depth + 1), "required" if name in required_names else "optional")
         for pattern, schema in as_mapping(mapping.get("patternProperties")).items():
             lines += _lines(f"keys that match {pattern}", self.value(schema, depth + 1))
         others = mapping.get("additionalProperties")
         if as_mapping(others):
             lines += _lines("any other key" if lines else "any key", self.value(others, depth + 1))
-        needed = [str(name) for name in required if name not in properties]
-        return _Description("object", [f"with {', '.join(needed)}"] if needed else [], "", lines)
+        undescribed_names = [str(name) for name in required_names if name not in properties]
+        return _Description("object", [f"with {', '.join(undescribed_names)}"] if undescribed_names else [], "", lines)
 
     def _json(self, value: JSON) -> str:
         """A part of a schema as JSON. The types that it refers to are listed too."""
@@ -236,19 +236,21 @@ def _bounds(mapping: Mapping[str, JSON]) -> list[str]:
         least, most = mapping.get(low), mapping.get(high)
         if least is not None and most is not None:
             facts.append(
-                _counted("", least, unit) if least == most else f"{json_text(least)} to {_counted('', most, unit)}"
+                _count_text("", least, unit)
+                if least == most
+                else f"{json_text(least)} to {_count_text('', most, unit)}"
             )
         elif least is not None:
-            facts.append(_counted("at least ", least, unit))
+            facts.append(_count_text("at least ", least, unit))
         elif most is not None:
-            facts.append(_counted("at most ", most, unit))
+            facts.append(_count_text("at most ", most, unit))
     return [fact for fact in (*facts, *(_FACTS[key](value) for key, value in mapping.items() if key in _FACTS)) if fact]
 
 
-def _counted(before: str, value: JSON, unit: str) -> str:
+def _count_text(before: str, value: JSON, unit: str) -> str:
     return f"{before}{json_text(value)}{f' {unit}' if unit else ''}{'s' if unit and value != 1 else ''}"
 
 
-def _implied(mapping: Mapping[str, JSON]) -> str:
+def _implied_type(mapping: Mapping[str, JSON]) -> str:
     objects = {"properties", "required", "additionalProperties", "patternProperties"}
     return "object" if objects & mapping.keys() else "array" if "items" in mapping else _ANY

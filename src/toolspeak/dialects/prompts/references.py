@@ -103,10 +103,10 @@ class _Survey:
         while waiting:
             name = waiting.pop()
             if name not in self._definitions:
-                counted = self._definitions[name] = self._count(root if name == "" else resolve(name, root))
-                for each in counted.references:
+                size = self._definitions[name] = self._count(root if name == "" else resolve(name, root))
+                for each in size.references:
                     self.uses[each] = self.uses.get(each, 0) + 1
-                waiting += counted.references
+                waiting += size.references
 
     def _count(self, schema: JSON) -> _DefinitionSize:
         keywords, references = 0, list[str]()
@@ -131,9 +131,9 @@ class _Survey:
 
         All that are used more than once, if the schema would otherwise grow too much.
         """
-        ordered, recursive = self._walk()
+        names, recursive = self._walk()
         sizes: dict[str, int] = {}
-        for name in ordered:  # each definition follows those in it
+        for name in names:  # each definition follows those in it
             inner = (1 if each in recursive else sizes[each] for each in self._definitions[name].references)
             sizes[name] = self._definitions[name].keywords + sum(inner)
         before = sum(each.keywords for each in self._definitions.values())
@@ -143,22 +143,22 @@ class _Survey:
 
     def _walk(self) -> tuple[list[str], set[str]]:
         """All definitions, each after those that it holds; and those that hold themselves."""
-        ordered: list[str] = []
+        names: list[str] = []
         recursive: set[str] = set()
         under_way: dict[str, Iterator[str]] = {"": iter(self._definitions[""].references)}
-        closed: set[str] = set()
+        complete_names: set[str] = set()
         while under_way:
             name, inner = next(reversed(under_way.items()))
-            following = next((each for each in inner if each not in closed), None)
+            following = next((each for each in inner if each not in complete_names), None)
             if following is None:
                 del under_way[name]
-                closed.add(name)
-                ordered.append(name)
+                complete_names.add(name)
+                names.append(name)
             elif following in under_way:
                 recursive.add(following)
             else:
                 under_way[following] = iter(self._definitions[following].references)
-        return ordered, recursive
+        return names, recursive
 
 
 class Names:
@@ -202,8 +202,8 @@ class _SchemaWriter:
             definitions[name] = self._schema(resolve(reference, self._root), 0, 0)
         return {**schema, "$defs": definitions} if definitions else dict(schema)
 
-    def _schema(self, schema: JSON, depth: int, inlined: int) -> JSON:
-        """`inlined` is the number of references in a row that this schema replaces."""
+    def _schema(self, schema: JSON, depth: int, inline_depth: int) -> JSON:
+        """`inline_depth` is the number of references in a row that this schema replaces."""
         if not isinstance(schema, Mapping):
             return schema
         if depth >= Caps().depth:
@@ -214,10 +214,10 @@ class _SchemaWriter:
             target = resolve(reference, self._root)
             if isinstance(target, bool | Mapping):
                 others = {key: value for key, value in mapping.items() if key != "$ref"}
-                if reference != ROOT and (reference in self._kept_references or depth + inlined >= _INLINE_DEPTH):
+                if reference != ROOT and (reference in self._kept_references or depth + inline_depth >= _INLINE_DEPTH):
                     return {"$ref": f"#/$defs/{self._names.of(reference)}", **self._inner(others, depth)}
                 if reference != ROOT:
-                    return self._schema(_joined(target, others), depth, inlined + 1)
+                    return self._schema(_join_schema(target, others), depth, inline_depth + 1)
         return self._inner(mapping, depth)
 
     def _inner(self, mapping: Mapping[str, JSON], depth: int) -> dict[str, JSON]:
@@ -241,7 +241,7 @@ def type_name(reference: str) -> str:
     return last.translate(_NOT_IN_NAMES) or "Arguments"
 
 
-def _joined(target: JSON, others: Mapping[str, JSON]) -> Mapping[str, JSON]:
+def _join_schema(target: JSON, others: Mapping[str, JSON]) -> Mapping[str, JSON]:
     """The target of a reference, joined with the keywords beside the reference, whose annotations win."""
     mapping = as_mapping({"not": {}} if target is False else target)
     if all(key in _ANNOTATIONS or key not in mapping for key in others):

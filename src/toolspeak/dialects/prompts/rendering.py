@@ -88,34 +88,42 @@ def calls_to_write(
             continue
         spec = tools.get(call.name)
         if spec is not None:
-            ordered = _ordered(call.arguments, spec.parameters, spec.parameters, 0)
-            call = call if ordered is call.arguments else evolve(call, arguments=ordered)
+            arguments = _in_schema_order(call.arguments, spec.parameters, spec.parameters, 0)
+            call = call if arguments is call.arguments else evolve(call, arguments=arguments)
         result.append(call)
     return result
 
 
-def _ordered(value: JSON, schema: JSON, root: Mapping[str, JSON], depth: int) -> JSON:
+def _in_schema_order(value: JSON, schema: JSON, root: Mapping[str, JSON], depth: int) -> JSON:
     """The value with the properties of its objects in order; the same object if nothing moves."""
     if isinstance(value, _SIMPLE) or depth > _DEEPEST:
         return value
     if isinstance(value, Mapping):
         entries = as_mapping(value)
-        described = _object_schema(entries, schema, root)
-        properties = as_mapping(described.get("properties"))
-        declared_names = [*properties, *(name for name in described.get("required", ()) if name not in properties)]
+        described_schema = _object_schema(entries, schema, root)
+        properties = as_mapping(described_schema.get("properties"))
+        declared_names = [
+            *properties,
+            *(name for name in described_schema.get("required", ()) if name not in properties),
+        ]
         order = [
             *(name for name in declared_names if name in entries),
             *(name for name in entries if name not in declared_names),
         ]
-        others: JSON = described.get("additionalProperties", True)
-        in_order = {name: _ordered(entries[name], properties.get(name, others), root, depth + 1) for name in order}
+        others: JSON = described_schema.get("additionalProperties", True)
+        in_order = {
+            name: _in_schema_order(entries[name], properties.get(name, others), root, depth + 1) for name in order
+        }
         same = order == list(entries) and all(in_order[name] is entries[name] for name in order)
         return entries if same else in_order
-    described = _without_references(schema, root)
-    fixed: Sequence[JSON] = described.get("prefixItems", ())
-    items: JSON = described.get("items", True)
+    described_schema = _without_references(schema, root)
+    prefix_items: Sequence[JSON] = described_schema.get("prefixItems", ())
+    items: JSON = described_schema.get("items", True)
     values = cast("Sequence[JSON]", value)
-    each = [_ordered(item, fixed[i] if i < len(fixed) else items, root, depth + 1) for i, item in enumerate(values)]
+    each = [
+        _in_schema_order(item, prefix_items[i] if i < len(prefix_items) else items, root, depth + 1)
+        for i, item in enumerate(values)
+    ]
     return value if all(one is other for one, other in zip(each, values, strict=True)) else each
 
 

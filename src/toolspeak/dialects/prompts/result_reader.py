@@ -76,12 +76,12 @@ def _read(
     status: list[ResultStatus | None] = [None]
     parts, position = list[TextPart | JsonPart](), 0
     for i, edge in enumerate(layout.edges):
-        trimmed = {pair: _trimmed(each, i, len(calls)) for pair, each in edge.items()}
-        pairs = [pair for pair, each in trimmed.items() if pair[0] in status and text.startswith(each, position)]
+        texts = {pair: _trim_edge(each, i, len(calls)) for pair, each in edge.items()}
+        pairs = [pair for pair, each in texts.items() if pair[0] in status and text.startswith(each, position)]
         if not pairs:
             return None
-        longest = max(len(trimmed[pair]) for pair in pairs)
-        pairs = [pair for pair in pairs if len(trimmed[pair]) == longest]
+        longest = max(len(texts[pair]) for pair in pairs)
+        pairs = [pair for pair in pairs if len(texts[pair]) == longest]
         if i > 0:
             results.append(_result(calls[i - 1], parts[-1], pairs[0][0] or "success", layout.is_json))
         position += longest
@@ -96,7 +96,7 @@ def _read(
     return results, text[position:]
 
 
-def _trimmed(edge: str, i: int, last: int) -> str:
+def _trim_edge(edge: str, i: int, last: int) -> str:
     edge = edge.lstrip() if i == 0 else edge
     return edge.rstrip() if i == last else edge
 
@@ -127,7 +127,8 @@ def _layout(
         return None
     if is_json:
         edges = [
-            {pair: _unquoted(edge, i, len(calls), after) for pair, edge in each.items()} for i, each in enumerate(edges)
+            {pair: _unquote_edge(edge, i, len(calls), after) for pair, edge in each.items()}
+            for i, each in enumerate(edges)
         ]
     return _Layout(tuple(edges), is_json)
 
@@ -156,7 +157,7 @@ def _edges(
     return [*edges, rest]
 
 
-def _unquoted(edge: str, i: int, last: int, after: str) -> str:
+def _unquote_edge(edge: str, i: int, last: int, after: str) -> str:
     """An edge without the quotes of the JSON strings beside it, and without the prefix of a failure."""
     edge = edge.removeprefix(after) if i else edge
     return edge if i == last else edge.removesuffix(FAILURE_PREFIX).removesuffix('"')
@@ -183,10 +184,10 @@ def _text(dialect: Dialect, layout: _Layout, text: str, position: int, i: int) -
         if more and text.count(edge, position, stop) != alike:
             return None
         end = end if more else stop
-    return (TextPart(_unescaped(dialect, text[position:end])), end) if end >= 0 else None
+    return (TextPart(_unescape(dialect, text[position:end])), end) if end >= 0 else None
 
 
-def _unescaped(dialect: Dialect, text: str) -> str:
+def _unescape(dialect: Dialect, text: str) -> str:
     """The text without the escapes of the dialect's live markers.
 
     A character reference is such an escape if the dialect would write it again.

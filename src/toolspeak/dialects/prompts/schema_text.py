@@ -45,8 +45,8 @@ def _definition(spec: ToolSpec) -> str:
 
 def sample_arguments(spec: ToolSpec) -> dict[str, JSON]:
     """Plausible arguments for an example: the required parameters, or else the first one."""
-    required: Iterable[str] = as_list(spec.parameters.get("required"))
-    names = list(required) or list(spec.properties)[:1]
+    required_names: Iterable[str] = as_list(spec.parameters.get("required"))
+    names = list(required_names) or list(spec.properties)[:1]
     return {name: _sample(name, spec.properties.get(name), spec.parameters) for name in names}
 
 
@@ -59,11 +59,11 @@ def _sample(name: str, schema: JSON, root: Mapping[str, JSON], depth: int = 0) -
     for key in ("enum", "examples"):
         if mapping.get(key):
             return mapping[key][0]
-    nested: list[JSON] = [branch for key in ("anyOf", "oneOf", "allOf") for branch in mapping.get(key, ())]
+    branches: list[JSON] = [branch for key in ("anyOf", "oneOf", "allOf") for branch in mapping.get(key, ())]
     if isinstance(mapping.get("$ref"), str):
-        nested = [resolve(mapping["$ref"], root)]
-    if nested and depth < 8:
-        branch = next((each for each in nested if schema_types(each, root) != frozenset({"null"})), nested[0])
+        branches = [resolve(mapping["$ref"], root)]
+    if branches and depth < 8:
+        branch = next((each for each in branches if schema_types(each, root) != frozenset({"null"})), branches[0])
         return _sample(name, branch, root, depth + 1)
     kinds = schema_types(schema, root)
     kind = next((kind for kind in _ORDER if kind in kinds), "string")
@@ -91,5 +91,5 @@ def _sample_number(mapping: Mapping[str, JSON]) -> JSON:
 
 def example_tools(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
     """Up to two tools for the examples, read-only tools first: a model may copy an example by mistake."""
-    ranked = sorted(tools, key=lambda spec: (not spec.effects.read_only, not spec.properties))
-    return ranked[:2]
+    specs = sorted(tools, key=lambda spec: (not spec.effects.read_only, not spec.properties))
+    return specs[:2]

@@ -74,12 +74,12 @@ class _SignatureWriter:
 
     def properties(self, schema: JSON) -> str:
         mapping = as_mapping(schema)
-        required, properties = as_list(mapping.get("required")), as_mapping(mapping.get("properties"))
+        required_names, properties = as_list(mapping.get("required")), as_mapping(mapping.get("properties"))
         parts = [
-            f"{_key(name)}{'' if name in required else '?'}: {self.type(each)}{_default(each)}"
+            f"{_key(name)}{'' if name in required_names else '?'}: {self.type(each)}{_default(each)}"
             for name, each in properties.items()
         ]
-        return ", ".join([*parts, *(f"{_key(str(name))}: any" for name in required if name not in properties)])
+        return ", ".join([*parts, *(f"{_key(str(name))}: any" for name in required_names if name not in properties)])
 
     def type(self, schema: JSON) -> str:
         if schema is False:
@@ -113,7 +113,7 @@ class _SignatureWriter:
 
     def _plain(self, mapping: Mapping[str, JSON]) -> str:
         """The type by the schema's own keywords, without `$ref` and choices."""
-        kinds = as_list(mapping.get("type")) or [mapping.get("type") or _implied(mapping)]
+        kinds = as_list(mapping.get("type")) or [mapping.get("type") or _implied_type(mapping)]
         kinds = [*kinds, "null"] if mapping.get("nullable") is True and "null" not in kinds else kinds
         return "|".join(dict.fromkeys(self._kind(str(kind), mapping) for kind in kinds)) + self._bounds(mapping)
 
@@ -176,7 +176,7 @@ class _SignatureWriter:
             yield from self.notes(where, each, depth + 1)
 
 
-def _implied(mapping: Mapping[str, JSON]) -> str:
+def _implied_type(mapping: Mapping[str, JSON]) -> str:
     return "object" if "properties" in mapping or "required" in mapping else "array" if "items" in mapping else "any"
 
 

@@ -15,7 +15,7 @@ MAX_UNRECORDED, PIECE = 1 << 15, 12
 """Two limits of a `PassThrough`: the characters that it takes before it records them, and the characters that each
 stored piece counts in addition, as chunks are small and many."""
 
-TRUNCATED = (
+CUT_OFF_REASON = (
     "the turn was cut off before the end of this block, so nothing in it ran; "
     "write it again, in smaller pieces if it is long"
 )
@@ -98,7 +98,7 @@ class Body(ABC):
 
     After `feed` one of these holds:
 
-    - `done`: the body is complete.
+    - `is_complete`: the body has ended.
     - `problem` is set.
     - The body took the chunk, except for a short rest. The caller feeds the rest again with more text.
     """
@@ -111,14 +111,14 @@ class Body(ABC):
     """The offset of `problem` in the body."""
     notes: tuple[str, ...] = ()
     """Which deviations were accepted."""
-    doubted: frozenset[int] = frozenset()
+    doubtful_calls: frozenset[int] = frozenset()
     """The indexes of calls that may be cut short: the rest of a value seems to follow the block."""
 
     def __init__(self, caps: Caps) -> None:
         self.caps = caps
         self.raw = Buffer(caps.characters)
         self.calls: list[CallCompleted | CallMalformed] = []
-        self.done: bool = False
+        self.is_complete: bool = False
         self.problem: Problem | None = None
         self.undecided: bool = False  # `choose` must find the reader first
 
@@ -149,7 +149,7 @@ class Body(ABC):
         self.raw.add(text)
 
     def end(self, out: list[Delta]) -> None:  # noqa: B027 - a body that knows its own end has nothing to add
-        """Ends the text at a normal end of the turn. Sets `done` if only the block's end marker is missing."""
+        """Ends the text at a normal end of the turn. Sets `is_complete` if only the block's end marker is missing."""
 
     def may_end(self, rest: str) -> bool:
         """Whether `rest`, which the body did not take, may be part of its end tag. If so, the caller calls `end`."""
@@ -160,7 +160,7 @@ class Body(ABC):
         return ""
 
     def release(self) -> None:
-        """Breaks the reference cycle between the reader and its bound state method. Call it when the body is done.
+        """Breaks the reference cycle between the reader and its bound state method. Call it when the body has ended.
 
         The block's text is then freed at once: the garbage collector counts objects, not their sizes.
         """
@@ -187,7 +187,7 @@ class Steps(Body):
         position, end = start, len(text)
         self._base = self.raw.length - start
         self._wait = False
-        while position < end and not (self.done or self._wait or self.problem):
+        while position < end and not (self.is_complete or self._wait or self.problem):
             position = self._state(text, position, out)
         if self._fragments:
             self._flush_fragments(out)
@@ -257,7 +257,7 @@ class ResultsBody(Body):
     def feed(self, text: str, start: int, out: list[Delta]) -> int:
         stop = self._scanner.feed(text, start)
         self.raw.add(text[start:stop])
-        self.done, self.problem = self._scanner.done, self._scanner.problem
+        self.is_complete, self.problem = self._scanner.is_complete, self._scanner.problem
         return stop
 
     def end(self, out: list[Delta]) -> None:

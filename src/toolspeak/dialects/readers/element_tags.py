@@ -63,7 +63,7 @@ class ElementSyntax:
     """`call` is the whole start tag, and the name follows it in an element `<name>`."""
     tight: bool = False
     """Tags have no white space between them."""
-    skipped: tuple[str, ...] = ()
+    fillers: tuple[str, ...] = ()
     """Texts without meaning between calls."""
     wrappers: tuple[str, ...] = ()
     """Argument names that a model may use for one JSON object with all arguments."""
@@ -103,7 +103,7 @@ class ElementSyntax:
         if opener == self.call and self.named_inside:
             return ElementTag(_name(match[1]), "", False, len(match[0]))
         if opener.endswith("="):
-            return ElementTag(_name(_unquoted(match[1].strip())), "json" if match[2] else "", False, len(match[0]))
+            return ElementTag(_name(_unquote(match[1].strip())), "json" if match[2] else "", False, len(match[0]))
         name = next(group for group in match.group(1, 2, 3, 5) if group is not None)
         return ElementTag(_name(name), explicit_type(match[4] or ""), bool(match[6]), len(match[0]))
 
@@ -125,9 +125,9 @@ class ElementSyntax:
         be the one between tags.
         """
         content = value.rstrip()
-        ended = _LAST_END.search(content)
-        unopened = ended is not None and f"<{ended[1]}" not in content
-        return value.endswith("\n") or content.endswith("<") or self.cut_end(content) or unopened
+        end = _LAST_END.search(content)
+        is_unopened = end is not None and f"<{end[1]}" not in content
+        return value.endswith("\n") or content.endswith("<") or self.cut_end(content) or is_unopened
 
 
 @cache
@@ -172,7 +172,7 @@ def _common(one: str, other: str) -> int:
     return next((i for i, (first, second) in pairs if first != second), min(len(one), len(other)))
 
 
-def _unquoted(name: str) -> str:
+def _unquote(name: str) -> str:
     """The name without quotes around it. Names that toolspeak writes have their quotes escaped."""
     return name[1:-1] if len(name) > 2 and name[0] == name[-1] and name[0] in "\"'" else name
 

@@ -36,7 +36,7 @@ class ElementCalls(TaggedCalls):
     `breaks`: texts that, like another start of a block, end a block without its end marker.
     """
 
-    _passed = False  # the open call has an unreadable part, to which the following text may belong
+    _has_unreadable_part = False  # in the open call; the following text may belong to it
     _waits = False  # the text ends after a block's end marker in a value
 
     def __init__(
@@ -53,7 +53,7 @@ class ElementCalls(TaggedCalls):
         self._syntax, self.rules = syntax, syntax.rules
         self._block, self._block_end = block, block[1]
         self._breaks = breaks
-        self._unclosed = () if bare else (block[0], *breaks)  # what ends a block without its end marker
+        self._block_breaks = () if bare else (block[0], *breaks)  # what ends a block without its end marker
         self._bare = bare
         self._value_tags = value_tags(syntax, () if bare else block)
         self._whole = whole_element(syntax, () if bare else block)
@@ -72,10 +72,10 @@ class ElementCalls(TaggedCalls):
         super().end(out)
 
     def hint(self) -> str:
-        if self._value is None or not (rejected := self._value.rejected):
+        if self._value is None or not (following := self._value.following_end):
             return ""
         return (
-            f"the value of {self._value.name!r} did not end at its {self._syntax.argument_end}, because {rejected!r} "
+            f"the value of {self._value.name!r} did not end at its {self._syntax.argument_end}, because {following!r} "
             f"follows; an argument, {self._syntax.call_end} or the block's end may follow"
         )
 
@@ -122,14 +122,14 @@ class ElementCalls(TaggedCalls):
             return "yes"
         if rest.startswith(syntax.argument.rstrip("="), position) and (tag is None or len(rest) >= MAX_CANDIDATE):
             return "yes"  # an unreadable tag, at which the call fails
-        may_begin = begins(rest, position, *ends, *syntax.skipped)
+        may_begin = begins(rest, position, *ends, *syntax.fillers)
         return "undecided" if "undecided" in (tag, block, call) or may_begin else "no"
 
     def _call_ends(self, rest: str) -> MayFollow:
         """Whether the call ends here with its last value open: the block's end or another call follows."""
         syntax, position = self._syntax, self._skip(rest, len(self._syntax.call_end))
         if self._bare:
-            open_ = (position == len(rest) or begins(rest, position, *syntax.skipped)) and len(rest) < MAX_CANDIDATE
+            open_ = (position == len(rest) or begins(rest, position, *syntax.fillers)) and len(rest) < MAX_CANDIDATE
             return "undecided" if open_ else self._begins_call(rest, position)
         block = self._starts_block(rest, position)
         if rest.startswith((self._block_end, *self._breaks), position) or block == "yes":
@@ -138,7 +138,7 @@ class ElementCalls(TaggedCalls):
         if isinstance(tag, ElementTag):
             return "yes" if not self._tools or tag.name in self._tools else "no"
         open_ = position == len(rest) or "undecided" in (tag, block)
-        open_ = open_ or begins(rest, position, self._block_end, *self._breaks, *syntax.skipped)
+        open_ = open_ or begins(rest, position, self._block_end, *self._breaks, *syntax.fillers)
         return "undecided" if open_ else "no"
 
     def _block_ends(self, rest: str) -> ValueEnd:
@@ -157,8 +157,8 @@ class ElementCalls(TaggedCalls):
     def _skip(self, rest: str, position: int) -> int:
         """The position after white space and the texts without meaning between calls."""
         position = skip_space(rest, position)
-        while (skipped := next((each for each in self._syntax.skipped if rest.startswith(each, position)), "")) != "":
-            position = skip_space(rest, position + len(skipped))
+        while (filler := next((each for each in self._syntax.fillers if rest.startswith(each, position)), "")) != "":
+            position = skip_space(rest, position + len(filler))
         return position
 
     def _starts_block(self, rest: str, position: int) -> MayFollow:
@@ -169,7 +169,7 @@ class ElementCalls(TaggedCalls):
             return "undecided" if begins(rest, position, self._block[0]) else "no"
         position = self._skip(rest, position + len(self._block[0]))
         tag = self._syntax.match(self._syntax.call, rest, position)
-        open_ = position == len(rest) or tag == "undecided" or begins(rest, position, *self._syntax.skipped)
+        open_ = position == len(rest) or tag == "undecided" or begins(rest, position, *self._syntax.fillers)
         return "yes" if isinstance(tag, ElementTag) else "undecided" if open_ else "no"
 
     def _begins_block(self, rest: str, position: int) -> MayFollow:
@@ -214,7 +214,7 @@ class ElementCalls(TaggedCalls):
             -MAX_CANDIDATE:
         ]
 
-    def _rejected(self, rest: str, position: int) -> str:
+    def _name_following(self, rest: str, position: int) -> str:
         return rest[position]
 
     def _no_end(self, value: OpenValue) -> Problem:
@@ -239,44 +239,44 @@ class ElementCalls(TaggedCalls):
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
         while (stop := self._take_whole(self._whole, text, position, out)) > position:
             if self._bare:
-                self.done = True
+                self.is_complete = True
                 return stop - len(self._syntax.call_end)
             position = stop
         position = skip_space(text, position)
         if position == len(text):
             return position
-        for literal in self._syntax.skipped:
+        for literal in self._syntax.fillers:
             if text.startswith(literal, position):
                 return position + len(literal)
         if text.startswith(self._block_end, position) and not self._bare:
             self._end_block(position)
             return position
-        if self.calls and text.startswith(self._unclosed, position):
-            self.done = True
+        if self.calls and text.startswith(self._block_breaks, position):
+            self.is_complete = True
             return position
         tag = self._syntax.match(self._syntax.call, text, position)
         if isinstance(tag, ElementTag):
             self._open_element(tag, text, position, out)
             return position + tag.length
-        ends = (self._block_end, *self._unclosed) if self.calls else (self._block_end,)
-        if tag == "undecided" or begins(text, position, *ends, *self._syntax.skipped, self._syntax.argument_end):
+        ends = (self._block_end, *self._block_breaks) if self.calls else (self._block_end,)
+        if tag == "undecided" or begins(text, position, *ends, *self._syntax.fillers, self._syntax.argument_end):
             self._wait = True
         elif text[position] != "<" and self.calls and not self._bare:
             self._state = self._prose
         else:
             if self.calls and text.startswith(self._syntax.argument_end, position):
-                self.doubted |= {self.calls[-1].index}
+                self.doubtful_calls |= {self.calls[-1].index}
             self._expected(f"{self._syntax.call}… or {self._block_end}", text, position)
         return position
 
     def _tool_name(self, name: str) -> str:
         half = name[: len(name) // 2]
-        doubled = self._syntax.doubled and name == f"{half}.{half}" and name not in self._tools
-        return half if doubled else name
+        is_doubled = self._syntax.doubled and name == f"{half}.{half}" and name not in self._tools
+        return half if is_doubled else name
 
     def _open_element(self, tag: ElementTag, text: str, position: int, out: list[Delta]) -> None:
         self._start_call(self._tool_name(tag.name), position, out)
-        self._stray = self._passed = False
+        self._stray = self._has_unreadable_part = False
         self._state = self._in_call
         if tag.empty:
             self._end_call(text, position + tag.length, out)
@@ -286,21 +286,21 @@ class ElementCalls(TaggedCalls):
         position = skip_space(text, position)
         if position == len(text):
             return position
-        if self._passed and self._sign(text, position) in ("call", "block"):
+        if self._has_unreadable_part and self._sign(text, position) in ("call", "block"):
             self._state = self._skip_lost
             return position
         if text.startswith(syntax.call_end, position):
             stop = position + len(syntax.call_end)
             self._end_call(text, stop, out)
-            self.done = self._bare
+            self.is_complete = self._bare
             return position if self._bare else stop
         if text.startswith(self._block_end, position):
             return self._end_unclosed(text, position, out)
-        if text.startswith(self._unclosed, position):
+        if text.startswith(self._block_breaks, position):
             # A call without a sign that it is complete never runs.
             call.problem = call.problem or no_call_end(call, self._syntax.call_end)
             self._end_call(text, position, out)
-            self.done = True
+            self.is_complete = True
             return position
         if not call.is_json and not call.arguments and text[position] == "{":
             self._start_json()
@@ -312,11 +312,11 @@ class ElementCalls(TaggedCalls):
             self._open_argument(call, argument)
             return position + argument.length
         following = syntax.match(syntax.call, text, position)
-        between = text.startswith(syntax.skipped, position)  # no call holds such text
+        between = text.startswith(syntax.fillers, position)  # no call holds such text
         if isinstance(following, ElementTag) or between:
-            self.done = self._bare
+            self.is_complete = self._bare
             return self._end_unclosed(text, position, out)
-        may_begin = begins(text, position, syntax.call_end, self._block_end, *self._unclosed, *syntax.skipped)
+        may_begin = begins(text, position, syntax.call_end, self._block_end, *self._block_breaks, *syntax.fillers)
         if "undecided" in (argument, following) or may_begin:
             self._wait = True
         else:
@@ -326,7 +326,7 @@ class ElementCalls(TaggedCalls):
     def recover(self) -> bool:
         recovers = super().recover()
         if recovers:
-            self._passed, self._state = True, self._skip_lost  # an argument may begin here
+            self._has_unreadable_part, self._state = True, self._skip_lost  # an argument may begin here
         return recovers
 
     def _sign(self, text: str, at: int) -> ValueEvent:
@@ -334,7 +334,7 @@ class ElementCalls(TaggedCalls):
         inner, argument = (syntax.match(opener, text, at) for opener in (syntax.call, syntax.argument))
         if isinstance(inner, ElementTag):
             return "call"
-        if text.startswith(self._unclosed[:1], at):
+        if text.startswith(self._block_breaks[:1], at):
             return "block"
         if isinstance(argument, ElementTag):
             return "content" if self._open_call().is_json else "argument"
@@ -342,9 +342,9 @@ class ElementCalls(TaggedCalls):
             return "call_end"
         if text.startswith(self._block_end, at):
             return "block_end"
-        if text.startswith((*self._unclosed, *syntax.skipped), at):
+        if text.startswith((*self._block_breaks, *syntax.fillers), at):
             return "content" if self._unread_inside.calls or self._unread_inside.blocks else "block_end"
-        ends = (syntax.call_end, self._block_end, *self._unclosed, *syntax.skipped)
+        ends = (syntax.call_end, self._block_end, *self._block_breaks, *syntax.fillers)
         return "undecided" if "undecided" in (inner, argument) or begins(text, at, *ends) else "content"
 
     def _end_unclosed(self, text: str, position: int, out: list[Delta]) -> int:
@@ -365,7 +365,7 @@ class ElementCalls(TaggedCalls):
     def _in_json(self, text: str, position: int, out: list[Delta]) -> int:
         """Reads one JSON object that replaces a call's elements."""
         stop = self._take_json(text, position, out)
-        if self._scanner.done:
+        if self._scanner.is_complete:
             self._state = self._in_call
         return stop
 

@@ -137,7 +137,7 @@ class FunctionCalls(Steps):
             self._fail("too_large", f"{what} is over {MAX_NAME} characters", position + room)
         return stop
 
-    def _unexpected(self, expected: str, text: str, position: int, code: str = "invalid_call") -> int:
+    def _fail_expected(self, expected: str, text: str, position: int, code: str = "invalid_call") -> int:
         return self._fail(code, f"expected {expected}, found {text[position]!r}", position)
 
     def _call_name(self, text: str, position: int, out: list[Delta]) -> int:

@@ -41,7 +41,7 @@ _NEXT_KEY_START = re.compile(r"\s*(?:[^\s{}<>\"\[\],:]+\s*)?(?:<[|\"a-z]{0,6})?"
 _APOSTROPHE = re.compile(r"['\\<]")
 _BEFORE_STRING = frozenset(":[,{")
 _WORDS: dict[str, JSON] = {"True": True, "False": False, "None": None}
-_UNKNOWN: Mapping[str, JSON] = {"type": "string"}
+_STRING_SCHEMA: Mapping[str, JSON] = {"type": "string"}
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class GemmaCalls(FunctionCalls):
         self._marks = (quote, self._next_call, self._block_end)
         self._last = ""  # the last character of the string that is not white space
         self._calls = 0  # the number of open calls in the string
-        self._quoted = False  # whether a string of such a call is open
+        self._in_inner_string = False  # whether a string of such a call is open
         self._tools = tools
         self._spec: ToolSpec | None = None
         self._levels: list[_Container] = []
@@ -88,12 +88,12 @@ class GemmaCalls(FunctionCalls):
         if text[position] == "<":
             return self._fail("empty_batch", "the block holds no call; write call:name{argument:value}", position)
         if (stop := self._take_whole(_whole(self._quote), text, position, out)) > position:
-            self.done = True
+            self.is_complete = True
             return stop
         match = _HEAD.match(text, position)
         if match is None:
             self._wait = _HEAD_START.fullmatch(text, position) is not None
-            return position if self._wait else self._unexpected("call:name{…}", text, position)
+            return position if self._wait else self._fail_expected("call:name{…}", text, position)
         self._begin_raw(position)
         self._state = self._name_start
         return match.end()
@@ -112,10 +112,10 @@ class GemmaCalls(FunctionCalls):
         if position == len(text):
             return position
         if not self._word or text[position] != "{":
-            return self._unexpected("call:name{…}", text, position)
+            return self._fail_expected("call:name{…}", text, position)
         self._begin_call(out)
         self._spec = self._tools.get(self._name)
-        self._push("{", self._spec.parameters if self._spec else _UNKNOWN)
+        self._push("{", self._spec.parameters if self._spec else _STRING_SCHEMA)
         return position + 1
 
     def _push(self, char: str, schema: JSON) -> None:
@@ -146,7 +146,7 @@ class GemmaCalls(FunctionCalls):
         if stop == len(text):
             return stop
         if not self._word:
-            return self._unexpected("a key, as in key:value", text, stop)
+            return self._fail_expected("a key, as in key:value", text, stop)
         self._text.add(self._word)
         self._state = self._colon
         return stop
@@ -156,7 +156,7 @@ class GemmaCalls(FunctionCalls):
         if position == len(text):
             return position
         if text[position] != ":":
-            return self._unexpected("':' after the key", text, position)
+            return self._fail_expected("':' after the key", text, position)
         level = self._levels[-1]
         level.key = self._text.value()
         self._separate(level)
@@ -199,9 +199,9 @@ class GemmaCalls(FunctionCalls):
             if self._quote.startswith(text[position:]):
                 self._wait = True
                 return position
-            return self._unexpected(f"a value or {self._quote}", text, position)
+            return self._fail_expected(f"a value or {self._quote}", text, position)
         self._in_key, self._state = in_key, self._string
-        self._last, self._calls, self._quoted = "", 0, False
+        self._last, self._calls, self._in_inner_string = "", 0, False
         self._add_fragment("" if in_key else '"')
         return position + len(self._quote)
 
@@ -247,10 +247,10 @@ class GemmaCalls(FunctionCalls):
     def _ends_block(self, text: str, at: int, mark: str) -> Literal["end", "content", "wait"]:
         """Whether the string has no end: a call's end marker is at text[at], and another call follows."""
         if mark == self._next_call:
-            self._calls, self._quoted = self._calls + 1, False
+            self._calls, self._in_inner_string = self._calls + 1, False
             return "content"
         if self._calls:
-            self._calls, self._quoted = self._calls - 1, False
+            self._calls, self._in_inner_string = self._calls - 1, False
             return "content"
         after = skip_space(text, at + len(mark))
         if self._last != "}" or after - at >= MAX_CANDIDATE:
@@ -264,15 +264,15 @@ class GemmaCalls(FunctionCalls):
 
         Where a value may begin, such content begins a string in the string.
         """
-        if self._quoted:
-            self._quoted = False
+        if self._in_inner_string:
+            self._in_inner_string = False
             return "content"
         if self._calls and self._last in _BEFORE_STRING:
-            self._quoted = True
+            self._in_inner_string = True
             return "content"
         ends = self._ends_string(text, at, len(self._quote))
         if ends == "content" and self._last in _BEFORE_STRING:
-            self._quoted = True
+            self._in_inner_string = True
         return ends
 
     def _ends_string(self, text: str, at: int, length: int) -> Literal["end", "content", "wait"]:
@@ -301,11 +301,11 @@ class GemmaCalls(FunctionCalls):
             self._add_fragment(piece)
         if self._scanner.problem is not None:
             return self._fail(self._scanner.problem.code, self._scanner.problem.reason, stop)
-        if self._scanner.done and self._in_key:
+        if self._scanner.is_complete and self._in_key:
             key = decode_json(self._text.value())
             self._text = Buffer(self.caps.characters)
             self._text.add(key if isinstance(key, str) else "")
-        if self._scanner.done:
+        if self._scanner.is_complete:
             self._state = self._colon if self._in_key else self._after
         return stop
 
@@ -355,15 +355,15 @@ class GemmaCalls(FunctionCalls):
             return stop
         bare = self._text.value().strip()
         if not bare or text[stop] not in ",}]":
-            return self._unexpected("a value", text, stop)
-        value = self._typed(bare)
+            return self._fail_expected("a value", text, stop)
+        value = self._bare_json(bare)
         if isinstance(value, Problem):
             return self._fail(value.code, value.reason, stop)
         self._add_fragment(value)
         self._state = self._after
         return stop
 
-    def _typed(self, bare: str) -> str | Problem:
+    def _bare_json(self, bare: str) -> str | Problem:
         """The JSON of a value without delimiters, by its schema."""
         types = schema_types(self._schema(), self._spec.parameters if self._spec else {})
         value = _WORDS[bare] if bare in _WORDS else decode_json(bare, self.caps)
@@ -381,7 +381,7 @@ class GemmaCalls(FunctionCalls):
     def _schema(self) -> JSON:
         """The schema of the next value."""
         if self._spec is None:
-            return _UNKNOWN
+            return _STRING_SCHEMA
         level, root = self._levels[-1], self._spec.parameters
         schema = as_mapping(level.schema)
         if isinstance(schema.get("$ref"), str):
@@ -400,7 +400,7 @@ class GemmaCalls(FunctionCalls):
         if text[position] == level.closer:
             return self._close(text, position, out)
         if text[position] != ",":
-            return self._unexpected(f"',' or '{level.closer}' after a value", text, position)
+            return self._fail_expected(f"',' or '{level.closer}' after a value", text, position)
         self._state = self._value if level.closer == "]" else self._key
         return position + 1
 
@@ -409,5 +409,5 @@ class GemmaCalls(FunctionCalls):
         self._state = self._after
         if not self._levels and self.problem is None:
             self._end_call(text, position + 1, out)
-            self.done = True
+            self.is_complete = True
         return position + 1

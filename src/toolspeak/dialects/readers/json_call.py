@@ -73,12 +73,14 @@ class JsonCall:
     pending: list[str] = field(default_factory=list[str])
     has_started: bool = False
     problem: Problem | None = None
-    quoted: bool = False  # the arguments are null, or a JSON string with the object in it, and are sent when complete
+    is_buffered: bool = (
+        False  # the arguments are null, or a JSON string with the object in it, and are sent when complete
+    )
     null: bool = False
-    nested: bool = False  # the reader is inside the `function` of an object around the call
+    in_function: bool = False  # the reader is inside the `function` of an object around the call
     keys: set[str] = field(default_factory=set[str])
     notes: list[str] = field(default_factory=list[str])
-    unknown: list[str] = field(default_factory=list[str])  # keys without a meaning here
+    other_keys: list[str] = field(default_factory=list[str])  # keys without a meaning here
 
     def take_key(self, key: str, shape: CallShape) -> None:
         """Records a key of the call."""
@@ -95,7 +97,7 @@ class JsonCall:
         elif key not in (shape.name_key, shape.id_key) and not (key == "function" and shape.wraps):
             self.notes.append(f"extra_key:{shorten(key)}")
             if key != "type":  # many models write "type": "function" in calls
-                self.unknown.append(key)
+                self.other_keys.append(key)
 
     def check(self, shape: CallShape, tools: Mapping[str, ToolSpec]) -> Problem | None:
         """The problem of a call that was read to its end, or None."""
@@ -104,9 +106,9 @@ class JsonCall:
             key = "of the tool's name" if shape.keyed else f'"{shape.name_key}"'
             return Problem("no_name", f"the key {key} is missing; write {shape.example}")
         spec = tools.get(self.name)
-        if self.unknown:
+        if self.other_keys:
             properties = properties_of(spec)
-            beside = next((key for key in self.unknown if key in properties or arguments is None), None)
+            beside = next((key for key in self.other_keys if key in properties or arguments is None), None)
             if beside is not None:
                 # Never an executable {} instead of arguments in another place, nor a call without one of them.
                 what = "is an argument" if beside in properties else "is not known"

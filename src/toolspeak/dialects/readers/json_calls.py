@@ -54,7 +54,7 @@ class JsonCalls(Steps):
     def feed(self, text: str, start: int, out: list[Delta]) -> int:
         position, end = start, len(text)
         self._base = self.raw.length - start
-        while position < end and not self.done and self.problem is None:
+        while position < end and not self.is_complete and self.problem is None:
             if text[position] <= " " and not self._scanning:
                 position = skip_space(text, position)
                 if position == end:
@@ -73,7 +73,7 @@ class JsonCalls(Steps):
         if not self._scanning or self._state != self._scan_value or not self._scanner.in_string:
             return None
         call = self._call
-        arguments = self._key == call.arguments_key and call.problem is None and not call.quoted
+        arguments = self._key == call.arguments_key and call.problem is None and not call.is_buffered
         if arguments and not call.has_started:
             return None
         room = self.caps.characters - self._value.length
@@ -126,7 +126,7 @@ class JsonCalls(Steps):
         stop = self._scan(text, position)
         if self._fault is not None:
             stop += self._passed_over()
-        if self._scanner.done:
+        if self._scanner.is_complete:
             self._scanning = False
             self._end_call(text, stop, out)
         return stop
@@ -157,7 +157,7 @@ class JsonCalls(Steps):
         self._value.add(text[position:stop])
         if self._fault is not None:
             stop += self._passed_over()
-        if self._scanner.done:
+        if self._scanner.is_complete:
             key = decode_json(self._value.value())
             self._take_key(key if isinstance(key, str) else "", out)
             self._state, self._scanning = self._colon, False
@@ -193,16 +193,16 @@ class JsonCalls(Steps):
                 self._take_word(plain[1], out)
                 self._state = self._after_value
                 return plain.end()
-        if text[position] == "{" and self._key == "function" and self._shape.wraps and not call.nested:
-            call.nested, self._state = True, self._first_key
+        if text[position] == "{" and self._key == "function" and self._shape.wraps and not call.in_function:
+            call.in_function, self._state = True, self._first_key
             return position + 1
         self._new_value(self._scan_value)
         if self._key != call.arguments_key or call.problem is not None:
             return position
         if text[position] == '"' and self._shape.arguments_text:
-            call.quoted = True
+            call.is_buffered = True
         elif text[position] == "n" and self._shape.alone and not self._shape.arguments_required:
-            call.quoted = call.null = True
+            call.is_buffered = call.null = True
         elif text[position] != "{":
             key = self._key
             call.problem = Problem("arguments_not_object", f'"{key}" must be a JSON object, as in "{key}": {{…}}')
@@ -217,11 +217,11 @@ class JsonCalls(Steps):
         piece = text[position:stop]
         call = self._call
         self._value.add(piece)
-        if self._key == call.arguments_key and call.problem is None and piece and not call.quoted:
+        if self._key == call.arguments_key and call.problem is None and piece and not call.is_buffered:
             self._argument_text(piece, out)
         if self._fault is not None:
             stop += self._passed_over()
-        if self._scanner.done and self.problem is None:
+        if self._scanner.is_complete and self.problem is None:
             self._take_value(out)
             self._state, self._scanning = self._after_value, False
         return stop
@@ -242,7 +242,7 @@ class JsonCalls(Steps):
         elif key == call.arguments_key:
             if call.null:
                 call.notes.append("arguments_null")
-            elif call.quoted:
+            elif call.is_buffered:
                 self._take_quoted(str(value), out)
             else:
                 call.arguments = value
@@ -313,8 +313,8 @@ class JsonCalls(Steps):
         """Ends a call that lacks its last brackets where the next call begins or the array ends: no string is open
         there. Anywhere else its end is unknown, and the body fails."""
         char = text[position]
-        ended = (char == "]" and self._in_array) or (char == "{" and (self._in_array or self._several))
-        if not ended or not self._shape.alone:
+        may_end = (char == "]" and self._in_array) or (char == "{" and (self._in_array or self._several))
+        if not may_end or not self._shape.alone:
             return self._fail(problem.code, problem.reason, position)
         self._call.problem = self._call.problem or problem
         self._end_call(text, position, out)
@@ -323,8 +323,8 @@ class JsonCalls(Steps):
 
     def _close_object(self, text: str, position: int, out: list[Delta]) -> int:
         call = self._call
-        if call.nested:
-            call.nested, self._key, self._state = False, "function", self._after_value
+        if call.in_function:
+            call.in_function, self._key, self._state = False, "function", self._after_value
         elif self._shape.alone and (self._in_array or self._several):
             self._state = self._after_call
         else:
@@ -345,14 +345,14 @@ class JsonCalls(Steps):
         if self._several and not self._in_array:
             if self._state == self._after_call:
                 self._end_call("", 0, out)
-            self.done = bool(self.calls) and self._state in (self._after_element, self._next_element)
+            self.is_complete = bool(self.calls) and self._state in (self._after_element, self._next_element)
 
     def _end_call(self, text: str, stop: int, out: list[Delta]) -> None:
         call = self._call
         call.problem = call.problem or call.check(self._shape, self._tools)
         self._state = self._after_element
         if not self._in_array and not self._several:
-            self.done = True
+            self.is_complete = True
         if self._shape.no_calls and call.problem is None and self._says_no_call(call.name or ""):
             return
         if call.problem is not None or call.name is None:
@@ -373,13 +373,13 @@ class JsonCalls(Steps):
     def _after_element(self, text: str, position: int, out: list[Delta]) -> int:
         char = text[position]
         if char == "]" and self._in_array:
-            self.done = True
+            self.is_complete = True
         elif char in ",;" if self._several and not self._in_array else char == ",":
             self._state = self._next_element
         elif char == "{" and self._shape.alone:
             return self._element(text, position, out)
         elif not self._in_array:
-            self.done = True
+            self.is_complete = True
             return position
         else:
             return self._fail("invalid_json", f"expected ',' or ']' after a call, found {char!r}", position)
@@ -391,7 +391,7 @@ class JsonCalls(Steps):
             return self._element(text, position, out)
         if self._in_array and text[position] != "]":
             return self._element(text, position, out)
-        self.done = True
+        self.is_complete = True
         return position + self._in_array
 
     def _new_value(self, state: ReaderState) -> None:

@@ -37,19 +37,19 @@ def read_other(text: str, types: frozenset[str], caps: Caps) -> JSON | Problem:
     kind, word = _WORDS.get(bare.lower(), ("", None))
     if kind in types or bare == "null":  # the word has no other meaning among these types
         return word
-    for other in (_unquoted(bare, types, caps), _python(bare, caps), _number(bare, caps)):
+    for other in (_unquote(bare, types, caps), _python(bare, caps), _number(bare, caps)):
         if other is not None and json_type(other) in types:
             return other
     return text
 
 
-def _unquoted(text: str, types: frozenset[str], caps: Caps) -> JSON:
+def _unquote(text: str, types: frozenset[str], caps: Caps) -> JSON:
     """The value inside one layer of quotes or escapes, or None."""
-    quoted = text if text[:1] == '"' else f'"{text}"' if '\\"' in text else ""
-    inner = decode_json(quoted, caps) if quoted else None
+    json_source = text if text[:1] == '"' else f'"{text}"' if '\\"' in text else ""
+    inner = decode_json(json_source, caps) if json_source else None
     if not isinstance(inner, str):
         return None
-    inner = inner if quoted is text else inner.strip('"')
+    inner = inner if json_source is text else inner.strip('"')
     value = read_typed(inner, types, False, caps)
     return _python(inner, caps) if isinstance(value, str | Problem) else value
 
@@ -67,6 +67,6 @@ def _python(text: str, caps: Caps) -> JSON:
         return None
     body = PythonCalls(True, 0, caps)
     body.feed(f"[f(v={text})]", 0, [])
-    call = body.calls[0] if body.done and len(body.calls) == 1 else None
+    call = body.calls[0] if body.is_complete and len(body.calls) == 1 else None
     arguments: Mapping[str, JSON] = call.arguments if isinstance(call, CallCompleted) else {}
     return arguments["v"] if list(arguments) == ["v"] else None

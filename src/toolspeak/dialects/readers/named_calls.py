@@ -120,7 +120,7 @@ class NamedCalls(Steps):
         self._tools = tools or {}
         self._call = _Call(Buffer(caps.characters), 0)
         self._state = self._between if shape.begin else self._header
-        self._fenced = False  # a code fence ended right here
+        self._after_fence = False  # a code fence ended right here
 
     def resume(self) -> bool:
         return self._scanner.problem is None and super().resume()
@@ -152,13 +152,13 @@ class NamedCalls(Steps):
         call = self._call
         if self._state in (self._after_arguments, self._after_unended):
             self._end_call("", 0, out)
-            self.done = True
+            self.is_complete = True
         elif self._state in (self._between, self._prose):
-            self.done = bool(self.calls)
+            self.is_complete = bool(self.calls)
         elif self._state == self._header and self._shape.bare:
             self._announce(call.header, out)
             self._no_arguments("", 0, out)
-            self.done = True
+            self.is_complete = True
 
     # States, as in `Steps`.
 
@@ -172,7 +172,7 @@ class NamedCalls(Steps):
             self._state = self._header
             return stop + len(shape.begin)
         if text.startswith(shape.block_ends, stop):
-            self.done = bool(self.calls)
+            self.is_complete = bool(self.calls)
             if not self.calls:
                 self._fail("empty_batch", f"the block holds no call; write {shape.example}", stop)
         elif begins(text, stop, shape.begin, *shape.block_ends, shape.end):
@@ -215,7 +215,7 @@ class NamedCalls(Steps):
         if ended_by in shape.follows:
             if shape.bare:
                 self._no_arguments(text, stop, out)
-                self.done = True
+                self.is_complete = True
             else:
                 call.problem = call.problem or Problem("no_arguments", f"the arguments are missing; {shape.example}")
                 self._close_arguments(text, stop, out)
@@ -285,10 +285,10 @@ class NamedCalls(Steps):
         stop = scanner.feed(text, position)
         fault, back, left_out = scanner.problem, scanner.back, 0
         if fault is not None:
-            passed = scanner.pass_over(text[stop : stop + 1])
-            if passed is None:
+            skip_length = scanner.pass_over(text[stop : stop + 1])
+            if skip_length is None:
                 self.problem, self.problem_offset = fault, self._base + stop - back
-            left_out = passed or 0
+            left_out = skip_length or 0
         room = self.caps.characters - call.value.length
         if stop - position > room:
             stop = position + room
@@ -301,7 +301,7 @@ class NamedCalls(Steps):
             call.problem = call.problem or fault
             call.value.add(text[stop : stop + left_out])
             stop += left_out
-        if scanner.done and self.problem is None:
+        if scanner.is_complete and self.problem is None:
             value = None if call.problem else decode_json(call.value.value())
             if isinstance(value, Problem):
                 call.problem = value
@@ -317,17 +317,17 @@ class NamedCalls(Steps):
         self._state = self._after_unended if self._shape.unended else self._after_arguments
         if not self._shape.begin and not self._shape.unended:
             self._end_call(text, stop, out)
-            self.done = True
+            self.is_complete = True
 
     def _after_unended(self, text: str, position: int, out: list[Delta]) -> int:
         """After the arguments of a call without an end marker. A bracket or a comma means that they are incomplete."""
         stop = skip_space(text, position)
-        self._fenced = self._fenced and stop == position
+        self._after_fence = self._after_fence and stop == position
         if stop == len(text):
             return stop
         if text[stop] == "`":
-            if self._fenced or text.startswith("```", stop):
-                self._fenced = True  # the rest of a longer fence may follow
+            if self._after_fence or text.startswith("```", stop):
+                self._after_fence = True  # the rest of a longer fence may follow
                 return run_end(text, stop)
             if begins(text, stop, "```"):
                 self._wait = True
@@ -335,7 +335,7 @@ class NamedCalls(Steps):
         if text[stop] in "}],":
             return self._fail("trailing_text", f"{text[stop]!r} after the arguments, which are over", stop)
         self._end_call(text, stop, out)
-        self.done = True
+        self.is_complete = True
         return stop
 
     def _after_arguments(self, text: str, position: int, out: list[Delta]) -> int:

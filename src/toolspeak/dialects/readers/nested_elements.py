@@ -19,7 +19,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.readers.body import skip_space
 from toolspeak.dialects.readers.open_value import OpenValue, ValueEvent, ValueRules, ValueTags
 from toolspeak.dialects.readers.tagged_calls import MayFollow, TaggedCalls, ValueEnd
-from toolspeak.dialects.readers.tagged_values import CDATA, TEXT, UNTYPED, is_text, read_value, unescape_name
+from toolspeak.dialects.readers.tagged_values import CDATA, NO_SCHEMA_TYPES, TEXT, is_text, read_value, unescape_name
 from toolspeak.dialects.readers.whole_call import GAP, WholeCall, text_without, whole_call
 from toolspeak.dialects.text.block_delimiters import begins, stands
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
@@ -253,8 +253,8 @@ def _types(schema: JSON, root: Mapping[str, JSON]) -> Types:
 
 def _container(children: list[tuple[str, JSON]], types: Types) -> JSON:
     """The array or object of these elements. A repeated name means an array."""
-    typed = types != UNTYPED
-    if typed and "array" in types and ("object" not in types or all(name == ITEM for name, _ in children)):
+    has_types = types != NO_SCHEMA_TYPES
+    if has_types and "array" in types and ("object" not in types or all(name == ITEM for name, _ in children)):
         return [value for _, value in children]
     values: dict[str, list[JSON]] = {}
     for name, value in children:

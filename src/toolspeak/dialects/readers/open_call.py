@@ -73,7 +73,7 @@ class CallSteps(Steps):
     def _between(self, text: str, position: int, out: list[Delta]) -> int: ...
 
     def end(self, out: list[Delta]) -> None:
-        self.done = self._state in (self._between, self._prose) and bool(self.calls)
+        self.is_complete = self._state in (self._between, self._prose) and bool(self.calls)
 
     def resume(self) -> bool:
         return self._scanner.problem is None and super().resume()
@@ -84,7 +84,7 @@ class CallSteps(Steps):
 
     def pass_through(self) -> PassThrough | None:
         room = self.caps.characters - self._text.length
-        if self._call is not None and self._call.is_json and not self._scanner.done and self._scanner.in_string:
+        if self._call is not None and self._call.is_json and not self._scanner.is_complete and self._scanner.in_string:
             return PassThrough(self, string_content, self._index, room, special=string_special)
         content = self.flow()
         if content is None or self._call is None:
@@ -172,7 +172,7 @@ class CallSteps(Steps):
         self._scanner, self._text = JsonScanner(self.caps, depth=2), Buffer(self.caps.characters)
 
     def _take_json(self, text: str, position: int, out: list[Delta]) -> int:
-        """Continues that object, which is complete once the scanner is done."""
+        """Continues that object, which is complete once the scanner is."""
         stop = self._scanner.feed(text, position)
         room = self.caps.characters - self._text.length
         if stop - position > room:
@@ -183,7 +183,7 @@ class CallSteps(Steps):
         self._text.add(text[position:stop])
         if stop > position:
             self._add_fragment(text[position:stop])
-        if self.problem is None and self._scanner.done:
+        if self.problem is None and self._scanner.is_complete:
             call, value = self._open_call(), decode_json(self._text.value())
             if not isinstance(value, Problem | Mapping):
                 value = Problem("arguments_not_object", "the arguments must be a JSON object")

@@ -88,7 +88,7 @@ class ValueTags:
 
     def find(self, text: str, position: int, value: OpenValue) -> re.Match[str] | None:
         """The next tag. In a CDATA section only the section's end counts, and tags once an end was rejected."""
-        pattern = self.pattern if not value.cdata else self._in_cdata if value.rejected else _BRACKET
+        pattern = self.pattern if not value.cdata else self._in_cdata if value.following_end else _BRACKET
         return pattern.search(text, position)
 
     def line_break(self, text: str, start: int, stop: int, crlf: bool) -> int:
@@ -99,7 +99,7 @@ class ValueTags:
     def hold_from(self, text: str, start: int, value: OpenValue) -> int:
         """Where a tag or line break that may end the value begins at the text's end; else the text's end."""
         end = len(text)
-        if value.cdata and not value.rejected:
+        if value.cdata and not value.following_end:
             return end
         at = text.find(self._first, max(start, end - self._longest + 1))
         partial = self._partial.search(text, at) if at >= 0 else None
@@ -154,8 +154,8 @@ class OpenValue:
     `scanner`: set while the value may be text or JSON.
     `cdata`: it is in a CDATA section.
     `crlf`: its lines end in CRLF, as its first line does.
-    `rejected`: the text after the first end tag that did not count.
-    `torn`: the text after such an end tag may be another value.
+    `following_end`: the text after the first end tag that did not count.
+    `may_be_torn`: the text after such an end tag may be another value.
     `inside`: what is open in it.
     """
 
@@ -168,6 +168,6 @@ class OpenValue:
     scanner: JsonScanner | None = None
     cdata: bool = False
     crlf: bool = False
-    rejected: str = ""
-    torn: bool = False
+    following_end: str = ""
+    may_be_torn: bool = False
     inside: Inside = field(default_factory=Inside)

@@ -66,7 +66,7 @@ class PairCalls(TaggedCalls):
         """`nameless`: the body begins in the first key, because the text before it was lost."""
         super().__init__(tools, first_index, caps)
         self._json_calls, self._types, self._call_follows = tags.json, tags.types, tags.call_follows
-        self._wrapped = wrapped
+        self._is_wrapped = wrapped
         self._gap = skip_space
         self._tags, self._value_tags = written_tags(tags, wrapped), tags.value
         if wrapped:
@@ -91,7 +91,7 @@ class PairCalls(TaggedCalls):
         if literal == tags.call:
             follows = self._call_follows(rest[len(tags.call) :])
             return "undecided" if follows is None else "call" if follows else "content"
-        inside = value.rejected != "" or value.inside.calls > 0
+        inside = value.following_end != "" or value.inside.calls > 0
         if literal == tags.value:
             return "argument" if inside else "content"
         pair = tags.pair.match(rest)
@@ -130,7 +130,7 @@ class PairCalls(TaggedCalls):
     def _name(self, text: str, position: int, out: list[Delta]) -> int:
         """The tool's name, up to the first tag. The name is short, so it waits for the tag."""
         if (stop := self._take_whole(self._tags.whole, text, position, out)) > position:
-            self._gap, self._breaks, self._state, self.done = skip_space, (), self._between, not self._wrapped
+            self._gap, self._breaks, self._state, self.is_complete = skip_space, (), self._between, not self._is_wrapped
             return stop
         match = NAME.match(text, position, position + MAX_CANDIDATE)
         stop = match.end() if match else position
@@ -138,8 +138,8 @@ class PairCalls(TaggedCalls):
             self._wait = True
             return position
         name = match[1] if match else ""
-        escaped = match is not None and BREAK in text[match.end(1) : stop]
-        self._gap, self._breaks = (_skip_gap, (BREAK,)) if escaped else (skip_space, ())
+        has_break = match is not None and BREAK in text[match.end(1) : stop]
+        self._gap, self._breaks = (_skip_gap, (BREAK,)) if has_break else (skip_space, ())
         if self._json_calls and not name and text[stop] == "{":
             self._json = JsonCalls(_JSON_SHAPE, self._index, self.caps)
             self._json.start = self.start + self._base + stop
@@ -210,12 +210,12 @@ class PairCalls(TaggedCalls):
             return stop
         if tag == tags.call_end:
             self._end_call(text, stop, out)
-            self.done = not self._wrapped
-            return stop + len(tag) if self._wrapped else stop
+            self.is_complete = not self._is_wrapped
+            return stop + len(tag) if self._is_wrapped else stop
         if tag == tags.call:
             call.problem = call.problem or no_call_end(call, tags.call_end)
             self._end_call(text, stop, out)
-            self.done = not self._wrapped
+            self.is_complete = not self._is_wrapped
         elif tag == tags.block_end and tag:
             call.notes.append("missing_closer")
             self._end_call(text, stop, out)
@@ -294,7 +294,7 @@ class PairCalls(TaggedCalls):
         if self._json.problem is not None:
             self.problem = self._json.problem
             self.problem_offset = self._json.start - self.start + self._json.problem_offset
-        elif self._json.done:
+        elif self._json.is_complete:
             self.calls += self._json.calls
             self._index += len(self._json.calls)
             self._json, self._state = None, self._after_json
@@ -305,8 +305,8 @@ class PairCalls(TaggedCalls):
         if tag is None:
             return stop
         if tag:
-            self._state, self.done = self._between, not self._wrapped
-            return stop + len(tag) if self._wrapped else stop
+            self._state, self.is_complete = self._between, not self._is_wrapped
+            return stop + len(tag) if self._is_wrapped else stop
         return self._fail("invalid_call", f"expected {self._tags.call_end} after the JSON object", stop)
 
     def _until(self, tags: tuple[str, ...], text: str, position: int) -> tuple[int, str]:

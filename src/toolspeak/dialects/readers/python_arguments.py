@@ -47,8 +47,10 @@ _VALUE_FOLLOWERS = " \t\r\n,)]}"
 def _no_literal(word: str, following: str) -> Problem:
     """The problem of a word that is not a Python literal."""
     if _LEADING_ZERO.fullmatch(word):
-        number, quoted = word.replace("_", "").lstrip("0") or "0", f"'{shorten(word)}'"
-        return Problem("invalid_call", f"a number cannot begin with 0: write {shorten(number)}, or {quoted} for text")
+        number, quoted_word = word.replace("_", "").lstrip("0") or "0", f"'{shorten(word)}'"
+        return Problem(
+            "invalid_call", f"a number cannot begin with 0: write {shorten(number)}, or {quoted_word} for text"
+        )
     if NUMBER.fullmatch(word):
         return Problem("too_large", f"the number {shorten(word)} is too large")
     excerpt = shorten(word + following)
@@ -115,7 +117,7 @@ class PythonArguments(FunctionCalls):
             self._fault = self._fault or Problem("invalid_call", "every argument needs its name: write name=value")
             self._state = self._value
             return position
-        return self._unexpected("name=value: every argument needs its name", text, position)
+        return self._fail_expected("name=value: every argument needs its name", text, position)
 
     def _key_name(self, text: str, position: int, out: list[Delta]) -> int:
         stop = self._take_word(_KEY_RUN, text, position, "the name of an argument")
@@ -133,7 +135,7 @@ class PythonArguments(FunctionCalls):
                 reason = f"expected '=' after {word}: every argument is written name=value"
                 self._fault, self._state = self._fault or Problem("invalid_call", reason), self._after
                 return position
-            return self._unexpected(f"'=' after {word}: every argument is written name=value", text, position)
+            return self._fail_expected(f"'=' after {word}: every argument is written name=value", text, position)
         self._item()
         self._append(f"{json.dumps(self._word)}: ")
         self._state = self._value
@@ -144,7 +146,7 @@ class PythonArguments(FunctionCalls):
             self._wait = True
             return position
         if not text.startswith("**", position):
-            return self._unexpected("name=value or **{…}", text, position)
+            return self._fail_expected("name=value or **{…}", text, position)
         self._state = self._spread_open
         return position + 2
 
@@ -153,7 +155,7 @@ class PythonArguments(FunctionCalls):
         if position == len(text):
             return position
         if text[position] != "{":
-            return self._unexpected("'{' after **", text, position)
+            return self._fail_expected("'{' after **", text, position)
         self._levels.append(_OpenBracket("spread", "}", in_key=True))
         self._state = self._value
         return position + 1
@@ -216,8 +218,8 @@ class PythonArguments(FunctionCalls):
             self._append(": ")
             self._state = self._value
         else:
-            wanted = " or ".join(f"'{each}'" for each in level.follows)
-            return self._unexpected(f"{wanted} after a value (literals only)", text, position)
+            expected = " or ".join(f"'{each}'" for each in level.follows)
+            return self._fail_expected(f"{expected} after a value (literals only)", text, position)
         return position + 1
 
     def _resolve(self, level: _OpenBracket) -> None:

@@ -47,7 +47,7 @@ class PythonCalls(PythonArguments):
 
     def end(self, out: list[Delta]) -> None:
         between = self._state in (self._between, self._after_call)
-        self.done = between and not self._brackets and bool(self.calls)
+        self.is_complete = between and not self._brackets and bool(self.calls)
 
     def _start(self, text: str, position: int, out: list[Delta]) -> int:
         position = skip_space(text, position)
@@ -66,9 +66,9 @@ class PythonCalls(PythonArguments):
             return position
         char = text[position]
         if char == "<" and not self._brackets and self.calls:
-            self.done = True
+            self.is_complete = True
         elif char == "]" and self._brackets and self.calls:
-            self.done = True
+            self.is_complete = True
             return position + 1
         elif char == "_" or char.isalpha():
             stop = self._take_whole(_IN_LIST if self._brackets else _ON_LINES, text, position, out)
@@ -80,13 +80,13 @@ class PythonCalls(PythonArguments):
         elif char in "<]" and not self.calls:
             return self._fail("empty_batch", "there is no call here; write name(argument=value)", position)
         else:
-            return self._unexpected("a call such as name(argument=value)", text, position)
+            return self._fail_expected("a call such as name(argument=value)", text, position)
         return position
 
     def _tool_name(self, name: str) -> str:
         """The tool's name. Llama 3 writes the tools of its training as methods: `brave_search.call(query="…")`."""
-        called = name.removesuffix(".call")
-        return called if name not in self._tools and called in self._tools else known_name(name, self._tools)
+        short_name = name.removesuffix(".call")
+        return short_name if name not in self._tools and short_name in self._tools else known_name(name, self._tools)
 
     def _whole_value(self, text: str) -> str | None:
         quote, content = text[0], text[1:-1]
@@ -102,7 +102,7 @@ class PythonCalls(PythonArguments):
         if position == len(text):
             return position
         if text[position] != "(":
-            return self._unexpected(f"'(' after the name {shorten(self._word)}", text, position)
+            return self._fail_expected(f"'(' after the name {shorten(self._word)}", text, position)
         self._begin_arguments(out)
         return position + 1
 
@@ -114,6 +114,6 @@ class PythonCalls(PythonArguments):
             self._state = self._between
             return position + 1
         if self._brackets and text[position] != "]":
-            return self._unexpected("',' or ']' after a call", text, position)
+            return self._fail_expected("',' or ']' after a call", text, position)
         self._state = self._between
         return position

@@ -101,13 +101,13 @@ class TaggedCalls(CallSteps):
         present = name == value.name or name in call.arguments
         return not present and (call.spec is None or admits_argument(call.spec, name))
 
-    def _rejected(self, rest: str, position: int) -> str:
+    def _name_following(self, rest: str, position: int) -> str:
         """The name, for messages, of the text at rest[position:], which may not follow a value."""
         return "text"
 
     def _no_end(self, value: OpenValue) -> Problem:
         """The problem of a value with an unknown end."""
-        if value.rejected:
+        if value.following_end:
             return self._rejected_end(value)
         return Problem("unclosed", f"the value of {shorten(value.name)!r} has no end; write {value.tags.end} after it")
 
@@ -122,7 +122,7 @@ class TaggedCalls(CallSteps):
         if value is None or not value.streams:
             return None
         if value.cdata:
-            return None if value.rejected else without("]")
+            return None if value.following_end else without("]")
         return value.tags.flow if self._state == self._in_value else None
 
     def _expect(self, text: str, position: int, tags: tuple[str, ...]) -> tuple[str | None, int]:
@@ -135,7 +135,7 @@ class TaggedCalls(CallSteps):
 
     def _end_block(self, position: int, example: str = "") -> None:
         if self.calls:
-            self.done = True
+            self.is_complete = True
         else:
             self._fail("empty_batch", f"the block holds no call{example and f'; write {example}'}", position)
 
@@ -301,9 +301,9 @@ class TaggedCalls(CallSteps):
             answer = "yes" if position == len(rest) else "no"
         if answer == "no":
             self._stray = True
-            value.rejected = value.rejected or self._rejected(rest, position)
+            value.following_end = value.following_end or self._name_following(rest, position)
             continues = self.rules.tears == "word" and _GOES_ON.match(rest, stop) is not None
-            value.torn = value.torn or continues or _ends_line(rest, stop)
+            value.may_be_torn = value.may_be_torn or continues or _ends_line(rest, stop)
             return "content"
         return "closed" if answer == "yes" else "undecided"
 
@@ -332,8 +332,8 @@ class TaggedCalls(CallSteps):
 
     def _end_value(self) -> None:
         value, text = self._open_value(), self._text.value()
-        torn = value.torn and self.rules.tears != "never"
-        if torn and text.count(value.tags.end) > text.count(value.tags.start):
+        is_torn = value.may_be_torn and self.rules.tears != "never"
+        if is_torn and text.count(value.tags.end) > text.count(value.tags.start):
             # A value without its start tag would be part of this one.
             call = self._open_call()
             call.problem = call.problem or self._no_end(value)

@@ -15,8 +15,8 @@ from toolspeak.dialects.text.typed_text import Types, argument_types, json_type,
 
 CDATA, CDATA_END = "<![CDATA[", "]]>"
 TEXT = Types({"string"})
-UNTYPED = schema_types({}, {})
-ANY = Types(UNTYPED | {"any"})
+NO_SCHEMA_TYPES = schema_types({}, {})
+ANY = Types(NO_SCHEMA_TYPES | {"any"})
 
 Explicit = Literal["", "string", "json"]
 """The type that the model gave a value: none, text or JSON."""
@@ -45,14 +45,14 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def value_types(spec: ToolSpec | None, name: str, guesses: bool = False) -> Types:
-    """The JSON Schema types of an argument; without any in the schema `UNTYPED`, or `ANY` if the dialect guesses."""
+    """The JSON Schema types of an argument; without a schema `NO_SCHEMA_TYPES`, or `ANY` if the dialect guesses."""
     types = argument_types(spec, name)
-    return ANY if guesses and types == UNTYPED else types
+    return ANY if guesses and types == NO_SCHEMA_TYPES else types
 
 
 def is_text(types: frozenset[str]) -> bool:
     """Whether a value is text unless its tag has a type: the schema has only strings, or no type."""
-    return types in (TEXT, UNTYPED)
+    return types in (TEXT, NO_SCHEMA_TYPES)
 
 
 def begins_json(first: str, types: frozenset[str]) -> bool:
@@ -89,7 +89,12 @@ def _read_json(text: str, types: Types, caps: Caps) -> JSON | Problem:
         return other
     if types == TEXT and not isinstance(read, str | Problem):
         return text  # the schema decides: `null` for a text is the text "null"
-    if isinstance(read, Problem) and read.code == "invalid_json" and "string" in types and types not in (UNTYPED, ANY):
+    if (
+        isinstance(read, Problem)
+        and read.code == "invalid_json"
+        and "string" in types
+        and types not in (NO_SCHEMA_TYPES, ANY)
+    ):
         return text
     return read
 

@@ -59,13 +59,13 @@ class XmlCalls(TaggedCalls):
 
     def hint(self) -> str:
         """The reason that an open value did not end at its end tag."""
-        return self._rejected_end(self._value).reason if self._value is not None and self._value.rejected else ""
+        return self._rejected_end(self._value).reason if self._value is not None and self._value.following_end else ""
 
     def _rejected_end(self, value: OpenValue) -> Problem:
         call, end = self._open_call(), value.tags.end
         names = ", ".join(argument_schemas(call.spec)) if call.spec else ""
         reason = (
-            f"the value of {end.replace('/', '', 1)} did not end at its {end}, because {value.rejected} follows, "
+            f"the value of {end.replace('/', '', 1)} did not end at its {end}, because {value.following_end} follows, "
             f"which is no argument of {call.name} (known: {names})"
         )
         return Problem("unknown_argument", reason)
@@ -85,7 +85,7 @@ class XmlCalls(TaggedCalls):
         if tag.element.lower() != self._block:
             self._fail("invalid_xml", f"</{shorten(tag.element)}> closes nothing here", position)
         elif self.calls:
-            self.done = True
+            self.is_complete = True
         else:
             self._fail("empty_batch", f"<{self._block}> holds no call", position)
         return position
@@ -148,9 +148,9 @@ class XmlCalls(TaggedCalls):
 
     def _event(self, value: OpenValue, rest: str, literal: str) -> ValueEvent:
         """Calls in a value count only with the open element's name: others cannot end the open call."""
-        ended = value.tags.match_end(rest, 0)
-        if ended >= 0:
-            return "argument_end" if ended else "undecided"
+        stop = value.tags.match_end(rest, 0)
+        if stop >= 0:
+            return "argument_end" if stop else "undecided"
         tag = match_tag(rest, 0, NAMED_ARGUMENT)
         if tag is None:
             return "undecided" if TAG_START.fullmatch(rest) else "content"
@@ -193,7 +193,7 @@ class XmlCalls(TaggedCalls):
         spec = self._open_call().spec
         return "yes" if spec is None or admits_argument(spec, tag.name) else "no"
 
-    def _rejected(self, rest: str, position: int) -> str:
+    def _name_following(self, rest: str, position: int) -> str:
         tag = match_tag(rest, position, NAMED_ARGUMENT)
         return f"<{'/' if tag.closing else ''}{tag.element}>" if tag else "text"
 

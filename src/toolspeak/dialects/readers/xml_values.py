@@ -35,7 +35,7 @@ def argument_nodes(
     `after`: the text between arguments.
     """
 
-    def tagged(name: str, schema: JSON) -> Node:
+    def argument_node(name: str, schema: JSON) -> Node:
         start, element = open_tag(name, NAMED_ARGUMENT)
         how = Argument(
             text=start,
@@ -44,12 +44,12 @@ def argument_nodes(
             marks_beside_values=True,
             end=f"</{element}>",
             avoid=(*(f"</{element}{space}" for space in " \t\r\n"), *avoid),
-            fixed=lambda value: write_argument(name, value, spec, live),
+            write_fixed=lambda value: write_argument(name, value, spec, live),
         )
         node = argument(spec, name, schema, rules, how)
         return series(node, after) if after else node
 
-    return in_order(spec, tagged)
+    return in_order(spec, argument_node)
 
 
 def markers_of(names: Iterable[str]) -> tuple[str, ...]:

@@ -111,9 +111,9 @@ class Starts:
         body = _after_fence(text, stop)
         if body is None:
             return "opened"
-        ended = _any_stands(text, body, (self.or_end,)) if self.or_end else "text"
-        if ended != "text":
-            return ended
+        end = _any_stands(text, body, (self.or_end,)) if self.or_end else "text"
+        if end != "text":
+            return end
         if text[body] not in self.chars:
             return "text"
         if text[body] == "<":
@@ -164,9 +164,9 @@ class Matches:
         body = _after_fence(text, stop)
         if body is None:
             return "undecided" if self.within else "opened"
-        ended = _any_stands(text, body, (self.or_end,)) if self.or_end else "text"
-        if ended != "text":
-            return ended
+        end = _any_stands(text, body, (self.or_end,)) if self.or_end else "text"
+        if end != "text":
+            return end
         if self.within and "`" in text[stop:body]:
             return "text"
         if self.whole.match(text, body):

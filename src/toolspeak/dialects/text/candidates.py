@@ -11,7 +11,7 @@ from toolspeak.data.values import quick
 WITHIN = ("_", "-", ".", "/", ":", '"', "'", "`")
 """Characters that, like letters and digits, precede a part of a longer name or of a quotation."""
 
-NESTED = 64
+GROUP_DEPTH = 64
 """The nesting depth of groups: OpenAI's limit for the length of a name. Python's compiler takes over a hundred."""
 
 NAME = r"[^\s<>{}\[\]\"'`]+"
@@ -67,7 +67,7 @@ def beginning_of(texts: Iterable[str]) -> str:
     return "|".join(re.escape(char) + _rest_pattern(rest) for char, rest in _by_first(texts).items())
 
 
-def beginnings_of(texts: Iterable[str], depth: int = NESTED) -> str:
+def beginnings_of(texts: Iterable[str], depth: int = GROUP_DEPTH) -> str:
     """A pattern that matches every beginning of these texts, from the empty one to the whole text."""
     heads = _by_first(texts)
     if depth == 0:

@@ -9,7 +9,7 @@ from typing import cast
 
 from toolspeak.data.messages import JSON
 
-_FENCED = re.compile(r"```[\w+.-]*\s*(.*?)```", re.DOTALL)
+_FENCE = re.compile(r"```[\w+.-]*\s*(.*?)```", re.DOTALL)
 _BRACKET = re.compile(r"[\[{]")
 _THOUGHT_END = "</think>"
 _MAX_PLACES = 64
@@ -24,8 +24,8 @@ def json_values(text: str) -> Iterator[JSON]:
     """
     whole = [*_read(text)]
     yield from whole
-    _, closed, after = text.partition(_THOUGHT_END)
-    if closed and not whole:
+    _, end_tag, after = text.partition(_THOUGHT_END)
+    if end_tag and not whole:
         has_value = False
         for value in (*_read(after), *_within(after)):
             has_value = True
@@ -36,7 +36,7 @@ def json_values(text: str) -> Iterator[JSON]:
 
 
 def _within(text: str) -> Iterator[JSON]:
-    for match in _FENCED.finditer(text):
+    for match in _FENCE.finditer(text):
         yield from _read(match[1])
     decoder, attempts, at = json.JSONDecoder(), 0, 0
     while attempts < _MAX_PLACES and (match := _BRACKET.search(text, at)) is not None:
@@ -63,8 +63,8 @@ def json_object(text: str) -> Mapping[str, JSON] | None:
 
 def only_object(text: str) -> Mapping[str, JSON] | None:
     """The JSON object that is the whole text, with or without a code fence around it; else None."""
-    fenced = _FENCED.fullmatch(text.strip())
-    value = next(_read(fenced[1] if fenced else text), None)
+    fence = _FENCE.fullmatch(text.strip())
+    value = next(_read(fence[1] if fence else text), None)
     return cast("dict[str, JSON]", value) if isinstance(value, dict) else None
 
 

@@ -60,31 +60,31 @@ def mend(text: str, repair: Callable[[str], str], caps: Caps = Caps()) -> str | 
     bare = text.lstrip().startswith("[")
     parts: list[str] = []
     position = 0
-    changed = False
+    is_changed = False
     while (start := text.find("[" if bare else "{", position)) >= 0:
         tokens, stop = _read(text, start, caps)
         if not tokens:
             break
         value = text[start:stop]
         new_value = _repaired_value(value, tokens, repair, caps)
-        changed = changed or new_value is not None
+        is_changed = is_changed or new_value is not None
         parts += [text[position:start], value if new_value is None else new_value]
         position, bare = stop, False
-    return "".join([*parts, text[position:]]) if changed else None
+    return "".join([*parts, text[position:]]) if is_changed else None
 
 
 def _repaired_value(value: str, tokens: list[_Token], repair: Callable[[str], str], caps: Caps) -> str | None:
     if not isinstance(decode_json(value, caps), Problem):
         return None
     try:
-        repaired = repair(value)
+        new_value = repair(value)
     except (RecursionError, ValueError):
         return None
-    again, stop = _read(repaired, 0, caps)
+    again, stop = _read(new_value, 0, caps)
     beginning = again[: len(tokens)]
     additions = again[len(tokens) :]
-    whole = stop == len(repaired) and beginning == tokens and all(token[1] in ("}", "]") for token in additions)
-    return repaired if whole else None
+    whole = stop == len(new_value) and beginning == tokens and all(token[1] in ("}", "]") for token in additions)
+    return new_value if whole else None
 
 
 def _read(text: str, start: int, caps: Caps) -> tuple[list[_Token], int]:

@@ -37,7 +37,7 @@ _ABBREVIATION = re.compile(r"\b[^\W\d_]\.\s*\Z")
 _TICKS = re.compile(r"`+|~+")
 _TOKEN = re.compile(r"`+|~+|</?(?ai:pre|code)\b[^<>]{0,64}>?|<[/a-zA-Z]{0,5}\Z")
 _BLOCK = re.compile(r"```|~~~|<(?:(?ai:pre|code)\b)")
-_MARKED = re.compile(r"[`~<]")
+_MARK = re.compile(r"[`~<]")
 _TAG = re.compile(r"<(/?)((?ai:pre|code))\b[^<>]*>")
 _PREFIX = re.compile(r"[ \t>]*(?:(?:[-*+•]|\d{1,9}[.)])[ \t]+[ \t>]*)*")
 _ITEM = re.compile(r"[ \t>]*(?:[-*+•]|\d{1,9}[.)])[ \t]+")
@@ -54,15 +54,26 @@ class Markdown:
     """Reads a text in pieces of any length and knows the place where it ends. `tail` is the end of the text."""
 
     __slots__ = (
-        *("_at", "_begins", "_cited", "_closing", "_column", "_fence", "_continues", "_head", "_html", "_opener"),
-        *("_since", "_spaced", "_ticks", "_token", "last", "tail"),
+        *(
+            "_at",
+            "_begins",
+            "_fence_in_quote",
+            "_closing",
+            "_column",
+            "_fence",
+            "_continues",
+            "_head",
+            "_html",
+            "_opener",
+        ),
+        *("_since", "_after_blank", "_ticks", "_token", "last", "tail"),
     )
 
     def __init__(self) -> None:
         self.tail = ""
         self.last = ""  # the last character that is not white space
         self._fence = ""  # the fence that opened the code block
-        self._cited = False  # the fence is in a block quote
+        self._fence_in_quote = False  # the fence is in a block quote
         self._html = ""  # the HTML element that opened code
         self._continues = False  # the fence is in an earlier message
         self._begin_line()
@@ -70,7 +81,7 @@ class Markdown:
     def _begin_line(self) -> None:
         self._head = ""  # the beginning of the line
         self._column = 0
-        self._spaced = False  # a blank follows the last character
+        self._after_blank = False  # a blank follows the last character
         self._ticks = 0  # the number of backticks that opened the inline code
         self._opener = ""  # a fence that opens a block if the rest of the line allows it
         self._closing = False  # a fence that closes the block if nothing follows on its line
@@ -104,7 +115,7 @@ class Markdown:
         """Reads whole lines. It skips those that neither begin nor end a code block: they have no lasting effect."""
         at = 0
         while at < len(lines):
-            if not (self._html or self._cited):
+            if not (self._html or self._fence_in_quote):
                 block = _BLOCK.search(lines, at)
                 if block is None:
                     break
@@ -126,8 +137,8 @@ class Markdown:
         self._settle()
         if self._html:
             return True
-        closed = self._closing and self._begins and not self._since.strip()
-        return self._fence != "" and not closed and not self._has_left_quote()
+        is_closed = self._closing and self._begins and not self._since.strip()
+        return self._fence != "" and not is_closed and not self._has_left_quote()
 
     @property
     def fence(self) -> str:
@@ -169,14 +180,14 @@ class Markdown:
         if self._column <= _HEAD and _ITEM.fullmatch(self._head):
             return "item"
         if self.last in _QUOTES or (self.last == ">" and _HTML_START.search(self.line)):
-            return "sentence" if self._spaced else "quoted"
-        ended = self.last in SENTENCE_ENDS and not (self.last == "." and _ABBREVIATION.search(self.line))
-        return "sentence" if self._spaced and not ended else "line"
+            return "sentence" if self._after_blank else "quoted"
+        ends_sentence = self.last in SENTENCE_ENDS and not (self.last == "." and _ABBREVIATION.search(self.line))
+        return "sentence" if self._after_blank and not ends_sentence else "line"
 
     @property
     def joined(self) -> bool:
         """Whether the text ends in a letter of a script that needs no blanks between words."""
-        return not self._spaced and self._column > 0 and is_uncased(self.last)
+        return not self._after_blank and self._column > 0 and is_uncased(self.last)
 
     def _add_to_line(self, piece: str) -> None:
         if not piece:
@@ -184,9 +195,9 @@ class Markdown:
         if self._column < _HEAD:
             self._head += piece[: _HEAD - self._column]
         content = piece.rstrip(_BLANKS)
-        self._spaced = len(content) < len(piece)
+        self._after_blank = len(content) < len(piece)
         self.last = content[-1] if content else self.last
-        if self._token or _MARKED.search(piece):
+        if self._token or _MARK.search(piece):
             self._read(piece)
         elif len(self._since) < _SINCE:
             self._since = (self._since + piece)[:_SINCE]
@@ -248,18 +259,18 @@ class Markdown:
         return column <= _HEAD and _PREFIX.fullmatch(self._head[:column]) is not None
 
     def _has_left_quote(self) -> bool:
-        return self._cited and self._column > 0 and not self._head.lstrip(_BLANKS).startswith(">")
+        return self._fence_in_quote and self._column > 0 and not self._head.lstrip(_BLANKS).startswith(">")
 
     def _end_line(self) -> None:
         self._settle()
         blank = not self._head.strip(_BLANKS)
         if self._fence:
-            ended = self._closing and not self._since.strip(_BLANKS)
-            if ended or self._has_left_quote() or (self._cited and blank):
-                self._fence, self._cited = "", False
+            ends_fence = self._closing and not self._since.strip(_BLANKS)
+            if ends_fence or self._has_left_quote() or (self._fence_in_quote and blank):
+                self._fence, self._fence_in_quote = "", False
         elif self._opener and (self._begins or _INFO.fullmatch(self._since)):
             self._continues = False
-            self._fence, self._cited = self._opener, self._head.lstrip(_BLANKS).startswith(">")
+            self._fence, self._fence_in_quote = self._opener, self._head.lstrip(_BLANKS).startswith(">")
         if blank and not self._html.startswith("line"):
             self._html = ""  # an element in a line ends with its paragraph
         self._begin_line()

@@ -126,7 +126,7 @@ class Markup:
     `call_ends`: the end markers of calls, by their text.
     `call_end_starts`: matches where one of `call_ends` may begin.
     `frames`: the special tokens around turns.
-    `severed`: the common beginning of markers that are several tokens each. Half a marker at a turn's end is not text.
+    `common_start`: how all markers begin that are several tokens each. Half a marker at a turn's end is not text.
     `fenced`: a code fence ends calls.
     """
 
@@ -138,7 +138,7 @@ class Markup:
     call_ends: Mapping[str, EndMarker]
     call_end_starts: re.Pattern[str]
     frames: tuple[str, ...]
-    severed: str = ""
+    common_start: str = ""
     fenced: bool = False
 
     @property
@@ -148,10 +148,10 @@ class Markup:
 
     def is_cut(self, candidate: str) -> bool:
         """Whether a candidate at the turn's end is certainly half a marker."""
-        return self.severed != "" and candidate.startswith(self.severed)
+        return self.common_start != "" and candidate.startswith(self.common_start)
 
 
-def markup_of(markers: Sequence[Marker], frames: tuple[str, ...] = (), severed: str = "") -> Markup:
+def markup_of(markers: Sequence[Marker], frames: tuple[str, ...] = (), common_start: str = "") -> Markup:
     """Computes the `Markup` of these markers, once for all turns that a table reads."""
     every = (each for marker in markers for each in (marker, *marker.forms))
     ends = {marker: EndMarker(marker.end, marker.also_ends) for marker in every if marker.end}
@@ -164,7 +164,7 @@ def markup_of(markers: Sequence[Marker], frames: tuple[str, ...] = (), severed: 
     inside = re.compile("[" + "".join(re.escape(char) for char in sorted(first)) + "]")
     fenced = any(marker.kind == "calls" and marker.end == "```" for marker in markers)
     starts, call_starts = beginnings(thought_ends), beginnings(call_ends.values())
-    return Markup(ends, thought, thought_ends, inside, starts, call_ends, call_starts, frames, severed, fenced)
+    return Markup(ends, thought, thought_ends, inside, starts, call_ends, call_starts, frames, common_start, fenced)
 
 
 class Table(Protocol):
@@ -203,12 +203,12 @@ class MarkerTable:
     A block may be in a code fence, and a code fence in a block.
 
     `specials`: the model's special tokens around a turn. An engine drops them, so they are noise.
-    `severed`: see `Markup`.
+    `common_start`: see `Markup`.
     `stops`: markers that end a turn and are dropped there.
     """
 
     def __init__(
-        self, markers: Sequence[Marker], specials: Iterable[str] = (), severed: str = "", stops: Sequence[str] = ()
+        self, markers: Sequence[Marker], specials: Iterable[str] = (), common_start: str = "", stops: Sequence[str] = ()
     ) -> None:
         self._specials = tuple(specials)
         self._own_markers, self._stops = markers, stops
@@ -216,9 +216,9 @@ class MarkerTable:
         tokens = (Marker("noise", each, None, AtEnd() if each == "</s>" else Alone()) for each in self._specials)
         self.markers = (*markers, *tokens)
         self._frames = (*self._specials, *(each.text for each in markers if isinstance(each.opening, AtEnd)), *stops)
-        self._severed = severed
+        self._common_start = common_start
         self._elements = {marker.element.lower(): marker for marker in self.markers if marker.element}
-        self._signed = [(each, each.opening) for each in self.markers if isinstance(each.opening, Signature)]
+        self._signatures = [(each, each.opening) for each in self.markers if isinstance(each.opening, Signature)]
         literal = [each for each in self.markers if not each.element and not isinstance(each.opening, Signature)]
         self._literals = sorted(literal, key=lambda marker: len(marker.text), reverse=True)
         self.starts = {"`", "~"}
@@ -236,7 +236,7 @@ class MarkerTable:
         later = [marker for marker in self._own_markers if marker.place != "start"]
         if len(later) == len(self._own_markers):
             return self
-        return MarkerTable(later, self._specials, self._severed, self._stops)
+        return MarkerTable(later, self._specials, self._common_start, self._stops)
 
     @computed_once
     def candidate(self) -> re.Pattern[str]:
@@ -264,7 +264,7 @@ class MarkerTable:
 
     @computed_once
     def markup(self) -> Markup:
-        return markup_of(self.markers, self._frames, self._severed)
+        return markup_of(self.markers, self._frames, self._common_start)
 
     @cached_property
     def _marker(self) -> re.Pattern[str] | None:
@@ -308,7 +308,7 @@ class MarkerTable:
     @cached_property
     def _signature(self) -> re.Pattern[str]:
         """A pattern that matches where one of the signatures may begin."""
-        return re.compile("|".join(dict.fromkeys(each.beginning for _, each in self._signed)) or "(?!)")
+        return re.compile("|".join(dict.fromkeys(each.beginning for _, each in self._signatures)) or "(?!)")
 
     @cached_property
     def _usual_markers(self) -> Sequence[Marker]:
@@ -323,7 +323,7 @@ class MarkerTable:
         if marker.opening.usual == "":
             return False
         if isinstance(marker.opening, Signature):
-            return marker is self._signed[0][0]  # an earlier signature takes precedence
+            return marker is self._signatures[0][0]  # an earlier signature takes precedence
         others = [each.text for each in self.markers if each is not marker and not isinstance(each.opening, Signature)]
         return not self._signature.match(marker.text) and not any(text.startswith(marker.text) for text in others)
 
@@ -349,7 +349,7 @@ class MarkerTable:
             if fence is None or fence.end() == len(text):
                 return "undecided" if FENCE_START.fullmatch(text) else "text"
             start, run = fence.end(), text[: run_end(text, 0)]
-        for marker, signature in self._signed if self._signed and self._signature.match(text, start) else ():
+        for marker, signature in self._signatures if self._signatures and self._signature.match(text, start) else ():
             body = signature.decide(text, start, start)
             if isinstance(body, int):
                 return MarkerMatch(marker, body, run, ("code_fence",) if start else ())
@@ -376,10 +376,10 @@ class MarkerTable:
         window = text[at : at + MAX_CANDIDATE]
         marker, stop, notes = self._match(window, 0)
         if marker is not None and marker.begins_tag:
-            closed = window.find(">", stop) + 1 or len(window)
-            if "<" in window[stop:closed]:
+            tag_stop = window.find(">", stop) + 1 or len(window)
+            if "<" in window[stop:tag_stop]:
                 return None
-            stop = closed
+            stop = tag_stop
         calls = marker is not None and marker.kind == "calls" and stop > 0
         return MarkerMatch(marker, stop, "", tuple(notes)) if marker is not None and calls else None
 
@@ -402,11 +402,11 @@ class MarkerTable:
         for marker in self._beginning.get(text[:2], ()):
             if marker.text.startswith(text):
                 return True
-        lowered = text.lower()
+        lowercase = text.lower()
         for name in self._elements:
             start = f"<{name}"
-            if start.startswith(lowered) or (
-                lowered.startswith(start) and _ATTRIBUTES_START.fullmatch(lowered, len(start))
+            if start.startswith(lowercase) or (
+                lowercase.startswith(start) and _ATTRIBUTES_START.fullmatch(lowercase, len(start))
             ):
                 return True
         return False

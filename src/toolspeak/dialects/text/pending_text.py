@@ -15,7 +15,7 @@ MOST_PIECES = 128
 """How many deltas are stored before neighbours are joined."""
 
 
-def unlimited() -> Buffer:
+def unlimited_buffer() -> Buffer:
     """A buffer without a length limit."""
     return Buffer(sys.maxsize)
 

@@ -129,12 +129,23 @@ class JsonScanner:
 
     `feed` returns the position up to which the text belongs to the value. Afterwards one of these holds:
 
-    - `done`: the value is complete.
+    - `is_complete`: the value has ended.
     - `problem` is set: the fault lies `back` characters before the returned position.
     - The value took the whole chunk and needs more.
     """
 
-    __slots__ = ("_atom", "_depth", "_digits", "_escape", "_in_key", "_stack", "_state", "back", "done", "problem")
+    __slots__ = (
+        "_atom",
+        "_depth",
+        "_digits",
+        "_escape",
+        "_in_key",
+        "_stack",
+        "_state",
+        "back",
+        "is_complete",
+        "problem",
+    )
 
     def __init__(self, caps: Caps, depth: int = 0) -> None:
         self._depth, self._digits = caps.depth - depth, caps.digits
@@ -144,19 +155,19 @@ class JsonScanner:
         self._escape = -1  # -1 outside of escapes, 0 right after the backslash, else the missing hexadecimal digits
         self._atom = ""
         self.back = 0
-        self.done = False
+        self.is_complete = False
         self.problem: Problem | None = None
 
     def feed(self, text: str, start: int) -> int:
         position, end = start, len(text)
-        while position < end and not self.done and self.problem is None:
+        while position < end and not self.is_complete and self.problem is None:
             if self._state == _STRING:
                 position = self._string(text, position)
             elif self._state == _ATOM:
                 position = self._atom_text(text, position)
             else:
                 position = self._whole(text, position)
-                if position < end and not self.done:
+                if position < end and not self.is_complete:
                     position = self._structure(text[position], position)
         return position
 
@@ -173,7 +184,7 @@ class JsonScanner:
             if match:
                 position = match.end()
                 self._complete()
-                if self.done:
+                if self.is_complete:
                     return position
         match = _SPACE.match(text, position)
         return match.end() if match else position
@@ -215,14 +226,14 @@ class JsonScanner:
             return self._after(char, position)
         if state == _COLON:
             if char != ":":
-                return self._unexpected(char, position)
+                return self._fail_expected(char, position)
             self._state = _VALUE
         elif char == '"':
             self._state, self._in_key = _STRING, state in (_FIRST_KEY, _KEY)
         elif (char == "}" and state == _FIRST_KEY) or (char == "]" and state == _FIRST_ITEM):
             self._close()
         elif state in (_FIRST_KEY, _KEY) or char in ",:]}":
-            return self._unexpected(char, position)
+            return self._fail_expected(char, position)
         elif char in "{[":
             self._stack.append("}" if char == "{" else "]")
             self._state = _FIRST_KEY if char == "{" else _FIRST_ITEM
@@ -250,11 +261,11 @@ class JsonScanner:
 
     def _complete(self) -> None:
         self._state = _AFTER
-        self.done = not self._stack
+        self.is_complete = not self._stack
 
     def _string(self, text: str, position: int) -> int:
         if self._escape >= 0:
-            return self._escaped(text[position], position)
+            return self._escape_char(text[position], position)
         match = _STRING_RUN.match(text, position)
         position = match.end() if match else position
         if position == len(text):
@@ -269,12 +280,12 @@ class JsonScanner:
             self._escape = 0
         else:
             what = _CONTROL.get(char, f"the control character U+{ord(char):04X}")
-            escaped = json.dumps(char)[1:-1]
-            self.problem = Problem("invalid_json", f"{what} inside a JSON string; write it as {escaped}")
+            escape = json.dumps(char)[1:-1]
+            self.problem = Problem("invalid_json", f"{what} inside a JSON string; write it as {escape}")
             return position
         return position + 1
 
-    def _escaped(self, char: str, position: int) -> int:
+    def _escape_char(self, char: str, position: int) -> int:
         if self._escape == 0:
             if char == "u":
                 self._escape = 4
@@ -313,7 +324,7 @@ class JsonScanner:
     def _atom_problem(self, code: str, reason: str) -> None:
         self.back, self.problem = len(self._atom), Problem(code, reason)
 
-    def _unexpected(self, char: str, position: int) -> int:
+    def _fail_expected(self, char: str, position: int) -> int:
         self.problem = Problem("invalid_json", f"expected {_EXPECTED[self._state]}, found {char!r}")
         return position
 
@@ -366,8 +377,8 @@ def decode_json(text: str, caps: Caps | None = None) -> JSON | Problem:
             return scanner.problem
     try:
         return _DECODER.decode(text)
-    except _RejectedError as rejected:
-        return rejected.problem
+    except _RejectedError as error:
+        return error.problem
     except (ValueError, RecursionError) as error:
         return Problem("invalid_json", str(error))
 
@@ -385,8 +396,10 @@ def whole_object(text: str, position: int, caps: Caps) -> tuple[dict[str, JSON],
         value, stop = _DECODER.raw_decode(text, position)
     except (ValueError, RecursionError):
         return None
-    nested = text.find("{", position + 1, stop) >= 0 or text.find("[", position, stop) >= 0
-    if stop - position > caps.characters or (nested and _deeper(value, caps.depth - 2)):  # like `depth=2` of a scanner
+    has_brackets = text.find("{", position + 1, stop) >= 0 or text.find("[", position, stop) >= 0
+    if stop - position > caps.characters or (
+        has_brackets and _deeper(value, caps.depth - 2)
+    ):  # like `depth=2` of a scanner
         return None
     return value, stop
 

@@ -96,28 +96,30 @@ def schema_types(
             references[reference] = _ITSELF
             references[reference] = schema_types(resolve(reference, root), root, depth + 1, references)
         return references[reference] if depth or references[reference] is not _ITSELF else _ALL
-    admitted: frozenset[str] = _ALL
+    type_names: frozenset[str] = _ALL
     literals: frozenset[str] = frozenset()
     if kinds is not None:
         names = [kinds] if isinstance(kinds, str) else as_list(kinds)
-        admitted &= frozenset[str]().union(*(_NAMES.get(str(name).lower(), _ALL) for name in names))
+        type_names &= frozenset[str]().union(*(_NAMES.get(str(name).lower(), _ALL) for name in names))
     enum_values = [*as_list(mapping.get("enum")), *([mapping["const"]] if "const" in mapping else [])]
     listed_types = frozenset(json_type(value) for value in enum_values)
-    if not admitted.isdisjoint(listed_types):  # otherwise the `enum` of a handwritten schema lists an array's elements
-        admitted &= listed_types
+    if not type_names.isdisjoint(
+        listed_types
+    ):  # otherwise the `enum` of a handwritten schema lists an array's elements
+        type_names &= listed_types
         others = {json.dumps(value) for value in enum_values if not isinstance(value, str)}
         literals |= {value for value in enum_values if isinstance(value, str) and value not in others}
     for key in ("anyOf", "oneOf"):
         branches = [schema_types(branch, root, depth + 1, references) for branch in as_list(mapping.get(key))]
         branches = [branch for branch in branches if branch is not _ITSELF]
         if branches:
-            admitted &= frozenset[str]().union(*branches)
+            type_names &= frozenset[str]().union(*branches)
             literals |= {text for branch in branches for text in branch.literals if not _is_other(text, branches)}
     for branch in as_list(mapping.get("allOf")):
         branch_types = schema_types(branch, root, depth + 1, references)
         if branch_types is not _ITSELF:
-            admitted, literals = admitted & branch_types, literals | branch_types.literals
-    types = Types(admitted)
+            type_names, literals = type_names & branch_types, literals | branch_types.literals
+    types = Types(type_names)
     types.literals = literals if "string" in types else frozenset()
     return types
 
@@ -154,11 +156,11 @@ def _argument_schemas(
     together += [_argument_schemas(each, root, depth + 1, references) for each in as_list(mapping.get("allOf"))]
     for key in ("anyOf", "oneOf"):
         choices = [_argument_schemas(each, root, depth + 1, references) for each in as_list(mapping.get(key))]
-        together.append(_merged("anyOf", choices))
-    return _merged("allOf", together)
+        together.append(_merge_schemas("anyOf", choices))
+    return _merge_schemas("allOf", together)
 
 
-def _merged(keyword: str, parts: Sequence[Mapping[str, JSON]]) -> dict[str, JSON]:
+def _merge_schemas(keyword: str, parts: Sequence[Mapping[str, JSON]]) -> dict[str, JSON]:
     by_name: dict[str, list[JSON]] = {}
     for part in parts:
         for name, schema in part.items():

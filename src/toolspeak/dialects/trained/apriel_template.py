@@ -75,8 +75,8 @@ APRIEL15 = Template(
 
 
 def _apertus_tool(spec: ToolSpec) -> str:
-    required = as_list(spec.parameters.get("required"))
-    parameters = [parameter(name, each, name in required) for name, each in spec.properties.items()]
+    required_names = as_list(spec.parameters.get("required"))
+    parameters = [parameter(name, each, name in required_names) for name, each in spec.properties.items()]
     arguments = "(_: {\n" + ",\n".join(parameters) + "\n}) => any;" if parameters else "() => any;"
     return f"// {spec.description}\ntype {spec.name} = {arguments}"
 

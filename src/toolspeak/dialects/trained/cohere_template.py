@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from toolspeak.data.messages import JSON, as_list, as_mapping
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.trained.hermes_template import python_type
-from toolspeak.dialects.trained.template import Template, dump, filled, in_system
+from toolspeak.dialects.trained.template import Template, dump, fill_tools, in_system
 
 
 def _tool(spec: ToolSpec) -> str:
@@ -75,10 +75,10 @@ def _python_type(schema: JSON) -> str:
 
 
 def _python(spec: ToolSpec) -> str:
-    required = as_list(spec.parameters.get("required"))
+    required_names = as_list(spec.parameters.get("required"))
     types = {name: _python_type(each) for name, each in spec.properties.items()}
-    types = {name: kind if name in required else f"Optional[{kind}]" for name, kind in types.items()}
-    head = ", ".join(f"{name}: {kind}{'' if name in required else ' = None'}" for name, kind in types.items())
+    types = {name: kind if name in required_names else f"Optional[{kind}]" for name, kind in types.items()}
+    head = ", ".join(f"{name}: {kind}{'' if name in required_names else ' = None'}" for name, kind in types.items())
     descriptions = "\n        ".join(
         f"{name} ({types[name]}): {as_mapping(each).get('description') or ''}" for name, each in spec.properties.items()
     )
@@ -105,12 +105,12 @@ def _python_tools(tools: Sequence[ToolSpec]) -> str:
 _JSON = "```json\n[\n{tools}\n]\n```"
 COMMAND_R7B = Template(
     source="CohereLabs/c4ai-command-r7b-12-2024 (tool_use)",
-    place=in_system(filled(f"{_STEPS}\n\n{_AVAILABLE}\n\n{_JSON}", _tools)),
+    place=in_system(fill_tools(f"{_STEPS}\n\n{_AVAILABLE}\n\n{_JSON}", _tools)),
 )
 COMMAND_MOE = Template(
     source="Cohere2MoE, as llama.cpp has it",
     models=("command-a-moe", "cohere2moe", "north-mini"),
-    place=in_system(filled(f"# Available Tools\n{_JSON}", _tools)),
+    place=in_system(fill_tools(f"# Available Tools\n{_JSON}", _tools)),
 )
 COMMAND_R_PLUS = Template(
     source="CohereLabs/c4ai-command-r-plus (tool_use)", place=in_system(_python_tools, default=_TASK)

@@ -9,7 +9,7 @@ from toolspeak.dialects.trained.template import (
     Template,
     before_system,
     dump,
-    filled,
+    fill_tools,
     function_lines,
     function_of,
     in_system,
@@ -102,13 +102,13 @@ Example function tool call syntax:
 """
 
 
-def _indented(tools: Sequence[ToolSpec]) -> str:
+def _indented_functions(tools: Sequence[ToolSpec]) -> str:
     return dump([function_of(spec) for spec in tools], indent=2)
 
 
-V32 = Template(source="deepseek-ai/DeepSeek-V3.2", place=in_system(filled(_V32, function_lines)))
-V4 = Template(source="deepseek-ai/DeepSeek-V4, of V4-Flash too", place=in_system(filled(_V4, function_lines)))
+V32 = Template(source="deepseek-ai/DeepSeek-V3.2", place=in_system(fill_tools(_V32, function_lines)))
+V4 = Template(source="deepseek-ai/DeepSeek-V4, of V4-Flash too", place=in_system(fill_tools(_V4, function_lines)))
 R1 = Template(
     source="llama.cpp, models/templates/llama-cpp-deepseek-r1.jinja",
-    place=before_system(filled(_R1, _indented), joint=""),
+    place=before_system(fill_tools(_R1, _indented_functions), joint=""),
 )

@@ -38,7 +38,7 @@ Reminder:
 the user about function calls
 </IMPORTANT>"""
 
-_NESTED = _REMINDER.format(
+_NESTED_REMINDER = _REMINDER.format(
     format="an inner <function=...></function> block must be nested within <tool_call></tool_call> XML tags"
 )
 _WHOLE = _REMINDER.format(
@@ -52,8 +52,8 @@ def text_of(value: JSON) -> str:
     return dump(value) if isinstance(value, Mapping | list | tuple) else str(value)
 
 
-def _others(schema: Mapping[str, JSON], handled: Collection[str]) -> str:
-    return "".join(f"\n<{key}>{text_of(value)}</{key}>" for key, value in schema.items() if key not in handled)
+def _others(schema: Mapping[str, JSON], keys: Collection[str]) -> str:
+    return "".join(f"\n<{key}>{text_of(value)}</{key}>" for key, value in schema.items() if key not in keys)
 
 
 def _parameter(name: str, schema: JSON, first: Sequence[str]) -> str:
@@ -97,7 +97,7 @@ def _of_functions(tool_text: str) -> str:
     return (
         f"# Tools\n\nYou have access to the following functions:\n\n{tool_text}\n\n"
         "If you choose to call a function ONLY reply in the following format with NO suffix:\n\n"
-        f"{_LONG}\n\n{_NESTED}"
+        f"{_LONG}\n\n{_NESTED_REMINDER}"
     )
 
 
@@ -109,7 +109,7 @@ def _json_tools(tools: Sequence[ToolSpec]) -> str:
     return _of_functions(f"<tools>\n{tool_lines(tools)}\n</tools>")
 
 
-def _stripped(place: ToolPlacement) -> ToolPlacement:
+def _strip_system(place: ToolPlacement) -> ToolPlacement:
     return lambda system, tools: place(system.strip(), tools)
 
 
@@ -126,7 +126,7 @@ CODER = Template(
 QWEN35 = Template(
     source="Qwen/Qwen3.5-4B",
     models=("qwen3.5", "qwen3.6", "qwen3.8"),
-    place=_stripped(before_system(_json_tools)),
+    place=_strip_system(before_system(_json_tools)),
     turn=apart,
     tool_turns=True,
 )

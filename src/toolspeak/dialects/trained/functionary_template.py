@@ -112,7 +112,7 @@ def _array(name: str | None, schema: Mapping[str, Any], depth: int) -> str:
     return f"\n{kind}[]" if name is None else f"\n{offset}{label}{kind}[],"
 
 
-def _properties(properties: Mapping[str, Any], required: Sequence[JSON], depth: int) -> str:
+def _properties(properties: Mapping[str, Any], required_names: Sequence[JSON], depth: int) -> str:
     text, offset = "", "    " * depth
     for name, each in properties.items():
         if not isinstance(each, Mapping):
@@ -122,7 +122,7 @@ def _properties(properties: Mapping[str, Any], required: Sequence[JSON], depth: 
         comment_line = "" if comment is None else f"\n{offset}{comment}"
         examples = [f"Example {name}:", *as_list(schema["examples"])] if "examples" in schema else []
         example_lines = "".join("\n" + offset + "// " + str(example).replace("'", '"') for example in examples)
-        label = name if name in required else f"{name}?"
+        label = name if name in required_names else f"{name}?"
         kind = _type(schema)
         if kind == "object":
             inner = _properties(as_mapping(schema.get("properties")), as_list(schema.get("required")), depth + 1)

@@ -18,18 +18,18 @@ def _value(value: JSON) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{_value(key)}:{_value(each)}" for key, each in _sorted(as_mapping(value))) + "}"
+        return "{" + ",".join(f"{_value(key)}:{_value(each)}" for key, each in _sorted_items(as_mapping(value))) + "}"
     if isinstance(value, list | tuple):
         return f"[{','.join(map(_value, as_list(value)))}]"
     return str(value)
 
 
-def _sorted(mapping: Mapping[str, JSON]) -> list[tuple[str, JSON]]:
+def _sorted_items(mapping: Mapping[str, JSON]) -> list[tuple[str, JSON]]:
     """Like jinja's `dictsort`: by key, regardless of case."""
     return sorted(mapping.items(), key=lambda item: item[0].lower())
 
 
-def _quoted(names: Sequence[JSON]) -> str:
+def _quoted_names(names: Sequence[JSON]) -> str:
     return f"[{','.join(f'{_QUOTE}{name}{_QUOTE}' for name in names)}]"
 
 
@@ -40,13 +40,13 @@ def _upper(kind: JSON) -> str:
 
 def _items(items: Mapping[str, JSON]) -> str:
     parts: list[str] = []
-    for key, value in _sorted(items):
+    for key, value in _sorted_items(items):
         if value is None:
             continue
         if key == "properties":
             parts.append("properties:{" + _properties(as_mapping(value)) + "}")
         elif key == "required":
-            parts.append(f"required:{_quoted(as_list(value))}")
+            parts.append(f"required:{_quoted_names(as_list(value))}")
         elif key == "type":
             kind = value.upper() if isinstance(value, str) else [str(each).upper() for each in as_list(value)]
             parts.append(f"type:{_value(kind)}")
@@ -72,12 +72,12 @@ def _schema(mapping: Mapping[str, JSON]) -> str:
         inner = as_mapping(properties) if isinstance(properties, Mapping) else mapping
         parts.append("properties:{" + _properties(inner) + "}")
         if mapping.get("required"):
-            parts.append(f"required:{_quoted(as_list(mapping['required']))}")
+            parts.append(f"required:{_quoted_names(as_list(mapping['required']))}")
     return ",".join([*parts, f"type:{_QUOTE}{kind}{_QUOTE}"])
 
 
 def _properties(properties: Mapping[str, JSON]) -> str:
-    own = ((name, as_mapping(schema)) for name, schema in _sorted(properties) if name not in _STANDARD)
+    own = ((name, as_mapping(schema)) for name, schema in _sorted_items(properties) if name not in _STANDARD)
     return ",".join(f"{name}:{{{_schema(schema)}}}" for name, schema in own)
 
 
@@ -89,7 +89,7 @@ def _declaration(spec: ToolSpec) -> str:
         if spec.properties:
             text += f"properties:{{{_properties(spec.properties)}}},"
         if parameters.get("required"):
-            text += f"required:{_quoted(as_list(parameters['required']))},"
+            text += f"required:{_quoted_names(as_list(parameters['required']))},"
         if parameters.get("type"):
             text += f"type:{_QUOTE}{_upper(parameters['type'])}{_QUOTE}}}"
     return f"<|tool>{text}}}<tool|>"

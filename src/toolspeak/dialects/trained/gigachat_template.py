@@ -21,7 +21,7 @@ def _literal(value: JSON) -> str:
 
 
 def _object(schema: Mapping[str, Any], indent: str) -> str:
-    required = as_list(schema.get("required"))
+    required_names = as_list(schema.get("required"))
     lines: list[str] = []
     for name, each in as_mapping(schema.get("properties")).items():
         value = as_mapping(each)
@@ -29,7 +29,7 @@ def _object(schema: Mapping[str, Any], indent: str) -> str:
             lines += _lines(value["description"], indent)
         lines += [f"{indent}// {key}: {_literal(fact)}" for key, fact in value.items() if key in _COMMENT_KEYS]
         default = f" // default: {_literal(value['default'])}" if "default" in value else ""
-        lines.append(f"{indent}{name}{'' if name in required else '?'}: {_type(value, indent + '  ')},{default}")
+        lines.append(f"{indent}{name}{'' if name in required_names else '?'}: {_type(value, indent + '  ')},{default}")
     others = schema.get("additionalProperties")
     if others is True or isinstance(others, Mapping):
         lines.append(f"{indent}[key: string]: {'any' if others is True else _type(as_mapping(others), indent + '  ')}")

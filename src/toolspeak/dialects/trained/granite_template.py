@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.trained.template import Template, dump, filled, function_array, in_system, tool_lines, tool_of
+from toolspeak.dialects.trained.template import (
+    Template,
+    dump,
+    fill_tools,
+    function_array,
+    in_system,
+    tool_lines,
+    tool_of,
+)
 
 _GRANITE4 = """\
 You are a helpful assistant with access to the following tools. You may call one or more tools to assist with the user \
@@ -51,7 +59,7 @@ def _granite3(tools: Sequence[ToolSpec]) -> str:
 
 GRANITE4 = Template(
     source="ibm-granite/granite-4.0-h-small, of 4.1 too",
-    place=in_system(filled(_GRANITE4, tool_lines)),
+    place=in_system(fill_tools(_GRANITE4, tool_lines)),
     tool_turns=True,
 )
 GRANITE3 = Template(
@@ -64,5 +72,5 @@ GRANITE3 = Template(
     ),
 )
 NEMOTRON2 = Template(
-    source="nvidia/NVIDIA-Nemotron-Nano-9B-v2", place=in_system(filled(_NEMOTRON, function_array)), tool_turns=True
+    source="nvidia/NVIDIA-Nemotron-Nano-9B-v2", place=in_system(fill_tools(_NEMOTRON, function_array)), tool_turns=True
 )

@@ -49,9 +49,9 @@ def _one_of(variants: Sequence[JSON]) -> str:
         return "any"
     parts: list[str] = []
     for variant in map(as_mapping, variants):
-        described = f"// {variant['description']}" if variant.get("description") else ""
+        comment = f"// {variant['description']}" if variant.get("description") else ""
         default = f"{20 * ' '}// default: {dump(variant['default'])}" if "default" in variant else ""
-        parts.append(type_of(variant) + described + default)
+        parts.append(type_of(variant) + comment + default)
     return " | \n".join(parts)
 
 
@@ -69,7 +69,7 @@ def _object(mapping: Mapping[str, JSON]) -> str:
 def parameter(name: str, schema: JSON, required: bool) -> str:
     """A parameter with its comments, without the comma after it."""
     mapping = as_mapping(schema)
-    described = f"// {mapping['description']}\n" if mapping.get("description") else ""
+    comment = f"// {mapping['description']}\n" if mapping.get("description") else ""
     default = ""
     if "default" in mapping:
         value = mapping["default"]
@@ -79,7 +79,7 @@ def parameter(name: str, schema: JSON, required: bool) -> str:
             default = f"// default: {value}"
         else:
             default = f", // default: {dump(value)}"
-    return f"{described}{name}{'' if required else '?'}: {type_of(mapping)}{default}"
+    return f"{comment}{name}{'' if required else '?'}: {type_of(mapping)}{default}"
 
 
 def _function(spec: ToolSpec) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from toolspeak.data.messages import JSON, as_list, as_mapping
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.trained.template import Template, dump, filled, first_message, in_system, tool_lines
+from toolspeak.dialects.trained.template import Template, dump, fill_tools, first_message, in_system, tool_lines
 
 QWEN_PROMPT = """\
 # Tools
@@ -28,7 +28,7 @@ def _qwen(source: str, *models: str, default: str = "", lead: str = "") -> Templ
     return Template(
         source=source,
         models=models,
-        place=in_system(filled(QWEN_PROMPT, tool_lines), default=default, lead=lead),
+        place=in_system(fill_tools(QWEN_PROMPT, tool_lines), default=default, lead=lead),
         gap="\n",
         tool_turns=True,
     )

@@ -12,7 +12,7 @@ from toolspeak.dialects.trained.hermes_template import QWEN_PROMPT
 from toolspeak.dialects.trained.template import (
     Template,
     dump,
-    filled,
+    fill_tools,
     function_of,
     in_system,
     tool_array,
@@ -101,9 +101,9 @@ Tool usage guidelines:
 
 
 STEP35 = Template(
-    source="stepfun-ai/Step-3.5-Flash", place=in_system(filled(_STEP, tool_lines)), gap="", tool_turns=True
+    source="stepfun-ai/Step-3.5-Flash", place=in_system(fill_tools(_STEP, tool_lines)), gap="", tool_turns=True
 )
-MINICPM5 = Template(source="openbmb/MiniCPM5-1B", place=in_system(filled(_MINICPM, tool_lines)), tool_turns=True)
+MINICPM5 = Template(source="openbmb/MiniCPM5-1B", place=in_system(fill_tools(_MINICPM, tool_lines)), tool_turns=True)
 
 # --- Reka -----------------------------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ def _reka_turn(text: str, calls: Sequence[ToolCall | MalformedCall], block: str)
 REKA = Template(
     source="RekaAI/reka-edge",
     models=("reka",),
-    place=in_system(filled(QWEN_PROMPT, _ascii_lines)),
+    place=in_system(fill_tools(QWEN_PROMPT, _ascii_lines)),
     turn=_reka_turn,
     tool_turns=True,
 )
@@ -130,12 +130,12 @@ REKA = Template(
 
 LFM2 = Template(
     source="LiquidAI/LFM2-8B-A1B",
-    place=in_system(filled("List of tools: <|tool_list_start|>{tools}<|tool_list_end|>", tool_array), joint="\n"),
+    place=in_system(fill_tools("List of tools: <|tool_list_start|>{tools}<|tool_list_end|>", tool_array), joint="\n"),
     tool_turns=True,
 )
 LFM25 = Template(
     source="LiquidAI/LFM2.5-8B-A1B and LFM2.5-Instruct",
-    place=in_system(filled("List of tools: {tools}", tool_array), joint="\n"),
+    place=in_system(fill_tools("List of tools: {tools}", tool_array), joint="\n"),
     gap="",
     tool_turns=True,
 )
@@ -202,7 +202,7 @@ MINIMAX_M1 = Template(
     source="MiniMaxAI/MiniMax-M1-80k",
     # A separate system turn, which one message can hold if the server reads the tokens in its text.
     place=in_system(
-        filled(_M1, tool_lines),
+        fill_tools(_M1, tool_lines),
         joint="<end_of_sentence>\n<beginning_of_sentence>system tool_setting=tools\n",
         default="You are a helpful assistant created by Minimax based on MiniMax-M1 model.",
     ),
@@ -210,11 +210,11 @@ MINIMAX_M1 = Template(
     tool_turns=True,
 )
 MINIMAX_M2 = Template(
-    source="MiniMaxAI/MiniMax-M2", place=in_system(filled(_MINIMAX + _M2, _minimax_lines), default=_MINIMAX_DEFAULT)
+    source="MiniMaxAI/MiniMax-M2", place=in_system(fill_tools(_MINIMAX + _M2, _minimax_lines), default=_MINIMAX_DEFAULT)
 )
 MINIMAX_M3 = Template(
     source="MiniMaxAI/MiniMax-M3",
-    place=in_system(filled(_MINIMAX + _M3, _minimax_lines), default=_MINIMAX_DEFAULT),
+    place=in_system(fill_tools(_MINIMAX + _M3, _minimax_lines), default=_MINIMAX_DEFAULT),
     gap="",
 )
 

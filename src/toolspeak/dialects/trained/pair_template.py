@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolspeak.dialects.trained.template import Template, WriteTools, filled, first_message, in_system, tool_lines
+from toolspeak.dialects.trained.template import Template, WriteTools, fill_tools, first_message, in_system, tool_lines
 
 _HEAD = "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
 _TOOLS = "You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n{tools}\n</tools>\n\n"
@@ -37,7 +37,7 @@ At the end of function call returns, you should print </tool_calls:opensource>""
 
 
 def _with_tools(rules: str) -> WriteTools:
-    return filled(_HEAD + _TOOLS + rules, tool_lines)
+    return fill_tools(_HEAD + _TOOLS + rules, tool_lines)
 
 
 GLM46 = Template(
@@ -46,7 +46,7 @@ GLM46 = Template(
 GLM47 = Template(
     source="zai-org/GLM-4.7-Flash",
     # Its template writes a line break between `<|system|>` and the tools, and none before a system text.
-    place=first_message(filled(f"\n{_HEAD}{_TOOLS}{_GLM}{_PAIRS.replace(chr(10), '')}", tool_lines)),
+    place=first_message(fill_tools(f"\n{_HEAD}{_TOOLS}{_GLM}{_PAIRS.replace(chr(10), '')}", tool_lines)),
     tool_turns=True,
 )
 LING3 = Template(source="inclusionAI/Ling-3.0-flash", place=in_system(_with_tools(_LING), joint="\n"), tool_turns=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from toolspeak.dialects.trained.template import (
     Template,
     before_system,
-    filled,
+    fill_tools,
     function_lines,
     in_system,
     tool_lines,
@@ -33,7 +33,7 @@ For each function call, return an unescaped XML-like object with function name a
 <arg_key>argument-key</arg_key>
 <arg_value>value-of-argument-key</arg_value>
 </tool_call>"""
-_LIST_AND_FORMAT = filled(_LIST + _FORMAT, tool_lines)
+_LIST_AND_FORMAT = fill_tools(_LIST + _FORMAT, tool_lines)
 _SPARK = "## Tools\nYou have access to the following functions:\n<tools>\n{tools}\n</tools>"
 
 
@@ -51,10 +51,10 @@ LAGUNA_XS21 = Template(
 )
 LAGUNA_S21 = Template(
     source="poolside/Laguna-S-2.1",
-    place=in_system(filled(_LIST, tool_lines), default=_IDENTITY),
+    place=in_system(fill_tools(_LIST, tool_lines), default=_IDENTITY),
     gap="",
     tool_turns=True,
 )
 SPARK25 = Template(
-    source="iFlytek Spark2.5", place=before_system(filled(_SPARK, function_lines)), gap="", tool_turns=True
+    source="iFlytek Spark2.5", place=before_system(fill_tools(_SPARK, function_lines)), gap="", tool_turns=True
 )

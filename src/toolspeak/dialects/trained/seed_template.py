@@ -17,10 +17,10 @@ def _type(schema: JSON) -> str:
 
 
 def _tool(spec: ToolSpec) -> str:
-    required = as_list(spec.parameters.get("required"))
+    required_names = as_list(spec.parameters.get("required"))
     head = ",".join(f"{name}: {_type(schema)}" for name, schema in spec.properties.items())
     parameter_lines = "".join(
-        f"\n    - {name} ({_type(schema)}) [{'必填' if name in required else '选填'}]: "
+        f"\n    - {name} ({_type(schema)}) [{'必填' if name in required_names else '选填'}]: "
         f"{as_mapping(schema).get('description') or ''}"
         for name, schema in spec.properties.items()
     )

@@ -83,7 +83,7 @@ def first_message(write: WriteTools) -> ToolPlacement:
     return place
 
 
-def filled(text: str, write: WriteTools) -> WriteTools:
+def fill_tools(text: str, write: WriteTools) -> WriteTools:
     """Writes `text` with its `{tools}` replaced by the tools."""
     return lambda tools: text.replace("{tools}", write(tools))
 

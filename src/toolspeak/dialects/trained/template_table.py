@@ -79,12 +79,12 @@ def default_template(dialect: str) -> Template | None:
 def template_for(dialect: str, model: str) -> Template | None:
     """The dialect's template for the model of this name, None if it is a template of another dialect or unknown."""
     words = words_of(model)
-    ranked = [
+    candidates = [
         (rank, -i, each)
         for i, each in enumerate(templates_of(dialect))
         if (rank := family_rank(words, each.models)) is not None
     ]
-    return max(ranked, key=lambda each: each[:2])[2] if ranked else None
+    return max(candidates, key=lambda each: each[:2])[2] if candidates else None
 
 
 def _load(place: str) -> Template:
