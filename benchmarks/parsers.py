@@ -158,12 +158,12 @@ def check_read(dialect: Dialect, content: str) -> None:
 
 def best(run: Callable[[], None], least: float = 0.25, most: int = 200) -> float:
     """Returns CPU seconds: the minimum of as many runs as fit in `least` seconds."""
-    fastest, spent, runs = math.inf, 0.0, 0
-    while not runs or (spent < least and runs < most):
+    fastest, seconds, runs = math.inf, 0.0, 0
+    while not runs or (seconds < least and runs < most):
         before = time.thread_time()
         run()
         once = time.thread_time() - before
-        fastest, spent, runs = min(fastest, once), spent + once, runs + 1
+        fastest, seconds, runs = min(fastest, once), seconds + once, runs + 1
     return fastest
 
 
@@ -172,8 +172,8 @@ def growth(dialect: Dialect, row: Row, content: str, *, whole: bool) -> float:
     ratio = 0.0
     for size in (GROWTH_SIZE, 4 * GROWTH_SIZE):
         texts = [reply(dialect, content, each) for each in (size, 2 * size)]
-        fed = [[text] if whole else pieces_of(text, row.tokens) for text in texts]
-        once, twice = (best(lambda each=each: read(dialect, each)) for each in fed)
+        inputs = [[text] if whole else pieces_of(text, row.tokens) for text in texts]
+        once, twice = (best(lambda each=each: read(dialect, each)) for each in inputs)
         ratio = twice / once
         if ratio < QUADRATIC:
             break
@@ -189,7 +189,7 @@ def measure(row: Row, sizes: Sequence[int]) -> Iterator[dict[str, Any]]:
         for size in sizes:
             text = reply(dialect, content, size)
             pieces = pieces_of(text, row.tokens)
-            chunked = best(lambda pieces=pieces: read(dialect, pieces))
+            chunk_seconds = best(lambda pieces=pieces: read(dialect, pieces))
             least = best(lambda pieces=pieces: read_floor(floor, pieces))
             whole = best(lambda text=text: read(dialect, [text]))
             record: dict[str, Any] = {
@@ -199,9 +199,9 @@ def measure(row: Row, sizes: Sequence[int]) -> Iterator[dict[str, Any]]:
                 "family": row.family,
                 "content": content,
                 "size": size,
-                "us_per_chunk": round(chunked / len(pieces) * 1e6, 3),
+                "us_per_chunk": round(chunk_seconds / len(pieces) * 1e6, 3),
                 "floor_us": round(least / len(pieces) * 1e6, 3),
-                "ratio": round(chunked / least, 2),
+                "ratio": round(chunk_seconds / least, 2),
                 "mb_per_s": round(len(text) / whole / 1e6, 1),
             }
             if size == max(sizes):
@@ -303,10 +303,10 @@ def records(rows: Sequence[Row], sizes: Sequence[int], engines: Sequence[Engine]
 
 def chosen_rows(names: Sequence[str]) -> list[Row]:
     """Returns the rows of these dialects. `all` is every dialect; those without a row are split into plain chunks."""
-    known = {row.dialect: row for row in ROWS}
-    names = [dialect.name for dialect in DIALECTS] if list(names) == ["all"] else names or list(known)
+    rows = {row.dialect: row for row in ROWS}
+    names = [dialect.name for dialect in DIALECTS] if list(names) == ["all"] else names or list(rows)
     infos = [get_dialect(name).info for name in names]
-    return [known.get(info.name) or Row("", info.name, r"(?!)", json=info.arguments == "JSON") for info in infos]
+    return [rows.get(info.name) or Row("", info.name, r"(?!)", json=info.arguments == "JSON") for info in infos]
 
 
 def main() -> None:
@@ -316,12 +316,12 @@ def main() -> None:
     options.add_argument("--peers", type=Path, help="the Python that vLLM and SGLang are installed for")
     options.add_argument("--cap", type=float, default=20.0, help="CPU seconds after which another engine is stopped")
     options.add_argument("--out", type=argparse.FileType("w"), help="a file for the records, as JSON lines")
-    chosen = options.parse_args()
-    sizes = sorted(map(size_of, chosen.sizes))
-    out: TextIO | None = chosen.out
-    engines = [Engine(name, chosen.peers, chosen.cap) for name in ("vllm", "sglang")] if chosen.peers else []
+    arguments = options.parse_args()
+    sizes = sorted(map(size_of, arguments.sizes))
+    out: TextIO | None = arguments.out
+    engines = [Engine(name, arguments.peers, arguments.cap) for name in ("vllm", "sglang")] if arguments.peers else []
     quadratic = False
-    for record in records(chosen_rows(chosen.dialects), sizes, engines):
+    for record in records(chosen_rows(arguments.dialects), sizes, engines):
         show(record)
         quadratic |= max(record.get("growth", 0), record.get("growth_whole", 0)) >= QUADRATIC
         if out:

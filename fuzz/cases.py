@@ -127,7 +127,7 @@ def toolsets() -> tuple[tuple[ToolSpec, ...], ...]:
     return (), OWN_TOOLS, tuple(tools.values())
 
 
-def _written(dialect: Dialect, *calls: ToolCall) -> str:
+def _call_text(dialect: Dialect, *calls: ToolCall) -> str:
     return "\n".join(entry.text for entry in dialect.render([Message("assistant", calls)], OWN_TOOLS))
 
 
@@ -137,10 +137,10 @@ def fragments(dialect: Dialect) -> tuple[str, ...]:
     if isinstance(dialect, StrictDialect):
         return fragments(dialect.renderer)
     if isinstance(dialect, AutoDialect):
-        each = [fragments(known) for known in DIALECTS]
+        each = [fragments(other) for other in DIALECTS]
         texts = [text for rank in itertools.zip_longest(*each) for text in rank if text]
         return tuple(dict.fromkeys(texts))[:256]
-    calls = [_written(dialect, call) for call in _CALLS] + [_written(dialect, *_CALLS)]
+    calls = [_call_text(dialect, call) for call in _CALLS] + [_call_text(dialect, *_CALLS)]
     results = dialect.render_results([ToolResult("call_0", "read", "success", (TextPart("fine"),))])
     markers: list[str] = []
     if isinstance(dialect, DeclaredDialect):
@@ -156,7 +156,7 @@ def fragments(dialect: Dialect) -> tuple[str, ...]:
     return tuple(text for text in texts if text)[:256]
 
 
-def _decoded(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     try:
         return data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
@@ -164,14 +164,14 @@ def _decoded(data: bytes) -> str:
 
 
 def _body(body: bytes, dialect: Dialect) -> tuple[str, tuple[str, ...]]:
-    known, pieces, words = fragments(dialect), [""], list[str]()
+    dialect_texts, pieces, words = fragments(dialect), [""], list[str]()
     at = length = 0
     while at < len(body) and length < MAX_TEXT:
         code = body[at]
         if code >= WORD:
             which = body[at + 1] if at + 1 < len(body) else 0
             if code == FRAGMENT:
-                pieces.append(known[which % len(known)])
+                pieces.append(dialect_texts[which % len(dialect_texts)])
             elif code == AGAIN:
                 pieces.append(pieces[-1] * (1 + which % 16))
             else:
@@ -180,7 +180,7 @@ def _body(body: bytes, dialect: Dialect) -> tuple[str, tuple[str, ...]]:
             at += 1 if code == WORD else 2
         else:
             stop = next((i for i in range(at, len(body)) if body[i] >= WORD), len(body))
-            pieces.append(_decoded(body[at:stop]))
+            pieces.append(_decode(body[at:stop]))
             at = stop
         length += len(pieces[-1])
     text = "".join(pieces)[:MAX_TEXT]
@@ -227,8 +227,8 @@ def seeds(dialects: Sequence[Dialect]) -> Iterator[bytes]:
             yield encode(row["input"], dialects.index(dialect), 2, row.get("starts_in", "text"), next(number))
     for i, dialect in enumerate(dialects):
         for calls in (*((call,) for call in _CALLS), _CALLS):
-            written = _written(dialect, *calls)
-            yield encode(f"Well.\n{written}\nDone", i, 1, "text", next(number))
-            yield bytes((i, 1, 0, 3, next(number) % 256, 128)) + written.encode().replace(b"a.txt", bytes([WORD]))
+            call_text = _call_text(dialect, *calls)
+            yield encode(f"Well.\n{call_text}\nDone", i, 1, "text", next(number))
+            yield bytes((i, 1, 0, 3, next(number) % 256, 128)) + call_text.encode().replace(b"a.txt", bytes([WORD]))
         for n in range(len(fragments(dialect))):
             yield bytes((i, 1, 0, 3, n, 200, WORD, FRAGMENT, n, WORD, FRAGMENT, n, WORD))

@@ -65,33 +65,37 @@ def check_case(case: Case) -> None:
     if not _left_out(whole):
         text = _READ_OVER.sub("", case.text)
         check_nothing_lost([word for word in case.words if word in text], whole)
-    spent = time.process_time() - before
-    if spent > SECONDS + SECONDS_PER_CHARACTER * len(case.text):
-        raise AssertionError(f"slow: {spent:.1f} s for {len(case.text)} characters")
+    seconds = time.process_time() - before
+    if seconds > SECONDS + SECONDS_PER_CHARACTER * len(case.text):
+        raise AssertionError(f"slow: {seconds:.1f} s for {len(case.text)} characters")
 
 
-def _checked(case: Case) -> CheckedParser:
+def _checked_parser(case: Case) -> CheckedParser:
     return CheckedParser(case.parser(), None if isinstance(case.dialect, StrictDialect) else MAX_CANDIDATE)
 
 
 def _read(case: Case, pieces: Iterable[str]) -> list[Delta]:
-    parser = _checked(case)
+    parser = _checked_parser(case)
     deltas = [delta for piece in pieces for delta in parser.feed(piece)]
     return deltas + parser.close(case.finish)
 
 
 def _check_broken_off(case: Case, whole: Sequence[Delta]) -> None:
     """Where the turn breaks off, nothing was told that the rest revokes, and no call is made up."""
-    parser = _checked(case)
+    parser = _checked_parser(case)
     beginning = join_deltas(parser.feed(case.text[: case.stop]))
     if beginning and not _is_beginning(beginning, whole):
         raise AssertionError(f"revoked: {_difference(beginning, whole)}")
-    known = {delta.index: delta for delta in whole if isinstance(delta, CallCompleted)}
+    whole_calls = {delta.index: delta for delta in whole if isinstance(delta, CallCompleted)}
     closing = parser.close("length")
-    ignored = {delta.index for delta in closing if isinstance(delta, CallIgnored)}
+    ignored_indexes = {delta.index for delta in closing if isinstance(delta, CallIgnored)}
     for delta in closing:
-        if isinstance(delta, CallCompleted) and delta.index not in ignored and known.get(delta.index) != delta:
-            raise AssertionError(f"made up at the token limit: {delta!r}, not {known.get(delta.index)!r}")
+        if (
+            isinstance(delta, CallCompleted)
+            and delta.index not in ignored_indexes
+            and whole_calls.get(delta.index) != delta
+        ):
+            raise AssertionError(f"made up at the token limit: {delta!r}, not {whole_calls.get(delta.index)!r}")
 
 
 def _is_beginning(beginning: Sequence[Delta], whole: Sequence[Delta]) -> bool:
@@ -156,8 +160,8 @@ def _time(case: Case, text: str, step: int) -> tuple[float, int]:
             raise AssertionError(
                 f"slow: {len(text)} characters in chunks of {step} take more than {time.process_time() - before:.0f} s"
             )
-    spent = time.process_time() - before
-    return spent, kept_bytes(parser, case)
+    seconds = time.process_time() - before
+    return seconds, kept_bytes(parser, case)
 
 
 def _check_kept(case: Case, text: str, memory: int) -> None:
@@ -171,7 +175,7 @@ def _check_kept(case: Case, text: str, memory: int) -> None:
         raise AssertionError(f"memory: {memory} bytes kept of {len(text)} characters, {calls} calls, {open_block=}")
 
 
-_SHARED = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, re.Pattern)
+_SHARED_TYPES = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, re.Pattern)
 
 
 def kept_bytes(parser: Parser, case: Case) -> int:
@@ -186,7 +190,7 @@ def _reach(root: object, ids: set[int]) -> list[object]:
     waiting = [root]
     while waiting:
         each = waiting.pop()
-        if id(each) in ids or isinstance(each, _SHARED):
+        if id(each) in ids or isinstance(each, _SHARED_TYPES):
             continue
         ids.add(id(each))
         objects.append(each)

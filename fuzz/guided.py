@@ -31,20 +31,21 @@ def main() -> None:
     options.add_argument("--family", choices=list(GROUPS), required=True)
     options.add_argument("--seconds", type=int, default=600, help="of CPU time")
     options.add_argument("--work", type=Path, default=Path(".fuzz"))
-    chosen = options.parse_args()
-    dialects = GROUPS[chosen.family]
-    findings = Findings(chosen.work / "findings")
-    corpus = chosen.work / "corpus" / chosen.family
+    arguments = options.parse_args()
+    dialects = GROUPS[arguments.family]
+    findings = Findings(arguments.work / "findings")
+    corpus = arguments.work / "corpus" / arguments.family
     corpus.mkdir(parents=True, exist_ok=True)
     for seed in seeds(dialects):
         (corpus / hashlib.sha1(seed, usedforsecurity=False).hexdigest()).write_bytes(seed)
-    runs, began, until = 0, time.process_time(), time.process_time() + chosen.seconds
+    runs, began, until = 0, time.process_time(), time.process_time() + arguments.seconds
 
     def one(data: bytes) -> None:
         nonlocal runs
         if time.process_time() > until:
             print(
-                f"{chosen.family}: {runs} runs in {time.process_time() - began:.0f} s of CPU time, guided", flush=True
+                f"{arguments.family}: {runs} runs in {time.process_time() - began:.0f} s of CPU time, guided",
+                flush=True,
             )
             os._exit(0)  # the fuzzer's own end tells nothing of ours, and skips every exit handler likewise
         runs += 1
@@ -53,7 +54,7 @@ def main() -> None:
         if sound and runs % GROWTH_EVERY == 0:
             findings.run(case, lambda each: check_growth(each, runs))
 
-    flags = ["-max_len=600", f"-artifact_prefix={chosen.work}/", "-timeout=60", "-rss_limit_mb=2048", "-verbosity=0"]
+    flags = ["-max_len=600", f"-artifact_prefix={arguments.work}/", "-timeout=60", "-rss_limit_mb=2048", "-verbosity=0"]
     atheris.Setup([sys.argv[0], *flags, str(corpus)], one)
     atheris.Fuzz()
 

@@ -43,10 +43,10 @@ def main() -> None:
     options.add_argument("--family", choices=list(GROUPS), required=True)
     options.add_argument("--seconds", type=int, default=600, help="of CPU time")
     options.add_argument("--work", type=Path, default=Path(".fuzz"))
-    chosen = options.parse_args()
-    dialects = GROUPS[chosen.family]
-    findings = Findings(chosen.work / "findings")
-    runs, began, until = 0, time.process_time(), time.process_time() + chosen.seconds
+    arguments = options.parse_args()
+    dialects = GROUPS[arguments.family]
+    findings = Findings(arguments.work / "findings")
+    runs, began, until = 0, time.process_time(), time.process_time() + arguments.seconds
 
     @SETTINGS
     @given(CASES)
@@ -61,7 +61,7 @@ def main() -> None:
 
     while time.process_time() < until:
         one()
-    print(f"{chosen.family}: {runs} runs in {time.process_time() - began:.0f} s of CPU time, made up", flush=True)
+    print(f"{arguments.family}: {runs} runs in {time.process_time() - began:.0f} s of CPU time, made up", flush=True)
 
 
 if __name__ == "__main__":

@@ -23,24 +23,24 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--seconds", type=int, default=3600, help="of CPU time, in total")
     options.add_argument("--work", type=Path, default=Path(".fuzz"), help="corpus and findings; kept between runs")
-    chosen = options.parse_args()
-    broken = False
+    arguments = options.parse_args()
+    has_failed = False
     for family, dialects in GROUPS.items():
         for script, share in SHARES.items():
             every = sum(map(len, GROUPS.values()))
-            seconds = max(int(chosen.seconds * share * len(dialects) / every), 5)
+            seconds = max(int(arguments.seconds * share * len(dialects) / every), 5)
             command = [sys.executable, str(HERE / script), "--family", family, "--seconds", str(seconds)]
             print(f"{family}: {script} for {seconds} s", flush=True)
-            done = subprocess.run([*command, "--work", str(chosen.work)], check=False, stderr=subprocess.DEVNULL)
-            if done.returncode:
-                print(f"{family}: {script} ended with {done.returncode}")
-                broken = True
-    paths = sorted((chosen.work / "findings").glob("*.json"))
+            process = subprocess.run([*command, "--work", str(arguments.work)], check=False, stderr=subprocess.DEVNULL)
+            if process.returncode:
+                print(f"{family}: {script} ended with {process.returncode}")
+                has_failed = True
+    paths = sorted((arguments.work / "findings").glob("*.json"))
     for path in paths:
         finding = json.loads(path.read_text(encoding="utf-8"))
         print(f"{path}\n  {finding['text']!r}\n  {finding['fault']}")
     print(f"{len(paths)} findings")
-    sys.exit(bool(paths) or broken)
+    sys.exit(bool(paths) or has_failed)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def test_bytes_say_what_a_case_is():
     assert "".join(case.pieces) == case.text
 
 
-class Broken:
+class BrokenDialect:
     """A dialect whose parser says of every word that it is text, and forgets what stands behind `drop`."""
 
     def __init__(self, drop: str):
@@ -66,7 +66,7 @@ class BrokenParser:
     ],
 )
 def test_a_fault_is_kept_with_the_shortest_text(text, drop, fault, tmp_path):
-    case = Case(Broken(drop), text, words=("Zq0zz",) if "Zq" in text else ())  # type: ignore[arg-type]
+    case = Case(BrokenDialect(drop), text, words=("Zq0zz",) if "Zq" in text else ())  # type: ignore[arg-type]
     assert Findings(tmp_path).run(case, check_case) == (fault is None)
     findings = [json.loads(path.read_text()) for path in tmp_path.iterdir()]
     assert len(findings) == (fault is not None)
@@ -76,7 +76,7 @@ def test_a_fault_is_kept_with_the_shortest_text(text, drop, fault, tmp_path):
 
 
 def test_memory_that_stays_is_a_fault():
-    case = replace(Case(Broken("leak"), "abcd "), stop=0)  # type: ignore[arg-type]
+    case = replace(Case(BrokenDialect("leak"), "abcd "), stop=0)  # type: ignore[arg-type]
     with pytest.raises(AssertionError, match="bytes kept"):
         check_growth(case, 1)
 

@@ -101,17 +101,17 @@ def vllm_reader(job: dict[str, Any]) -> tuple[Read, Callable[[], list[str]]]:
         )
 
     def close() -> list[str]:
-        ended = fragments(parser.finish_streaming()) if hasattr(parser, "finish_streaming") else []
+        last_fragments = fragments(parser.finish_streaming()) if hasattr(parser, "finish_streaming") else []
         calls, streamed_arguments = (
             getattr(parser, "prev_tool_call_arr", None),
             getattr(parser, "streamed_args_for_tool", None),
         )
-        if ended or incremental or not (calls and streamed_arguments):
-            return ended
+        if last_fragments or incremental or not (calls and streamed_arguments):
+            return last_fragments
         # The server sends what the parser has of the last call but has not streamed.
-        known = calls[-1].get("arguments", "")
-        known = known if isinstance(known, str) else json.dumps(known, ensure_ascii=False)
-        return [known[len(streamed_arguments[-1]) :]] if known.startswith(streamed_arguments[-1]) else []
+        arguments = calls[-1].get("arguments", "")
+        arguments = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        return [arguments[len(streamed_arguments[-1]) :]] if arguments.startswith(streamed_arguments[-1]) else []
 
     return read, close
 
@@ -141,22 +141,22 @@ def run(
     job: dict[str, Any], reader: Callable[[dict[str, Any]], tuple[Read, Callable[[], list[str]]]]
 ) -> dict[str, Any]:
     read, close = reader(job)
-    pieces, argument_pieces, spent, clock = job["pieces"], list[str](), 0.0, time.thread_time
+    pieces, argument_pieces, seconds, clock = job["pieces"], list[str](), 0.0, time.thread_time
     for i, piece in enumerate(pieces, 1):
         before = clock()
         new_pieces = read(piece)
-        spent += clock() - before
+        seconds += clock() - before
         argument_pieces += new_pieces
-        if spent > job["cap"]:
-            return {"seconds": spent, "done": i, "ok": None}
+        if seconds > job["cap"]:
+            return {"seconds": seconds, "done": i, "ok": None}
     before = clock()
     argument_pieces += close()
-    spent += clock() - before
+    seconds += clock() - before
     try:
         same = json.loads("".join(argument_pieces)) == job["arguments"]
     except ValueError:
         same = False
-    return {"seconds": spent, "done": len(pieces), "ok": same}
+    return {"seconds": seconds, "done": len(pieces), "ok": same}
 
 
 def results(engine: str) -> Iterator[dict[str, Any]]:

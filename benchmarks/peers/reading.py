@@ -39,13 +39,13 @@ def read_vllm(job: dict[str, Any]) -> Reading:
     tools = [{"type": "function", "function": tool} for tool in job["tools"]]
     request = ChatCompletionRequest(model="m", messages=[{"role": "user", "content": "x"}], tools=tools)
     tokenizer: Any = TextTokenizer()
-    made: Any = ParserManager.get_parser(
+    parser_class: Any = ParserManager.get_parser(
         tool_parser_name=job["tool_parser"],
         reasoning_parser_name=job["reasoning_parser"] or None,
         enable_auto_tools=True,
         is_harmony=job["tool_parser"] == "openai",
     )
-    parser = made(tokenizer, request.tools)
+    parser = parser_class(tokenizer, request.tools)
     ids = tokenizer.encode(job["text"])
     _, text, calls = parser.parse(job["text"], request, enable_auto_tools=True, model_output_token_ids=ids)
     return {"text": text or "", "calls": [[call.name, call.arguments] for call in calls or []]}

@@ -47,14 +47,16 @@ def _raise(message: str) -> None:
 
 @cache
 def _environment() -> ImmutableSandboxedEnvironment:
-    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
-    made.filters["tojson"] = _tojson
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
+    )
+    environment.filters["tojson"] = _tojson
     # As llama.cpp's engine has it: jinja2's makes a Markup, which escapes all that is joined to it (`&#34;`), although
     # nothing is HTML here. Transformers does that to Functionary's tools; the model's own code does not.
-    made.filters["safe"] = str
-    made.globals["raise_exception"] = _raise
-    made.globals["strftime_now"] = NOW.strftime
-    return made
+    environment.filters["safe"] = str
+    environment.globals["raise_exception"] = _raise
+    environment.globals["strftime_now"] = NOW.strftime
+    return environment
 
 
 def folder() -> Path:

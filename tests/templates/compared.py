@@ -26,13 +26,13 @@ another place or frame. `unwritten`: the template itself refuses the conversatio
 
 @dataclass(frozen=True)
 class Comparison:
-    """`added` is what the template writes of the tools besides our text: the frame that no message can say."""
+    """`frame` is what the template writes of the tools besides our text: the frame that no message can say."""
 
     case: str
     level: Level
     theirs: str = ""
     ours: str = ""
-    added: str = ""
+    frame: str = ""
     error: str = ""
 
 
@@ -44,7 +44,7 @@ def sent_for(model: str, case: Case, tool_role: bool = False) -> list[Any]:
     return encode_messages(request.messages, model)
 
 
-def compared(name: str, model: str, label: str, case: Case, tool_role: bool = False) -> Comparison:
+def compare(name: str, model: str, label: str, case: Case, tool_role: bool = False) -> Comparison:
     try:
         theirs = _theirs(name, case)
     except Exception as error:  # noqa: BLE001 - whatever a template does
@@ -69,11 +69,11 @@ def _theirs(name: str, case: Case) -> str:
     """Templates take a call's arguments as an object, or as its text."""
     forms: Sequence[Callable[[Any], Any]] = (dict, lambda value: json.dumps(value, ensure_ascii=False))
     try:
-        return prompt_of(name, case.chat_messages(forms[0]), case.declared)
+        return prompt_of(name, case.chat_messages(forms[0]), case.tool_definitions)
     except Exception:
         if all(not message.calls for message in case.messages):
             raise
-        return prompt_of(name, case.chat_messages(forms[1]), case.declared)
+        return prompt_of(name, case.chat_messages(forms[1]), case.tool_definitions)
 
 
 def _block(model: str, tools: Sequence[ToolSpec]) -> str:

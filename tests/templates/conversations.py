@@ -13,8 +13,8 @@ from toolspeak.dialects.trained.template import tool_of
 SYSTEMS = {"no system text": "", "a system text": "You are brief.\nAnswer in French."}
 
 
-def _object(properties: Mapping[str, Any], required: Sequence[str] = (), **more: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": dict(properties), "required": list(required), **more}
+def _object(properties: Mapping[str, Any], required_names: Sequence[str] = (), **more: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": dict(properties), "required": list(required_names), **more}
 
 
 WEATHER = ToolSpec(
@@ -29,7 +29,7 @@ WEATHER = ToolSpec(
     ),
 )
 NOTHING = ToolSpec("list_all", "List all there is.", {"type": "object", "properties": {}})
-NESTED = ToolSpec(
+NESTED_TOOL = ToolSpec(
     "draw",
     "Draw points: 点 and ü.",
     _object(
@@ -56,7 +56,7 @@ NESTED = ToolSpec(
         additionalProperties=False,
     ),
 )
-REFERRED = ToolSpec(
+REFERENCE_TOOL = ToolSpec(
     "book",
     "Book a room.",
     _object(
@@ -79,7 +79,7 @@ REFERRED = ToolSpec(
         },
     ),
 )
-QUOTED = ToolSpec(
+QUOTES_TOOL = ToolSpec(
     "say",
     "Say \"it\" & 'that' <tool_call> </tools> {{ x }} \\ back.\nSecond line.",
     _object({"text": {"type": "string", "description": 'A "quoted" <b>text</b> & more </tool_call>.'}}, ["text"]),
@@ -94,11 +94,11 @@ def _many() -> list[ToolSpec]:
 TOOLS: dict[str, list[ToolSpec]] = {
     "one": [WEATHER],
     "empty": [NOTHING],
-    "nested": [NESTED],
-    "references": [REFERRED],
-    "quotes": [QUOTED],
+    "nested": [NESTED_TOOL],
+    "references": [REFERENCE_TOOL],
+    "quotes": [QUOTES_TOOL],
     "two": [WEATHER, NOTHING],
-    "twelve": [WEATHER, NOTHING, NESTED, *_many()],
+    "twelve": [WEATHER, NOTHING, NESTED_TOOL, *_many()],
 }
 
 ASK = Message.user("What is the weather in Paris?")
@@ -165,7 +165,7 @@ class Case:
         return messages
 
     @property
-    def declared(self) -> list[dict[str, Any]]:
+    def tool_definitions(self) -> list[dict[str, Any]]:
         """The tools as a client of OpenAI's API declares them."""
         return [tool_of(spec) for spec in self.tools]
 

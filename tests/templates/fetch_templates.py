@@ -24,17 +24,19 @@ def fetch(requirements: Path, target: Path) -> None:
         folder = Path(name)
         # pip asks the package for its metadata, which its build backend (in requirements/engine.txt) tells.
         pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-deps")
-        wanted = ("--no-build-isolation", "--no-binary", ":all:", "--require-hashes", "-r", str(requirements))
-        done = subprocess.run([*pip, *wanted, "--dest", name], stdout=sys.stderr, check=False)
-        if done.returncode:
-            raise SystemExit(f"the chat templates could not be fetched: pip ended with {done.returncode} (see above)")
+        options = ("--no-build-isolation", "--no-binary", ":all:", "--require-hashes", "-r", str(requirements))
+        download = subprocess.run([*pip, *options, "--dest", name], stdout=sys.stderr, check=False)
+        if download.returncode:
+            raise SystemExit(
+                f"the chat templates could not be fetched: pip ended with {download.returncode} (see above)"
+            )
         (archive,) = folder.glob("*.tar.gz")
         templates = folder / "templates"
         templates.mkdir()
-        with tarfile.open(archive) as packed:
-            for member in packed:
+        with tarfile.open(archive) as tar:
+            for member in tar:
                 _, _, file = member.name.partition(FOLDER)
-                content = packed.extractfile(member) if file.endswith(".jinja") else None
+                content = tar.extractfile(member) if file.endswith(".jinja") else None
                 if content is not None:
                     (templates / Path(file).name).write_bytes(content.read())
         templates.replace(target)  # whole or not there, also with two at once

@@ -9,7 +9,7 @@ import difflib
 import sys
 
 from chat_templates import folder
-from compared import Comparison, compared
+from compared import Comparison, compare
 from conversations import first_requests, requests_with_history
 from template_levels import LEVELS
 
@@ -39,7 +39,7 @@ def main() -> None:
             ("history as user", requests_with_history(), False),
             ("history as tool", requests_with_history(), True),
         ):
-            every = [compared(name, LEVELS[name].model, label, case, tool_role) for label, case in cases.items()]
+            every = [compare(name, LEVELS[name].model, label, case, tool_role) for label, case in cases.items()]
             counts = {
                 level: sum(comparison.level == level for comparison in every)
                 for level in sorted({e.level for e in every})

@@ -7,7 +7,7 @@ import json
 
 import pytest
 from chat_templates import folder, prompt_of
-from compared import Comparison, compared, sent_for
+from compared import Comparison, compare, sent_for
 from conversations import ASK, SYSTEMS, TOOLS, Case, first_requests, requests_with_history
 from template_levels import LEVELS, Expected
 
@@ -20,7 +20,7 @@ from toolspeak.gateway.upstreams.routing import Router
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 
 TEMPLATES = [name for name, expected in LEVELS.items() if expected.first != "none"]
-WRITTEN = [name for name in TEMPLATES if LEVELS[name].first != "to come"]
+TEMPLATE_NAMES = [name for name in TEMPLATES if LEVELS[name].first != "to come"]
 
 
 def levels_of(comparisons: list[Comparison]) -> set[str]:
@@ -31,26 +31,26 @@ def test_every_template_has_its_row():
     assert sorted(path.stem for path in folder().glob("*.jinja")) == sorted(LEVELS)
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("name", TEMPLATE_NAMES)
 def test_the_model_is_known_by_its_name(name: str):
     assert known_dialect(LEVELS[name].model) is not None
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("name", TEMPLATE_NAMES)
 def test_the_first_request_is_what_the_template_writes(name: str):
     expected = LEVELS[name]
-    comparisons = [compared(name, expected.model, label, case) for label, case in first_requests().items()]
-    allowed = {"whole": {"whole"}, "block": {"whole", "block"}, "other": {"whole", "differs"}}[expected.first]
-    assert levels_of(comparisons) <= allowed, _report(comparisons)
+    comparisons = [compare(name, expected.model, label, case) for label, case in first_requests().items()]
+    admissible_levels = {"whole": {"whole"}, "block": {"whole", "block"}, "other": {"whole", "differs"}}[expected.first]
+    assert levels_of(comparisons) <= admissible_levels, _report(comparisons)
     assert levels_of(comparisons) != {"whole"} or expected.first == "whole", "it is whole by now: say so"
     assert bool(expected.why) == (expected.first != "whole")
 
 
-@pytest.mark.parametrize("name", [name for name in WRITTEN if LEVELS[name].history])
+@pytest.mark.parametrize("name", [name for name in TEMPLATE_NAMES if LEVELS[name].history])
 def test_a_conversation_with_calls_and_results_is_what_the_template_writes(name: str):
     expected = LEVELS[name]
     comparisons = [
-        compared(name, expected.model, label, case, tool_role=expected.history == "tool")
+        compare(name, expected.model, label, case, tool_role=expected.history == "tool")
         for label, case in requests_with_history().items()
     ]
     assert levels_of(comparisons) == {"whole"}, _report(comparisons)
@@ -67,13 +67,13 @@ def test_a_template_without_tools_says_nothing_of_them(name: str):
         without = prompt_of(name, case.chat_messages())
     except Exception:  # noqa: BLE001 - it asks for what no API has
         return
-    assert prompt_of(name, case.chat_messages(), case.declared) == without
+    assert prompt_of(name, case.chat_messages(), case.tool_definitions) == without
 
 
 def through_the_gateway(model: str, case: Case, tool_role: bool) -> list[dict[str, str]]:
     """What the upstream is sent for a client's request."""
     upstream = Upstream(url="http://127.0.0.1:9/v1", model=model, capabilities={"tools": False, "tool_role": tool_role})
-    body = {"model": "any", "messages": case.chat_messages(json.dumps), "tools": case.declared, "stream": True}
+    body = {"model": "any", "messages": case.chat_messages(json.dumps), "tools": case.tool_definitions, "stream": True}
 
     async def ask() -> list[dict[str, str]]:
         router = Router(Settings((upstream,)), {})
@@ -90,7 +90,7 @@ def through_the_gateway(model: str, case: Case, tool_role: bool) -> list[dict[st
     return asyncio.run(ask())
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("name", TEMPLATE_NAMES)
 def test_the_gateway_sends_the_same(name: str):
     """For the first request, and for one with a history."""
     expected: Expected = LEVELS[name]

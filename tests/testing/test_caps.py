@@ -52,12 +52,12 @@ class SmallXml(CogencyXml):
         self.caps = caps
 
     def parser(self, tools=(), starts_in="text"):
-        known = {spec.name: spec for spec in tools}
+        tools_by_name = {spec.name: spec for spec in tools}
         format_ = BlockFormat(
             EXECUTE,
             self.batch,
             lambda _marker, first, caps, tools: XmlCalls("execute", tools, first, caps),
-            known,
+            tools_by_name,
             self.caps,
         )
         return BlockParser(format_, starts_in)
@@ -97,12 +97,12 @@ def xml_call(value):
 
 
 # Per dialect: what surrounds a value, and how a text value of so many characters is written.
-WRITTEN = {
+DIALECT_CASES = {
     "cogency-json": (SmallJson, json_call, lambda size: '{"a": "' + "x" * (size - 9) + '"}'),
     "tool-call": (SmallToolCall, tool_call, lambda size: '{"a": "' + "x" * (size - 9) + '"}'),
     "cogency-xml": (SmallXml, xml_call, lambda size: "x" * size),
 }
-each = pytest.mark.parametrize("name", WRITTEN)
+each = pytest.mark.parametrize("name", DIALECT_CASES)
 LIMIT = 40
 
 
@@ -117,32 +117,32 @@ def of(kind, deltas):
 
 @each
 def test_a_value_of_as_many_characters_as_allowed_is_read(name):
-    make, call, value = WRITTEN[name]
+    make, call, value = DIALECT_CASES[name]
     deltas = read(make(Caps(characters=LIMIT)), call(value(LIMIT)))
-    (completed,) = of(CallCompleted, deltas)
-    assert list(completed.arguments.values()) == ["x" * (LIMIT if name == "cogency-xml" else LIMIT - 9)]
+    (complete_call,) = of(CallCompleted, deltas)
+    assert list(complete_call.arguments.values()) == ["x" * (LIMIT if name == "cogency-xml" else LIMIT - 9)]
     assert of(BatchEnded, deltas) == [BatchEnded((0,), True)]
 
 
 @each
 @pytest.mark.parametrize("size", [LIMIT + 1, LIMIT + 2, 3 * LIMIT])
 def test_a_longer_value_is_too_large_and_its_call_does_not_count(name, size):
-    make, call, value = WRITTEN[name]
+    make, call, value = DIALECT_CASES[name]
     deltas = read(make(Caps(characters=LIMIT)), call(value(size)))
-    (malformed,) = of(CallMalformed, deltas)
-    assert (malformed.code, malformed.whole_block) == ("too_large", True)
-    assert f"{LIMIT} characters" in malformed.reason
-    assert malformed.offset == call(value(size)).index(value(size)) + LIMIT
-    assert len(malformed.raw) <= LIMIT
+    (malformed_call,) = of(CallMalformed, deltas)
+    assert (malformed_call.code, malformed_call.whole_block) == ("too_large", True)
+    assert f"{LIMIT} characters" in malformed_call.reason
+    assert malformed_call.offset == call(value(size)).index(value(size)) + LIMIT
+    assert len(malformed_call.raw) <= LIMIT
     assert of(BatchEnded, deltas) == [BatchEnded((), False)]
-    streamed = "".join(delta.text for delta in of(ArgumentsDelta, deltas))
-    assert len(streamed) <= LIMIT + len('{"text": "')
+    arguments_text = "".join(delta.text for delta in of(ArgumentsDelta, deltas))
+    assert len(arguments_text) <= LIMIT + len('{"text": "')
     assert of(TextDelta, deltas) == [TextDelta(".")]
 
 
 @each
 def test_the_cut_at_the_cap_may_be_anywhere(name):
-    make, call, value = WRITTEN[name]
+    make, call, value = DIALECT_CASES[name]
     text = call(value(LIMIT + 1))
     read(make(Caps(characters=LIMIT)), text, splits=every_split(text, 3))
     read(make(Caps(characters=LIMIT)), text[: -len("</execute>.")], finish="length")
@@ -162,9 +162,9 @@ def test_the_cut_at_the_cap_may_be_anywhere(name):
 def test_every_way_into_an_xml_value_is_capped(body):
     text = f"<execute><write><text>{body}</execute>."
     deltas = read(SmallXml(Caps(characters=LIMIT)), text)
-    (malformed,) = of(CallMalformed, deltas)
-    assert malformed.code == "too_large"
-    assert len(malformed.raw) <= LIMIT
+    (malformed_call,) = of(CallMalformed, deltas)
+    assert malformed_call.code == "too_large"
+    assert len(malformed_call.raw) <= LIMIT
 
 
 @each
@@ -178,19 +178,19 @@ def test_every_way_into_an_xml_value_is_capped(body):
     ],
 )
 def test_depth_and_digits_are_capped_too(name, caps, value, code):
-    make = WRITTEN[name][0]
+    make = DIALECT_CASES[name][0]
     text = {
         "cogency-json": f'<execute>[{{"name": "set", "args": {{"tags": {value}}}}}]</execute>.',
         "tool-call": f'<tool_call>{{"name": "set", "arguments": {{"tags": {value}}}}}</tool_call>.',
         "cogency-xml": f"<execute><set><tags>{value}</tags></set></execute>.",
     }[name]
     deltas = read(make(caps), text)
-    assert [malformed.code for malformed in of(CallMalformed, deltas)] == ([code] if code else [])
+    assert [malformed_call.code for malformed_call in of(CallMalformed, deltas)] == ([code] if code else [])
 
 
 @each
 def test_other_calls_of_the_block_do_not_count_either(name):
-    make, call, value = WRITTEN[name]
+    make, call, value = DIALECT_CASES[name]
     one, large = call(value(12)), call(value(LIMIT + 1))
     deltas = read(make(Caps(characters=LIMIT)), large + one)
     assert of(CallMalformed, deltas)[0].code == "too_large"
@@ -201,23 +201,23 @@ def test_other_calls_of_the_block_do_not_count_either(name):
 
 @each
 def test_forged_results_are_kept_up_to_the_cap(name):
-    make = WRITTEN[name][0]
+    make = DIALECT_CASES[name][0]
     block = "tool_result" if name == "tool-call" else "results"
     deltas = read(make(Caps(characters=LIMIT)), f'<{block}>["{"x" * 100}"]</{block}>.')
     assert of(ForgedResults, deltas) == [ForgedResults('["' + "x" * (LIMIT - 2))]
 
 
-UNBOUNDED = {
+ENDLESS_STARTS = {
     "a value": {"cogency-json": '{"a": "', "tool-call": '{"a": "', "cogency-xml": ""},
     "after a problem": {"cogency-json": "[1,,", "tool-call": "[1,,", "cogency-xml": "</write><"},
 }
 
 
 @each
-@pytest.mark.parametrize("case", UNBOUNDED)
+@pytest.mark.parametrize("case", ENDLESS_STARTS)
 def test_what_a_model_never_ends_takes_no_more_memory_than_the_cap(name, case):
-    make, call, _ = WRITTEN[name]
-    start = call("#").split("#")[0] + UNBOUNDED[case][name]
+    make, call, _ = DIALECT_CASES[name]
+    start = call("#").split("#")[0] + ENDLESS_STARTS[case][name]
     parser = make(Caps(characters=10_000)).parser(TOOLS)
     piece = "some more text " * 20
     tracemalloc.start()
@@ -232,8 +232,8 @@ def test_what_a_model_never_ends_takes_no_more_memory_than_the_cap(name, case):
     finally:
         tracemalloc.stop()
     assert later - full < 10_000
-    (malformed,) = of(CallMalformed, parser.close("length"))
-    assert len(malformed.raw) <= 10_000
+    (malformed_call,) = of(CallMalformed, parser.close("length"))
+    assert len(malformed_call.raw) <= 10_000
 
 
 def test_a_buffer_keeps_its_limit_and_counts_on():

@@ -26,7 +26,7 @@ from toolspeak.testing import check_dialect
 HERMES: Any = get_dialect("hermes")
 
 
-class Broken(DeclaredDialect):
+class BrokenDialect(DeclaredDialect):
     """Its parser is changed by `breaking`."""
 
     breaking: Callable[[Any], Any]
@@ -35,13 +35,13 @@ class Broken(DeclaredDialect):
         return self.breaking(super().parser(tools, starts_in))
 
 
-def broken(parser: type) -> DeclaredDialect:
+def dialect_with(parser: type) -> DeclaredDialect:
     fields = {name: getattr(HERMES, name) for name in HERMES.__dataclass_fields__}
-    dialect = type("Sample", (Broken,), {"breaking": staticmethod(parser), "__slots__": ()})
+    dialect = type("Sample", (BrokenDialect,), {"breaking": staticmethod(parser), "__slots__": ()})
     return dialect(**fields)
 
 
-class Wrapped:
+class ParserWrapper:
     def __init__(self, inner: Any) -> None:
         self.inner = inner
 
@@ -55,32 +55,32 @@ class Wrapped:
         self.inner.keep_reasoning()
 
 
-class StripsChunks(Wrapped):
+class StripsChunks(ParserWrapper):
     def feed(self, chunk: str):
         return self.inner.feed(chunk.lstrip(" ") if len(chunk) > 1 else chunk)
 
 
-class HoldsAll(Wrapped):
+class HoldsAll(ParserWrapper):
     def __init__(self, inner: Any) -> None:
         super().__init__(inner)
-        self.held = ""
+        self.text = ""
 
     def feed(self, chunk: str):
-        self.held += chunk
+        self.text += chunk
         return []
 
     def close(self, reason: Any):
-        return [*self.inner.feed(self.held), *self.inner.close(reason)]
+        return [*self.inner.feed(self.text), *self.inner.close(reason)]
 
 
-class Raises(Wrapped):
+class Raises(ParserWrapper):
     def feed(self, chunk: str):
         if "\0" in chunk:
             raise ValueError("a NUL")
         return self.inner.feed(chunk)
 
 
-class Invents(Wrapped):
+class Invents(ParserWrapper):
     """Completes what the token limit cut."""
 
     def close(self, reason: Any):
@@ -92,7 +92,7 @@ class Invents(Wrapped):
         return self.inner.close(reason)
 
 
-class Revokes(Wrapped):
+class Revokes(ParserWrapper):
     """Says at the end of a text what it kept of its beginning."""
 
     def __init__(self, inner: Any) -> None:
@@ -112,10 +112,10 @@ class Revokes(Wrapped):
 @pytest.mark.parametrize("parser", [StripsChunks, HoldsAll, Raises, Invents, Revokes], ids=lambda kind: kind.__name__)
 def test_a_parser_that_breaks_a_promise_is_found(parser: type):
     with pytest.raises((AssertionError, ValueError)):
-        check_dialect(broken(parser))
+        check_dialect(dialect_with(parser))
 
 
-def stripped(calls: Any, tools: Any) -> str:
+def write_stripped_calls(calls: Any, tools: Any) -> str:
     return HERMES.write_calls(
         [
             replace(call, arguments={k: v.strip() if isinstance(v, str) else v for k, v in call.arguments.items()})
@@ -127,14 +127,18 @@ def stripped(calls: Any, tools: Any) -> str:
     )
 
 
-def unescaped(results: Any) -> str:
+def write_plain_results(results: Any) -> str:
     texts = ["".join(part.text for part in result.content if isinstance(part, TextPart)) for result in results]
     return "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts)
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"write_calls": stripped}, {"write_results": unescaped}, {"write_calls": lambda calls, tools: ""}],
+    [
+        {"write_calls": write_stripped_calls},
+        {"write_results": write_plain_results},
+        {"write_calls": lambda calls, tools: ""},
+    ],
     ids=["strips values", "escapes nothing", "writes nothing"],
 )
 def test_a_renderer_that_breaks_a_promise_is_found(change: dict[str, Any]):
@@ -148,9 +152,9 @@ CALL, END = "⟦call:", "⟦/call⟧"
 SHAPE = NamedShape(lambda text: Header(text), "⟦call:name⟧{…}⟦/call⟧", separator="⟧", others=(END,))
 
 
-def bracketed(live: str = "call|result|think", result: str = "⟦result⟧{}⟦/result⟧", end: str = END, **info: str):
+def bracket_dialect(live: str = "call|result|think", result: str = "⟦result⟧{}⟦/result⟧", end: str = END, **info: str):
     """`end`: how the grammar has a call's end."""
-    escaped = re.compile(rf"⟦(?=/?(?:{live})\b)")
+    live_pattern = re.compile(rf"⟦(?=/?(?:{live})\b)")
     return DeclaredDialect(
         info=DialectInfo("lumen", "⟦call:name⟧{…}⟦/call⟧", "made up", "parallel", **{"reasoning": "⟦think⟧", **info}),
         table=MarkerTable(
@@ -166,8 +170,10 @@ def bracketed(live: str = "call|result|think", result: str = "⟦result⟧{}⟦/
             for call in calls
             if isinstance(call, ToolCall)
         ),
-        write_results=lambda results: "\n".join(result.replace("{}", result_text(each, escaped)) for each in results),
-        live=escaped,
+        write_results=lambda results: "\n".join(
+            result.replace("{}", result_text(each, live_pattern)) for each in results
+        ),
+        live=live_pattern,
         frame=Frame(
             call=named_call(LIVE, lambda name: f"{CALL}{name}⟧", end), joint="\n", triggers=lambda _tools: [CALL]
         ),
@@ -176,7 +182,7 @@ def bracketed(live: str = "call|result|think", result: str = "⟦result⟧{}⟦/
 
 
 def test_markers_of_any_look_keep_the_contract():
-    check_dialect(bracketed())
+    check_dialect(bracket_dialect())
 
 
 @pytest.mark.parametrize(
@@ -194,7 +200,7 @@ def test_markers_of_any_look_keep_the_contract():
 )
 def test_a_declaration_that_contradicts_itself_is_found(change: dict[str, str], problem: str):
     with pytest.raises(AssertionError, match=re.escape(problem)):
-        check_dialect(bracketed(**change))
+        check_dialect(bracket_dialect(**change))
 
 
 def test_results_that_are_a_block_only_with_some_contents_are_named_as_such():
@@ -214,4 +220,4 @@ def test_results_that_are_a_block_only_with_some_contents_are_named_as_such():
 
 
 def test_the_sample_itself_keeps_the_contract():
-    check_dialect(broken(Wrapped))
+    check_dialect(dialect_with(ParserWrapper))

@@ -57,7 +57,7 @@ def test_in_a_dialect_results_are_text():
 
 
 @pytest.mark.parametrize(
-    ("wanted", "problem"),
+    ("expectations", "problem"),
     [
         ({"user": "How wide?"}, "request 1 to scripted: 'How wide?' is not in its user message"),
         ({"system": "Measure badly"}, "is not in its system message"),
@@ -66,11 +66,11 @@ def test_in_a_dialect_results_are_text():
         ({"tools": ["weigh"]}, "its tools are ['size'], not ['weigh']"),
     ],
 )
-def test_a_failure_shows_what_was_asked(wanted, problem):
+def test_a_failure_shows_what_was_asked(expectations, problem):
     provider = play(ScriptedTurn("Hm.", calls=CALLS), "2")
-    with pytest.raises(AssertionError) as caught:
-        assert_request(provider, **wanted)
-    text = str(caught.value)
+    with pytest.raises(AssertionError) as raised_error:
+        assert_request(provider, **expectations)
+    text = str(raised_error.value)
     assert problem in text
     assert "tools: size\n[system] Measure well." in text
     assert "[assistant] Hm.\ncalls size\ncalls size" in text

@@ -42,11 +42,11 @@ MAX_HELD = 256
 """Characters of text that a parser may hold back (design 4.1, promise 3)."""
 
 _TEXT: JSON = {"type": "string"}
-_TYPED: JSON = {"n": {"type": "integer"}, "flag": {"type": "boolean"}, "tags": {"type": "array"}, "map": {}}
+_PROPERTIES: JSON = {"n": {"type": "integer"}, "flag": {"type": "boolean"}, "tags": {"type": "array"}, "map": {}}
 SAMPLE_TOOLS = (
     ToolSpec("read", "Reads.", {"type": "object", "properties": {"file": _TEXT}}, READ_ANYTHING),
     ToolSpec("write", "Writes.", {"type": "object", "properties": {"file": _TEXT, "content": _TEXT}}),
-    ToolSpec("set", "Sets.", {"type": "object", "properties": _TYPED}),
+    ToolSpec("set", "Sets.", {"type": "object", "properties": _PROPERTIES}),
     ToolSpec("ping", "Pings.", {"type": "object", "properties": {}}, READ_ANYTHING),
 )
 
@@ -102,8 +102,8 @@ def check_dialect(dialect: Dialect) -> None:
     turns = written_turns(dialect)
     for text in _PROSE:
         turn = read_turn(dialect, text, SAMPLE_TOOLS)
-        parsed = (turn.text, turn.reasoning, turn.calls)
-        _require(parsed == (text, "", ()), f"{dialect.name}: the text {text!r} is read as {parsed!r}")
+        reading = (turn.text, turn.reasoning, turn.calls)
+        _require(reading == (text, "", ()), f"{dialect.name}: the text {text!r} is read as {reading!r}")
     check_splits(dialect, turns[0], SAMPLE_TOOLS, splits=every_split(turns[0]))
     for text in (*_PROSE, *turns, *(turn[:-1] for turn in turns), *(turn[1:] for turn in turns), *_DEEP):
         check_any_text(dialect, text)
@@ -119,10 +119,10 @@ def check_dialect(dialect: Dialect) -> None:
 
 def written_turns(dialect: Dialect) -> list[str]:
     """Turns of the dialect: the first has text and two calls, one has a value of every type."""
-    typed: dict[str, JSON] = {"n": -7, "flag": True, "tags": [1, "a", None, {"b": []}], "map": {"k": 1.5}}
+    values: dict[str, JSON] = {"n": -7, "flag": True, "tags": [1, "a", None, {"b": []}], "map": {"k": 1.5}}
     batches: list[tuple[tuple[str, dict[str, JSON]], ...]] = [
         (("read", {"file": "a <b>\n"}), ("write", {"file": "x", "content": 'say "hi"\\'})),
-        (("set", typed),),
+        (("set", values),),
         (("ping", {}),),
     ]
     texts: list[str] = []
@@ -155,12 +155,14 @@ def check_held_back(dialect: Dialect) -> None:
         text = f"{start}{' ' * (MAX_HELD + 20)}"
         if read_turn(dialect, text, SAMPLE_TOOLS).text != text:
             continue  # a marker
-        parser, emitted, position = dialect.parser(SAMPLE_TOOLS), 0, 0
+        parser, emitted_chars, position = dialect.parser(SAMPLE_TOOLS), 0, 0
         for piece in (start, *chunks(text[len(start) :], 5)):
             position += len(piece)
-            emitted += sum(len(delta.text) for delta in parser.feed(piece) if isinstance(delta, TextDelta))
+            emitted_chars += sum(len(delta.text) for delta in parser.feed(piece) if isinstance(delta, TextDelta))
             _require(
-                position - emitted <= MAX_HELD, f"{dialect.name}: {position - emitted} characters are held back", text
+                position - emitted_chars <= MAX_HELD,
+                f"{dialect.name}: {position - emitted_chars} characters are held back",
+                text,
             )
 
 
@@ -168,20 +170,24 @@ def check_emitted_stays(dialect: Dialect, text: str, pieces: Iterable[str]) -> N
     """What was emitted is the beginning of what the whole turn says: nothing is revoked (promise 8)."""
     whole = join_deltas(parse_pieces(dialect, [text], SAMPLE_TOOLS))
     parser = dialect.parser(SAMPLE_TOOLS)
-    emitted: list[Delta] = []
+    emitted_deltas: list[Delta] = []
     for piece in pieces:
         new = parser.feed(piece)
-        emitted = join_deltas([*emitted, *new])
+        emitted_deltas = join_deltas([*emitted_deltas, *new])
         if new:
-            _require(_is_beginning(emitted, whole), f"{dialect.name}: {emitted!r} is not how {whole!r} begins", text)
-    check_deltas(emitted, complete=False)
+            _require(
+                _is_beginning(emitted_deltas, whole),
+                f"{dialect.name}: {emitted_deltas!r} is not how {whole!r} begins",
+                text,
+            )
+    check_deltas(emitted_deltas, complete=False)
 
 
-def _is_beginning(emitted: list[Delta], whole: list[Delta]) -> bool:
-    if not emitted:
+def _is_beginning(emitted_deltas: list[Delta], whole: list[Delta]) -> bool:
+    if not emitted_deltas:
         return True
-    last, same = emitted[-1], whole[len(emitted) - 1] if len(emitted) <= len(whole) else None
-    if emitted[:-1] != whole[: len(emitted) - 1]:
+    last, same = emitted_deltas[-1], whole[len(emitted_deltas) - 1] if len(emitted_deltas) <= len(whole) else None
+    if emitted_deltas[:-1] != whole[: len(emitted_deltas) - 1]:
         return False
     if isinstance(last, TextDelta | TextAside | ReasoningDelta | ArgumentsDelta):
         return isinstance(same, type(last)) and same.text.startswith(last.text)
@@ -263,8 +269,8 @@ def check_grammar(dialect: Dialect) -> None:
             return
         messages = dialect.render([Message("assistant", tuple(calls))], tools)
         for text in [each.text for each in messages]:
-            admitted = re.fullmatch(grammar.source, text)
-            _require(bool(admitted), f"{dialect.name}: its grammar (`frame`) does not admit the calls it writes", text)
+            match = re.fullmatch(grammar.source, text)
+            _require(bool(match), f"{dialect.name}: its grammar (`frame`) does not admit the calls it writes", text)
 
 
 def _require(condition: bool, message: str, text: str = "") -> None:

@@ -55,8 +55,8 @@ def check_splits(
     Without `splits` these are: single characters, and every cut in two.
     """
     expected = join_deltas(_read(CheckedParser(dialect.parser(tools, starts_in)), [text], finish))
-    tried = itertools.chain([tuple(chunks(text, 1))], every_split(text)) if splits is None else splits
-    for pieces in tried:
+    every_pieces = itertools.chain([tuple(chunks(text, 1))], every_split(text)) if splits is None else splits
+    for pieces in every_pieces:
         actual = join_deltas(_read(CheckedParser(dialect.parser(tools, starts_in)), pieces, finish))
         if actual != expected:
             where = _first_difference(actual, expected)
@@ -107,9 +107,9 @@ def check_results_cannot_forge(
         require(actual == expected, f"{dialect.name}: live markers {actual!r}, expected {expected!r}", results_text)
     for finish in ("stop", "length"):
         _require_same_shape(dialect, results_text, plain, tools, finish)
-        forged = "\n".join(entry.text for entry in dialect.render([Message("tool", tuple(results))], tools))
+        history_text = "\n".join(entry.text for entry in dialect.render([Message("tool", tuple(results))], tools))
         same = "\n".join(entry.text for entry in dialect.render([Message("tool", tuple(harmless))], tools))
-        _require_same_shape(dialect, forged, same, tools, finish)
+        _require_same_shape(dialect, history_text, same, tools, finish)
     return results_text
 
 
@@ -117,8 +117,8 @@ _BEFORE = "I read it.\n"
 
 
 def _is_report(delta: Delta) -> bool:
-    unmarked = isinstance(delta, CallMalformed) and delta.code == "no_start" and not delta.raw
-    return unmarked or (isinstance(delta, BatchEnded) and not delta.selected)
+    is_unmarked = isinstance(delta, CallMalformed) and delta.code == "no_start" and not delta.raw
+    return is_unmarked or (isinstance(delta, BatchEnded) and not delta.selected)
 
 
 def _require_same_shape(

@@ -120,7 +120,7 @@ class WorkerProcesses:
         """Sends a worker a signal."""
         self._processes[pid][0].send_signal(number)
 
-    async def ended(self, pid: int) -> int:
+    async def wait_for_exit(self, pid: int) -> int:
         """Waits for the end of a worker and its last report, and returns its exit code."""
         process, reader = self._processes.pop(pid)
         async with asyncio.timeout(_SECONDS):
@@ -143,10 +143,10 @@ def _report(event: str, run_id: str | None = None) -> None:
 def _turn(messages: Sequence[Message | TextMessage]) -> ScriptedTurn:
     """The task is JSON: a list of calls, each `[name, arguments]`, made one a turn."""
     calls = json.loads(next(each for each in messages if each.role == "user").text)
-    done = sum(each.role == "assistant" for each in messages)
-    if done == len(calls):
+    call_count = sum(each.role == "assistant" for each in messages)
+    if call_count == len(calls):
         return ScriptedTurn("done")
-    name, arguments = calls[done]
+    name, arguments = calls[call_count]
     return ScriptedTurn("", calls=(ScriptedCall(name, arguments),))
 
 

@@ -52,7 +52,7 @@ class _Stage:
                 except EngineError:
                     await asyncio.sleep(0.1)
 
-    async def happened(self, event: str, run_id: str, count: int) -> None:
+    async def check_count(self, event: str, run_id: str, count: int) -> None:
         """Checks that something happened in a run so many times, and no more often."""
         await self.workers.wait_for(event, run_id, count=count)
         assert len(self.workers.those(event, run_id)) == count, f"{event!r} came too often: {self.workers.reports}"
@@ -61,7 +61,7 @@ class _Stage:
         """Lets every call of `hold` return."""
         (self._folder / "gate").touch()
 
-    async def done(self, *run_ids: str) -> None:
+    async def check_answers(self, *run_ids: str) -> None:
         """Waits until the runs have been answered. Each has all its records, and one result for each call."""
         for run_id in run_ids:
             result = await self.client.result(run_id, _SECONDS)
@@ -107,20 +107,20 @@ async def check_a_run_is_driven_once(open_engine: OpenEngine) -> None:
         for _ in range(3):
             await stage.submit(_NOTE, _HOLD, run_id=run_id)
         stage.open_gate()
-        await stage.done(run_id)
+        await stage.check_answers(run_id)
         engine, journal = open_engine()
         await engine.enqueue(run_id, agent=AGENTS[0])
-        await stage.done(await stage.submit(_NOTE))
+        await stage.check_answers(await stage.submit(_NOTE))
         await engine.aclose()
         await journal.aclose()
-        await stage.happened("notes", run_id, 1)
+        await stage.check_count("notes", run_id, 1)
 
 
 async def check_a_run_begins_at_its_time(open_engine: OpenEngine) -> None:
     """Not before it, whoever enqueues it earlier; and a delivery that comes too early does not lose it."""
     async with _stage(open_engine) as stage:
         await stage.workers.start()
-        await stage.done(await stage.submit(_NOTE))
+        await stage.check_answers(await stage.submit(_NOTE))
         at = time.time() + _LATER_SECONDS
         run_id = await stage.submit(_NOTE, at=at)
         early = await stage.submit(_NOTE, at=at)
@@ -128,7 +128,7 @@ async def check_a_run_begins_at_its_time(open_engine: OpenEngine) -> None:
         await engine.enqueue(early, agent=AGENTS[0])
         await engine.aclose()
         await journal.aclose()
-        await stage.done(run_id, early)
+        await stage.check_answers(run_id, early)
         for each in (run_id, early):
             assert (await stage.workers.wait_for("notes", each)).time >= at, "a run began before its time"
 
@@ -138,33 +138,33 @@ async def check_a_wake_up_starts_a_waiting_run(open_engine: OpenEngine) -> None:
     async with _stage(open_engine) as stage:
         await stage.workers.start()
         waiting = await stage.submit(("wait", {"event": "paid", "seconds": 3600.0}), _NOTE)
-        driven = await stage.submit(_HOLD, ("wait", {"event": "paid", "seconds": 3600.0}), _NOTE)
-        timed = await stage.submit(("wait", {"event": "paid", "seconds": _LATER_SECONDS}), _NOTE)
+        driven_run = await stage.submit(_HOLD, ("wait", {"event": "paid", "seconds": 3600.0}), _NOTE)
+        timed_run = await stage.submit(("wait", {"event": "paid", "seconds": _LATER_SECONDS}), _NOTE)
         await stage.until(waiting, "waiting")
         assert await stage.client.deliver(waiting, "paid", {})
-        await stage.workers.wait_for("enters", driven)
-        assert await stage.client.deliver(driven, "paid", {})
+        await stage.workers.wait_for("enters", driven_run)
+        assert await stage.client.deliver(driven_run, "paid", {})
         stage.open_gate()
-        await stage.done(waiting, driven, timed)
+        await stage.check_answers(waiting, driven_run, timed_run)
 
 
 async def check_a_dead_workers_run_is_taken_over(open_engine: OpenEngine) -> None:
     """By another worker, with what is recorded. What was woken while it was driven is taken over once, too."""
     async with _stage(open_engine) as stage:
         first = await stage.workers.start()
-        run_id, woken = await stage.submit(_NOTE, _HOLD, _NOTE), await stage.submit(_NOTE, _HOLD, _NOTE)
-        for each in (run_id, woken):
+        run_id, woken_run = await stage.submit(_NOTE, _HOLD, _NOTE), await stage.submit(_NOTE, _HOLD, _NOTE)
+        for each in (run_id, woken_run):
             await stage.workers.wait_for("enters", each)
-        await stage.submit(_NOTE, _HOLD, _NOTE, run_id=woken)
+        await stage.submit(_NOTE, _HOLD, _NOTE, run_id=woken_run)
         await stage.workers.start()
         stage.workers.send(first, signal.SIGKILL)
-        await stage.workers.ended(first)
-        for each in (run_id, woken):
+        await stage.workers.wait_for_exit(first)
+        for each in (run_id, woken_run):
             assert (await stage.workers.wait_for("enters", each, count=2)).pid != first
         stage.open_gate()
-        await stage.done(run_id, woken)
-        for each in (run_id, woken):
-            await stage.happened("notes", each, 2)  # a recorded call does not run again
+        await stage.check_answers(run_id, woken_run)
+        for each in (run_id, woken_run):
+            await stage.check_count("notes", each, 2)  # a recorded call does not run again
 
 
 async def check_a_worker_that_is_believed_dead_is_fenced(open_engine: OpenEngine) -> None:
@@ -180,11 +180,11 @@ async def check_a_worker_that_is_believed_dead_is_fenced(open_engine: OpenEngine
         stage.workers.send(first, signal.SIGCONT)
         stage.open_gate()
         await stage.workers.wait_for("leaves", run_id)
-        await stage.done(run_id)
+        await stage.check_answers(run_id)
         # The first worker is of use again, and ends when it is asked to.
         stage.workers.send(first, signal.SIGTERM)
-        assert await stage.workers.ended(first) == 0
-        await stage.happened("notes", run_id, 1)
+        assert await stage.workers.wait_for_exit(first) == 0
+        await stage.check_count("notes", run_id, 1)
 
 
 async def check_a_worker_that_stops_ends_what_it_drives(open_engine: OpenEngine) -> None:
@@ -197,11 +197,11 @@ async def check_a_worker_that_stops_ends_what_it_drives(open_engine: OpenEngine)
         stage.workers.send(first, signal.SIGTERM)
         await stage.workers.wait_for("stops", pid=first)
         later = await stage.submit(_NOTE)
-        await stage.done(later)
+        await stage.check_answers(later)
         assert (await stage.workers.wait_for("delivered", later)).pid == second
         stage.open_gate()
-        await stage.done(run_id)
-        assert await stage.workers.ended(first) == 0
+        await stage.check_answers(run_id)
+        assert await stage.workers.wait_for_exit(first) == 0
         assert [each.pid for each in stage.workers.those("delivered", run_id)] == [first]
 
 
@@ -211,9 +211,9 @@ async def check_a_handler_that_raises_is_called_again(open_engine: OpenEngine) -
         await stage.workers.start(WorkLimits(1))
         run_id = await stage.submit(_NOTE, run_id=FAILING + new_id())
         await stage.workers.wait_for("raises", run_id, count=2)
-        await stage.done(await stage.submit(_NOTE))
+        await stage.check_answers(await stage.submit(_NOTE))
         stage.open_gate()
-        await stage.done(run_id)
+        await stage.check_answers(run_id)
 
 
 async def check_limits(open_engine: OpenEngine) -> None:
@@ -225,28 +225,28 @@ async def check_limits(open_engine: OpenEngine) -> None:
             pid = await stage.workers.start(limits)
             if limits.per_principal is not None and await _is_refused(stage, pid):
                 continue
-            limited = {await stage.submit(_HOLD, **options) for _ in range(3)}
+            limited_runs = {await stage.submit(_HOLD, **options) for _ in range(3)}
             others = {await stage.submit(_HOLD, agent=many) for _ in range(3)}
             await stage.workers.wait_for("enters", count=3)
             stage.open_gate()
-            await stage.done(*limited, *others)
+            await stage.check_answers(*limited_runs, *others)
             at_once, most, most_limited = set[str](), 0, 0
             for each in stage.workers.reports:
                 if each.event in ("enters", "leaves"):
                     at_once ^= {each.run_id}
-                    most, most_limited = max(most, len(at_once)), max(most_limited, len(at_once & limited))
+                    most, most_limited = max(most, len(at_once)), max(most_limited, len(at_once & limited_runs))
             assert (most, most_limited) == (3, 1)
 
 
 async def _is_refused(stage: _Stage, pid: int) -> bool:
     """Whether the engine refuses the worker's limits; if it does not, a run is driven."""
     trial = asyncio.create_task(stage.submit(_NOTE))
-    driven = asyncio.create_task(stage.workers.wait_for("notes"))
+    drive = asyncio.create_task(stage.workers.wait_for("notes"))
     refusal = asyncio.create_task(stage.workers.wait_for("refused", pid=pid))
-    await asyncio.wait((driven, refusal), return_when=asyncio.FIRST_COMPLETED)
-    for each in (trial, driven, refusal):
+    await asyncio.wait((drive, refusal), return_when=asyncio.FIRST_COMPLETED)
+    for each in (trial, drive, refusal):
         each.cancel()
-    await asyncio.gather(trial, driven, refusal, return_exceptions=True)
+    await asyncio.gather(trial, drive, refusal, return_exceptions=True)
     return refusal.done() and not refusal.cancelled()
 
 

@@ -36,7 +36,7 @@ class _CallSeen:
     id: str | None = None
     arguments: list[str] = field(default_factory=list[str])
     started: bool = False
-    ended: CallCompleted | CallMalformed | None = None
+    end: CallCompleted | CallMalformed | None = None
     ignored: bool = False
 
 
@@ -69,13 +69,13 @@ class TurnChecker:
             case CallCompleted(index):
                 _complete(self._open_call(index, delta), delta)
             case CallMalformed(index):
-                self._malformed(index, delta)
+                self._check_malformed(index, delta)
             case CallIgnored(index, _):
-                self._ignored(index)
+                self._check_ignored(index)
             case BatchEnded():
                 require(self._batch is None, "the batch ends twice")
                 self._batch = delta
-                self._selected(delta)
+                self._check_batch(delta)
             case TurnEnded():
                 self._over = True
             case _:
@@ -86,13 +86,13 @@ class TurnChecker:
         self._over = True
         calls, batch = self._calls, self._batch
         require(batch is not None or not calls, "there were calls and the batch did not end")
-        selected = batch.selected if batch else ()
+        selected_indexes = batch.selected if batch else ()
         wrong = False
         for index, call in calls.items():
-            require(call.ended is not None, f"call {index} never ended")
-            if isinstance(call.ended, CallCompleted):
-                reported = index in selected or call.ignored
-                require(reported, f"call {index} is completed, not selected and not ignored")
+            require(call.end is not None, f"call {index} never ended")
+            if isinstance(call.end, CallCompleted):
+                is_reported = index in selected_indexes or call.ignored
+                require(is_reported, f"call {index} is completed, not selected and not ignored")
             else:
                 wrong = wrong or not call.ignored
         if batch is not None:
@@ -102,34 +102,34 @@ class TurnChecker:
         call = self._calls.get(index)
         if call is None or not call.started:
             raise AssertionError(f"{delta!r} comes before the call started")
-        require(call.ended is None, f"{delta!r} comes after the call ended")
+        require(call.end is None, f"{delta!r} comes after the call ended")
         return call
 
-    def _malformed(self, index: int, delta: CallMalformed) -> None:
+    def _check_malformed(self, index: int, delta: CallMalformed) -> None:
         call = self._calls.get(index)
         if call is None:
             require(index == len(self._calls), f"call {index} is malformed, {len(self._calls)} is next")
             call = self._calls[index] = _CallSeen(delta.name)
-        require(call.ended is None, f"call {index} is malformed after it ended")
+        require(call.end is None, f"call {index} is malformed after it ended")
         require(delta.code != "" and delta.reason != "", f"call {index} is malformed without a code or reason")
         require(delta.offset >= 0, f"call {index} is malformed at {delta.offset}")
-        call.ended = delta
+        call.end = delta
 
-    def _ignored(self, index: int) -> None:
+    def _check_ignored(self, index: int) -> None:
         call = self._calls.get(index)
-        if call is None or call.ended is None:
+        if call is None or call.end is None:
             raise AssertionError(f"call {index} is ignored before it ended")
         require(not call.ignored, f"call {index} is ignored twice")
-        selected = self._batch is not None and index in self._batch.selected
-        require(not selected, f"call {index} is selected and ignored")
+        is_selected = self._batch is not None and index in self._batch.selected
+        require(not is_selected, f"call {index} is selected and ignored")
         call.ignored = True
 
-    def _selected(self, batch: BatchEnded) -> None:
+    def _check_batch(self, batch: BatchEnded) -> None:
         require(list(batch.selected) == sorted(set(batch.selected)), f"selected out of order: {batch.selected}")
         for index in batch.selected:
             call = self._calls.get(index)
-            completed = call is not None and isinstance(call.ended, CallCompleted)
-            require(completed, f"call {index} is selected and was not completed")
+            is_complete = call is not None and isinstance(call.end, CallCompleted)
+            require(is_complete, f"call {index} is selected and was not completed")
             require(call is None or not call.ignored, f"call {index} is selected and ignored")
 
 
@@ -143,7 +143,7 @@ def _complete(call: _CallSeen, delta: CallCompleted) -> None:
         raise AssertionError(f"the argument fragments of call {delta.index} are no JSON ({error}): {text!r}") from None
     same = exact(value) == exact(dict(delta.arguments))
     require(same, f"the argument fragments of call {delta.index} say {text!r}, its arguments {delta.arguments!r}")
-    call.ended = delta
+    call.end = delta
     call.arguments.clear()
 
 
@@ -170,14 +170,14 @@ class CheckedParser:
         self._turn = TurnChecker()
         self._max_held = max_held
         self._in_examples: int = 0
-        self._arrived: list[str] = []
-        self._emitted: list[str] = []
+        self._chunks: list[str] = []
+        self._texts: list[str] = []
 
     def keep_reasoning(self) -> None:
         self._parser.keep_reasoning()
 
     def feed(self, chunk: str) -> list[Delta]:
-        self._arrived.append(chunk)
+        self._chunks.append(chunk)
         return self._step(self._parser.feed(chunk), len(chunk))
 
     def close(self, reason: FinishReason) -> list[Delta]:
@@ -186,26 +186,26 @@ class CheckedParser:
         self._check_emitted()
         return deltas
 
-    def _step(self, deltas: Iterable[Delta], arrived: int) -> list[Delta]:
+    def _step(self, deltas: Iterable[Delta], chunk_length: int) -> list[Delta]:
         step = list(deltas)
         texts = [delta.text for delta in step if isinstance(delta, TextDelta | TextAside | ReasoningDelta)]
         for delta in step:
             self._turn.add(delta)
-        held_back = sum(len(delta.text) for delta in step if isinstance(delta, TextDelta | TextAside)) - arrived
+        held_back = sum(len(delta.text) for delta in step if isinstance(delta, TextDelta | TextAside)) - chunk_length
         in_examples = getattr(self._parser, "shown_chars", 0)  # an example is held back until it is known as one
         held_back, self._in_examples = held_back - (in_examples - self._in_examples), in_examples
         if self._max_held is not None and held_back > self._max_held:
             raise AssertionError(
                 f"{held_back} characters of text were held back, more than {self._max_held}: {texts!r}"
             )
-        self._emitted += texts
+        self._texts += texts
         return step
 
     def _check_emitted(self) -> None:
-        arrived, position = "".join(self._arrived), 0
-        for text in self._emitted:
-            at = arrived.find(text, position)
-            require(at >= 0, f"the text {text!r} did not arrive, or was told before", arrived)
+        whole_text, position = "".join(self._chunks), 0
+        for text in self._texts:
+            at = whole_text.find(text, position)
+            require(at >= 0, f"the text {text!r} did not arrive, or was told before", whole_text)
             position = at + len(text)
 
 

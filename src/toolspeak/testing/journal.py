@@ -136,18 +136,18 @@ async def check_many_at_once(open_store: OpenStore) -> None:
 
 async def check_large_contents(open_store: OpenStore) -> None:
     """Contents of any size come back, and go with the last session that has them."""
-    journal, remaining, gone = open_store(), new_id(), new_id()
+    journal, remaining, deleted_session = open_store(), new_id(), new_id()
     large = "\ud800é\0" * 60_000
     items = {"many": [f"item {i}" for i in range(20_000)]}
-    finished = ToolFinished(ToolResult("call_1_0", "read", "success", (TextPart(large),) * 2, structured=items))
-    runs = {session: a_run(new_id(), finished, session_id=session) for session in (remaining, gone)}
+    tool_finished = ToolFinished(ToolResult("call_1_0", "read", "success", (TextPart(large),) * 2, structured=items))
+    runs = {session: a_run(new_id(), tool_finished, session_id=session) for session in (remaining, deleted_session)}
     for records in runs.values():
         await write(journal, records)
         assert list(await open_store().read(records[0].run_id)) == records
-    await journal.delete_session(gone)
+    await journal.delete_session(deleted_session)
     assert list(await journal.read(runs[remaining][0].run_id)) == runs[remaining]
     await journal.delete_session(remaining)
-    again = a_run(new_id(), finished)
+    again = a_run(new_id(), tool_finished)
     await write(journal, again)
     assert list(await journal.read(again[0].run_id)) == again
 
@@ -227,30 +227,34 @@ async def check_a_request_to_suspend_reaches_the_holder(open_store: OpenStore) -
 
 async def check_runs_are_listed(open_store: OpenStore) -> None:
     journal, session, user = open_store(), new_id(), new_id()
-    paused, done = new_id(), new_id()
-    await write(journal, a_run(paused, RunPaused("awaiting_approval", ("call_1_0",)), principal=user, time=2000.0))
-    await write(journal, a_run(done, *every_kind(), task="two\nlines", principal=user, session_id=session, time=3000.0))
+    paused_run, ended_run = new_id(), new_id()
+    await write(journal, a_run(paused_run, RunPaused("awaiting_approval", ("call_1_0",)), principal=user, time=2000.0))
+    await write(
+        journal, a_run(ended_run, *every_kind(), task="two\nlines", principal=user, session_id=session, time=3000.0)
+    )
     infos = await journal.runs(principal=user)
-    assert [info.run_id for info in infos] == [done, paused]
-    assert infos[0] == await journal.run(done)
+    assert [info.run_id for info in infos] == [ended_run, paused_run]
+    assert infos[0] == await journal.run(ended_run)
     assert (infos[0].status, infos[0].title, infos[0].records, infos[0].updated) == ("answered", "two", 7, 3006.0)
-    assert [info.run_id for info in await journal.runs(principal=user, status="awaiting_approval")] == [paused]
-    assert [info.run_id for info in await journal.runs(session_id=session)] == [done]
-    assert [info.run_id for info in await journal.runs(principal=user, alone=True, limit=1)] == [paused]
+    assert [info.run_id for info in await journal.runs(principal=user, status="awaiting_approval")] == [paused_run]
+    assert [info.run_id for info in await journal.runs(session_id=session)] == [ended_run]
+    assert [info.run_id for info in await journal.runs(principal=user, alone=True, limit=1)] == [paused_run]
     of_tool = new_id()
-    await write(journal, [replace(each, parent_run_id=paused) for each in a_run(of_tool)])
+    await write(journal, [replace(each, parent_run_id=paused_run) for each in a_run(of_tool)])
     assert [info.run_id for info in await journal.runs(prefix=of_tool)] == [of_tool]
     assert list(await journal.runs(prefix=of_tool, alone=True)) == [], "a run that another run started is not alone"
-    assert [info.run_id for info in await journal.runs(prefix=done[:20])] == [done]
-    assert [info.run_id for info in await journal.runs(principal=user, limit=1)] == [done]
-    assert list(await journal.runs(principal=user, after=(infos[0].created, done))) == [infos[1]]
-    assert list(await journal.runs(principal=user, after=(infos[1].created, paused))) == []
+    assert [info.run_id for info in await journal.runs(prefix=ended_run[:20])] == [ended_run]
+    assert [info.run_id for info in await journal.runs(principal=user, limit=1)] == [ended_run]
+    assert list(await journal.runs(principal=user, after=(infos[0].created, ended_run))) == [infos[1]]
+    assert list(await journal.runs(principal=user, after=(infos[1].created, paused_run))) == []
     assert list(await journal.runs(principal=user, oldest_first=True)) == [*reversed(infos)]
     assert list(await journal.runs(principal=user, oldest_first=True, limit=1)) == [infos[1]]
-    assert list(await journal.runs(principal=user, oldest_first=True, after=(infos[1].created, paused))) == [infos[0]]
-    assert list(await journal.runs(principal=user, oldest_first=True, after=(infos[0].created, done))) == []
-    await journal.append(Record(RunResumed(), paused, 2, 1, 2002.0))
-    info = await journal.run(paused)
+    assert list(await journal.runs(principal=user, oldest_first=True, after=(infos[1].created, paused_run))) == [
+        infos[0]
+    ]
+    assert list(await journal.runs(principal=user, oldest_first=True, after=(infos[0].created, ended_run))) == []
+    await journal.append(Record(RunResumed(), paused_run, 2, 1, 2002.0))
+    info = await journal.run(paused_run)
     assert info is not None
     assert (info.status, info.updated) == ("running", 2002.0)
     run_id = new_id()
@@ -268,16 +272,16 @@ async def check_lists_of_runs_have_pages_and_filters(open_store: OpenStore) -> N
         await journal.append(replace(record, agent=user))
     (record,) = a_run(new_id(), principal=others, time=1500.0)
     await journal.append(replace(record, parent_run_id=names[0]))
-    collected: list[str] = []
+    run_ids: list[str] = []
     after: tuple[float, str] | None = None
     while page := await journal.runs(principal=user, after=after, limit=2):
-        collected += [info.run_id for info in page]
+        run_ids += [info.run_id for info in page]
         after = page[-1].created, page[-1].run_id
-    assert collected == names
+    assert run_ids == names
     filters: list[dict[str, Any]] = [{"agent": user}, {"folder": f"/srv/{user}"}, {"dialect": f"d-{user}"}]
-    for wanted in filters:
-        assert [info.run_id for info in await journal.runs(**wanted)] == names
-        assert list(await journal.runs(principal=others, **wanted)) == []
+    for criteria in filters:
+        assert [info.run_id for info in await journal.runs(**criteria)] == names
+        assert list(await journal.runs(principal=others, **criteria)) == []
     assert len(await journal.runs(principal=user, model="model")) == 5
     assert list(await journal.runs(principal=user, model="x")) == []
     assert [info.run_id for info in await journal.runs(parent_run_id=names[0])] == [record.run_id]
@@ -300,13 +304,13 @@ async def check_sessions(open_store: OpenStore) -> None:
     assert (info.title, info.version, info.runs, info.last_run) == ("The first", 1, 1, first)
     await error_of(RunConflict, write(journal, a_run(new_id(), **start)))
     await write(journal, a_run(second, session_version=1, follows=first, follows_seq=1, time=1100.0, **start))
-    renamed = await open_store().rename_session(session, "Odd \ud800 title", 2)
-    assert (renamed.version, renamed.title) == (3, "Odd \ufffd title")
+    renamed_session = await open_store().rename_session(session, "Odd \ud800 title", 2)
+    assert (renamed_session.version, renamed_session.title) == (3, "Odd \ufffd title")
     error = await error_of(RunConflict, journal.rename_session(session, "Mine", 2))
     assert session in str(error)
-    assert await journal.session(session) == renamed
-    assert list(await journal.sessions(principal=user)) == [renamed]
-    assert (renamed.runs, renamed.last_run, renamed.updated) == (2, second, 1100.0)
+    assert await journal.session(session) == renamed_session
+    assert list(await journal.sessions(principal=user)) == [renamed_session]
+    assert (renamed_session.runs, renamed_session.last_run, renamed_session.updated) == (2, second, 1100.0)
     lease = await journal.acquire(second, "me", 60)
     await error_of(RunBusy, journal.delete_session(session))
     await journal.release(lease)

@@ -83,14 +83,14 @@ async def check_a_paused_run_is_due_again(open_store: OpenStore) -> None:
 async def check_an_interrupted_run_is_due(open_store: OpenStore) -> None:
     """A run whose holder is gone is due, also if nobody submitted it, and before those that nobody has begun; one that
     was left on purpose is not."""
-    journal, agent, lost, stopped = open_store(), new_id(), new_id(), new_id()
-    for run_id in (lost, stopped):
-        lease = await journal.acquire(run_id, "gone", 0.0 if run_id == lost else 60.0)
+    journal, agent, lost_run, stopped_run = open_store(), new_id(), new_id(), new_id()
+    for run_id in (lost_run, stopped_run):
+        lease = await journal.acquire(run_id, "gone", 0.0 if run_id == lost_run else 60.0)
         await journal.append(Record(a_run(run_id)[0].event, run_id, 0, 0, 1.0, agent), lease)
     await journal.release(lease)
-    queued = await _submit(journal, agent, 800.0)
-    assert await _due(open_store(), agent) == [lost, queued]
-    assert await _due(open_store(), agent, limit=1) == [lost], "a long queue must not hide it"
+    queued_run = await _submit(journal, agent, 800.0)
+    assert await _due(open_store(), agent) == [lost_run, queued_run]
+    assert await _due(open_store(), agent, limit=1) == [lost_run], "a long queue must not hide it"
 
 
 async def check_inputs_count_once(open_store: OpenStore) -> None:
@@ -170,8 +170,8 @@ async def check_a_run_is_followed(open_store: OpenStore) -> None:
     await mine.append(a_run(run_id)[0], lease)
     assert not (await mine.renew(lease, 60)).follow
     texts: list[str] = []
-    async with aclosing(theirs.follow(run_id)) as published:
-        async for text in published:
+    async with aclosing(theirs.follow(run_id)) as stream:
+        async for text in stream:
             if text:
                 texts.append(text)
             elif (await mine.renew(lease, 60)).follow and not texts:

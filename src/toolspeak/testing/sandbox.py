@@ -82,9 +82,9 @@ class _SandboxStage:
         self.workspace, self.outside = folder / "workspace", folder / "outside"
         for each in (self.workspace, self.outside):
             each.mkdir()
-        self.confinement = self.confined((str(self.workspace),))
+        self.confinement = self.confinement_for((str(self.workspace),))
 
-    def confined(self, writable: tuple[str, ...], **fields: Any) -> Confinement:
+    def confinement_for(self, writable: tuple[str, ...], **fields: Any) -> Confinement:
         readable = (str(self.workspace), str(self.outside), *fields.pop("readable", ()))
         return Confinement(writable, readable=readable, **fields)
 
@@ -166,7 +166,7 @@ async def check_a_command_that_only_reads_changes_nothing(open_sandbox: OpenSand
             "cat file; ls /usr >/dev/null || exit 3; echo new > file; echo new > other; rm -f file; mkdir folder;"
             ' echo note > "$TMPDIR/note" && cat "$TMPDIR/note"'
         )
-        report = await stage.run(command, stage.confined(()))
+        report = await stage.run(command, stage.confinement_for(()))
         assert report.output.startswith("content"), report
         assert report.output.endswith("note\n"), report
         assert [each.name for each in stage.workspace.iterdir()] == ["file"], report
@@ -182,7 +182,7 @@ async def check_writes_land_where_the_confinement_says(open_sandbox: OpenSandbox
             file.write_text("old")
         (inside / "link").symlink_to(stage.outside)
         (inside / "file-link").symlink_to(victim)
-        confinement = stage.confined((str(inside), str(stage.workspace / "beside")))
+        confinement = stage.confinement_for((str(inside), str(stage.workspace / "beside")))
         command = (
             "echo new > inside/kept; echo new > inside/made; echo new > beside; echo new > wrong;"
             f" echo new > inside/link/made; echo new > inside/file-link; echo new > {stage.outside}/made;"
@@ -213,7 +213,7 @@ async def check_what_is_read_only_stays_as_it_is(open_sandbox: OpenSandbox) -> N
             "rm -rf repo/hooks; ln -s / repo/hooks; ln -sf /etc/passwd rules; ln -s / absent",
             "chmod 777 rules; python3 -c \"import os; os.truncate('rules', 0)\"; echo free > free",
         ):
-            report = await stage.run(command, stage.confined((str(stage.workspace),), read_only=places))
+            report = await stage.run(command, stage.confinement_for((str(stage.workspace),), read_only=places))
             assert (hooks / "kept").read_text() == "old", (command, report)
             assert [each.name for each in hooks.iterdir()] == ["kept"], (command, report)
             assert rules.read_text() == "old", (command, report)
@@ -231,7 +231,9 @@ async def check_what_is_hidden_cannot_be_read(open_sandbox: OpenSandbox) -> None
         file.write_text("a secret")
         (stage.workspace / "link").symlink_to(file)
         command = f"cat {folder}/key {file} link /proc/self/root{file}; cp -r {stage.outside} copy; cat copy/*"
-        report = await stage.run(command, stage.confined((str(stage.workspace),), hidden=(str(folder), str(file))))
+        report = await stage.run(
+            command, stage.confinement_for((str(stage.workspace),), hidden=(str(folder), str(file)))
+        )
         assert "a secret" not in report.output, report
 
 
@@ -254,7 +256,7 @@ async def check_a_list_of_hosts_lets_those_through_and_no_other(open_sandbox: Op
         with OutsideSockets(stage.outside) as sockets:
             rule = HostRule("localhost", sockets.tcp)
             command = f"{_PYTHON} -I -S - <<'EOF'\n{_THROUGH_PROXY.format(port=sockets.tcp)}\nEOF"
-            report = await stage.run(command, stage.confined((), hosts=(rule,)))
+            report = await stage.run(command, stage.confinement_for((), hosts=(rule,)))
         assert report.output.split() == ["200", "hello", "403", "403", "direct:refused"], report
         assert len(report.notes) == 2, report
         assert "`--allow-net example.invalid:443`" in report.notes[0], report
@@ -281,7 +283,7 @@ async def check_limits_hold(open_sandbox: OpenSandbox) -> None:
     """On a file's size and the time of the processor. Those on processes and memory depend on the system."""
     async with _stage(open_sandbox) as stage:
         limits = ProcessLimits(processes=None, memory=None, file_size=100_000, cpu_seconds=1)
-        confinement = stage.confined((str(stage.workspace),), limits=limits)
+        confinement = stage.confinement_for((str(stage.workspace),), limits=limits)
         report = await stage.run("head -c 300000 /dev/zero > large", confinement)
         assert report.exit_code != 0, report
         assert (stage.workspace / "large").stat().st_size <= 100_000, report
@@ -298,7 +300,7 @@ async def check_the_calls_of_a_sandbox_do_not_meet(open_sandbox: OpenSandbox) ->
         every = " ".join(f"{folder.name}/made" for folder in folders)
         await asyncio.gather(
             *(
-                stage.run(f"for each in {every}; do echo > $each; done", stage.confined((str(each),)))
+                stage.run(f"for each in {every}; do echo > $each; done", stage.confinement_for((str(each),)))
                 for each in folders[:2]
             )
         )

@@ -14,23 +14,23 @@ def join_deltas(deltas: Iterable[Delta]) -> list[Delta]:
 
     Two streams that say the same are equal after it, however they were cut.
     """
-    joined: list[Delta] = []
+    result: list[Delta] = []
     pieces: list[str] = []
 
     def flush() -> None:
         if len(pieces) > 1:
-            text, last = "".join(pieces), joined[-1]
+            text, last = "".join(pieces), result[-1]
             match last:
                 case ArgumentsDelta(index):
-                    joined[-1] = ArgumentsDelta(index, text)
+                    result[-1] = ArgumentsDelta(index, text)
                 case TextDelta() | TextAside() | ReasoningDelta():
-                    joined[-1] = replace(last, text=text)
+                    result[-1] = replace(last, text=text)
                 case _:
                     pass
         pieces.clear()
 
     for delta in deltas:
-        last = joined[-1] if pieces else None
+        last = result[-1] if pieces else None
         if isinstance(delta, TextDelta | TextAside | ReasoningDelta | ArgumentsDelta):
             if last is not None and _continues(last, delta):
                 pieces.append(delta.text)
@@ -39,9 +39,9 @@ def join_deltas(deltas: Iterable[Delta]) -> list[Delta]:
             pieces.append(delta.text)
         else:
             flush()
-        joined.append(delta)
+        result.append(delta)
     flush()
-    return joined
+    return result
 
 
 def _continues(last: Delta, delta: Delta) -> bool:

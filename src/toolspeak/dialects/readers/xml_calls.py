@@ -148,9 +148,9 @@ class XmlCalls(TaggedCalls):
 
     def _event(self, value: OpenValue, rest: str, literal: str) -> ValueEvent:
         """Calls in a value count only with the open element's name: others cannot end the open call."""
-        stop = value.tags.match_end(rest, 0)
-        if stop >= 0:
-            return "argument_end" if stop else "undecided"
+        end_stop = value.tags.match_end(rest, 0)
+        if end_stop >= 0:
+            return "argument_end" if end_stop else "undecided"
         tag = match_tag(rest, 0, NAMED_ARGUMENT)
         if tag is None:
             return "undecided" if TAG_START.fullmatch(rest) else "content"
