@@ -48,7 +48,7 @@ IMPORTS = {
     "pydantic-ai": "from pydantic_ai import Agent",
     "openai-agents": "from agents import Agent, Runner",
 }
-GROWN = 1.5
+LARGEST_GROWTH = 1.5
 """The largest allowed ratio of a step near the end to a step at the start. Above it, the exit code is 1. Noise stays
 far below it, and a copy of the history is far above it."""
 
@@ -141,9 +141,9 @@ class Table:
         base = measurements.get(floor, {}).get(key)
         for name, figures in measurements.items():
             ratio = f"{figures[key] / base:8.1f} ×" if base and name != floor else ""
-            grown = f"   late/early {figures['late'] / figures['early']:5.2f}" if "late" in figures else ""
+            growth = f"   late/early {figures['late'] / figures['early']:5.2f}" if "late" in figures else ""
             memory = f"   {figures['kib']:,.1f} KiB" if "kib" in figures else ""
-            print(f"{title:28} {name:16} {figures[key]:10,.2f} {ratio:>10}{grown}{memory}", flush=True)
+            print(f"{title:28} {name:16} {figures[key]:10,.2f} {ratio:>10}{growth}{memory}", flush=True)
             self.records.append({"metric": title, "subject": name, **figures})
         print()
 
@@ -177,12 +177,14 @@ def main() -> int:
             table.add(f"delta of {kind}", measure(workers, rounds, "deltas", kind=kind, count=16_384), "delta")
             table.add(f"chunk of {kind}", measure(ours, rounds, "deltas", kind=kind, count=16_384, url=url), "delta")
         table.add("agent, ready tools", measure(workers, rounds, "agents", count=200), "agent", floor="")
-    known = {name: pythons.get(name, sys.executable) for name in IMPORTS if name not in OTHERS or name in pythons}
-    table.add("import (ms)", imports(known, rounds), "import", floor="pydantic")
+    available_pythons = {
+        name: pythons.get(name, sys.executable) for name in IMPORTS if name not in OTHERS or name in pythons
+    }
+    table.add("import (ms)", imports(available_pythons, rounds), "import", floor="pydantic")
     if options.out is not None:
         options.out.write_text("".join(json.dumps(record) + "\n" for record in table.records), encoding="utf-8")
     mine = long.get("toolspeak")
-    if mine is not None and mine["late"] > GROWN * mine["early"]:
+    if mine is not None and mine["late"] > LARGEST_GROWTH * mine["early"]:
         print("a step costs more the longer the run is", file=sys.stderr)
         return 1
     return 0

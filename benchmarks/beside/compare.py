@@ -27,7 +27,7 @@ KILLS = {
     "after the write, while the model answers": ("answer", 1),
 }
 """The place where the process is killed, and the start of the program at which this happens."""
-ANSWER = "item='pear' ordered=20"
+ANSWER = "item='pear' quantity=20"
 
 
 def lines(library: str) -> int:
@@ -39,7 +39,7 @@ def after_a_kill(library: str, python: str, place: str, at: int) -> tuple[int, i
     with tempfile.TemporaryDirectory() as temporary:
         folder, environment = Path(temporary), {**os.environ, "PYTHONPATH": str(HERE)}
         for start in range(5):
-            finished = subprocess.run(
+            process = subprocess.run(
                 [python, str(HERE / f"shop_{library}.py"), *(["yes"] if start else [])],
                 cwd=folder,
                 env={**environment, "KILL_AT": place} if start == at else environment,
@@ -47,9 +47,9 @@ def after_a_kill(library: str, python: str, place: str, at: int) -> tuple[int, i
                 text=True,
                 check=False,
             )
-            if (finished.returncode != 0) != (start == at):
-                raise SystemExit(f"shop_{library}.py, start {start}: {finished.stdout}{finished.stderr}")
-            if ANSWER in finished.stdout:
+            if (process.returncode != 0) != (start == at):
+                raise SystemExit(f"shop_{library}.py, start {start}: {process.stdout}{process.stderr}")
+            if ANSWER in process.stdout:
                 counts = [(folder / name).read_text("utf-8").count("\n") for name in ("orders.txt", "requests.txt")]
                 return counts[0], counts[1]
     raise SystemExit(f"shop_{library}.py gave no answer in five starts")
@@ -67,10 +67,10 @@ def mistakes_found(library: str, python: str) -> str:
     errors = {(Path(each["file"]).name, each["range"]["start"]["line"] + 1) for each in report["generalDiagnostics"]}
     name = f"mistakes_{library}.py"
     source = (HERE / name).read_text("utf-8").splitlines()
-    marked = {(name, number) for number, line in enumerate(source, 1) if "# wrong" in line}
-    if errors - marked:
-        raise SystemExit(f"unexpected type errors: {sorted(errors - marked)}")
-    return f"{len(errors)} of {len(marked)}"
+    marked_lines = {(name, number) for number, line in enumerate(source, 1) if "# wrong" in line}
+    if errors - marked_lines:
+        raise SystemExit(f"unexpected type errors: {sorted(errors - marked_lines)}")
+    return f"{len(errors)} of {len(marked_lines)}"
 
 
 def version(package: str, python: str) -> str:

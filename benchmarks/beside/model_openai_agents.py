@@ -12,7 +12,7 @@ from shop import turn_of_the_model
 ARGUMENTS = {"stock": '{"item": "pear"}', "order": '{"item": "pear", "count": 20}'}
 
 
-class Scripted(Model):
+class ScriptedModel(Model):
     async def get_response(
         self, system_instructions: str | None, input: str | list[TResponseInputItem], *rest: Any, **options: Any
     ) -> ModelResponse:
@@ -23,7 +23,7 @@ class Scripted(Model):
                 call_id=f"call_{turn}", type="function_call", name=turn, arguments=ARGUMENTS[turn]
             )
         else:
-            text = ResponseOutputText(text='{"item": "pear", "ordered": 20}', type="output_text", annotations=[])
+            text = ResponseOutputText(text='{"item": "pear", "quantity": 20}', type="output_text", annotations=[])
             output = ResponseOutputMessage(
                 id="message", type="message", role="assistant", status="completed", content=[text]
             )
@@ -33,4 +33,4 @@ class Scripted(Model):
         raise NotImplementedError
 
 
-MODEL = Scripted()
+MODEL = ScriptedModel()

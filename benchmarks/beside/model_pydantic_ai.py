@@ -12,7 +12,7 @@ def reply(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     calls = {
         "stock": ToolCallPart("stock", {"item": "pear"}),
         "order": ToolCallPart("order", {"item": "pear", "count": 20}),
-        "answer": ToolCallPart(info.output_tools[0].name, {"item": "pear", "ordered": 20}),
+        "answer": ToolCallPart(info.output_tools[0].name, {"item": "pear", "quantity": 20}),
     }
     return ModelResponse(parts=[calls[turn]])
 

@@ -18,7 +18,7 @@ CALLS = {
 
 def reply(messages: Sequence[Message | TextMessage]) -> ScriptedTurn:
     turn = turn_of_the_model(sum(len(each.results) for each in messages if isinstance(each, Message)))
-    return ScriptedTurn("" if turn in CALLS else '{"item": "pear", "ordered": 20}', calls=CALLS.get(turn, ()))
+    return ScriptedTurn("" if turn in CALLS else '{"item": "pear", "quantity": 20}', calls=CALLS.get(turn, ()))
 
 
 MODEL = ScriptedProvider([reply] * 3, tools=True, follow=True)

@@ -17,7 +17,7 @@ TASK = "Order 20 pears if we are out of them."
 
 class Report(BaseModel):
     item: str
-    ordered: int
+    quantity: int
 
 
 def die_at(place: str) -> None:

@@ -25,7 +25,7 @@ class Piece:
 
 
 @dataclass(slots=True)
-class Happened:
+class FloorEvent:
     seq: int
     kind: str
     call_id: str | None
@@ -36,11 +36,11 @@ async def complete() -> dict[str, Any]:
     turn = await next_turn()
     if turn is None:
         return {"role": "assistant", "content": "done"}
-    called = [{"id": i, "function": {"name": name, "arguments": arguments}} for i, name, arguments in turn]
-    return {"role": "assistant", "tool_calls": called}
+    tool_calls = [{"id": i, "function": {"name": name, "arguments": arguments}} for i, name, arguments in turn]
+    return {"role": "assistant", "tool_calls": tool_calls}
 
 
-async def streamed() -> AsyncIterator[tuple[str, str]]:
+async def stream_pieces() -> AsyncIterator[tuple[str, str]]:
     script = RUN.get()
     kind = "text" if await next_turn() is None else "arguments"
     if kind == "arguments":
@@ -68,21 +68,21 @@ class Careful(Subject):
         log = [event async for event in self._events()]
         return log[-1].data
 
-    async def _events(self) -> AsyncIterator[Happened]:
+    async def _events(self) -> AsyncIterator[FloorEvent]:
         messages: list[dict[str, Any]] = [{"role": "user", "content": "go"}]
         seq = 0
         while True:
             message = await complete()
             messages.append(message)
             seq += 1
-            yield Happened(seq, "answered", None, message)
+            yield FloorEvent(seq, "answered", None, message)
             calls = message.get("tool_calls")
             if not calls:
-                yield Happened(seq + 1, "finished", None, message["content"])
+                yield FloorEvent(seq + 1, "finished", None, message["content"])
                 return
             for call in calls:
                 seq += 1
-                yield Happened(seq, "started", call["id"], call)
+                yield FloorEvent(seq, "started", call["id"], call)
             results: dict[str, Any] = {}
             async with asyncio.TaskGroup() as tasks:
                 for call in calls:
@@ -91,7 +91,7 @@ class Careful(Subject):
                 content = json.dumps(results[call["id"]])
                 messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
                 seq += 1
-                yield Happened(seq, "finished", call["id"], content)
+                yield FloorEvent(seq, "finished", call["id"], content)
 
     async def _call(self, call: dict[str, Any], results: dict[str, Any]) -> None:
         function, validate = self.tools[call["function"]["name"]]
@@ -103,7 +103,7 @@ class Careful(Subject):
             results[call["id"]] = f"error: {error}"
 
     async def stream(self) -> int:
-        return await self._read(streamed())
+        return await self._read(stream_pieces())
 
     async def chunks(self, url: str) -> int:
         return await self._read(_from_server(url))
@@ -111,7 +111,7 @@ class Careful(Subject):
     async def _read(self, pieces: AsyncIterator[tuple[str, str]]) -> int:
         length = 0
         parts: dict[str, list[str]] = {}
-        async for event in self._watched(pieces, parts):
+        async for event in self._watch(pieces, parts):
             length += len(event.data.text)
         if "arguments" in parts:
             results: dict[str, Any] = {}
@@ -120,9 +120,9 @@ class Careful(Subject):
             length -= len(OPENING) + len(CLOSING)
         return length
 
-    async def _watched(
+    async def _watch(
         self, pieces: AsyncIterator[tuple[str, str]], parts: dict[str, list[str]]
-    ) -> AsyncIterator[Happened]:
+    ) -> AsyncIterator[FloorEvent]:
         seq = 0
         async for kind, text in pieces:
             seq += 1
@@ -130,7 +130,7 @@ class Careful(Subject):
             if part is None:
                 part = parts[kind] = []
             part.append(text)
-            yield Happened(seq, kind, None, Piece(text))
+            yield FloorEvent(seq, kind, None, Piece(text))
 
 
 async def _from_server(url: str) -> AsyncIterator[tuple[str, str]]:

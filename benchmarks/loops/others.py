@@ -42,8 +42,8 @@ class Llm(Subject):
                         for piece in (OPENING, *[PIECE] * script.pieces, CLOSING):
                             yield StreamEvent(type="tool_call_args", chunk=piece, tool_call_id=call_id)
                         arguments = json.dumps({"text": PIECE * script.pieces})
-                    made = llm.ToolCall(name=name, arguments=json.loads(arguments), tool_call_id=call_id)
-                    response.add_tool_call(made)
+                    tool_call = llm.ToolCall(name=name, arguments=json.loads(arguments), tool_call_id=call_id)
+                    response.add_tool_call(tool_call)
 
         self._llm, self.model = llm, Fake()
         super().__init__()
@@ -138,14 +138,14 @@ class Agno(Subject):
         return (await self.agent.arun("go", session_id=str(id(RUN.get())))).content
 
     async def stream(self) -> int:
-        length, wanted = 0, RUN.get().steps
+        length, step_count = 0, RUN.get().steps
         async for event in self.agent.arun(
-            "go", session_id=str(id(RUN.get())), stream=True, stream_events=bool(wanted)
+            "go", session_id=str(id(RUN.get())), stream=True, stream_events=bool(step_count)
         ):
             content = getattr(event, "content", None)
             if event.event == "RunContent" and content:
                 length += len(content)
-        return -1 if wanted else length  # it does not forward arguments
+        return -1 if step_count else length  # it does not forward arguments
 
 
 class LangGraph(Subject):
@@ -393,9 +393,9 @@ class OpenAiAgents(Subject):
 
     async def stream(self) -> int:
         calls, length = RUN.get().steps, 0
-        wanted = "response.function_call_arguments.delta" if calls else "response.output_text.delta"
+        delta_type = "response.function_call_arguments.delta" if calls else "response.output_text.delta"
         result = self._agents.Runner.run_streamed(self.agent, "go", run_config=self._config)
         async for event in result.stream_events():
-            if event.type == "raw_response_event" and event.data.type == wanted:
+            if event.type == "raw_response_event" and event.data.type == delta_type:
                 length += len(event.data.delta)
         return length - FRAME if calls else length

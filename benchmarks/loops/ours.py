@@ -28,7 +28,7 @@ USAGE = Usage(1, 1)
 LIMITS = Limits(steps=None, tokens=None, seconds=None, calls=None, repeats=None, failures=None)
 
 
-class Scripted:
+class ScriptedModel:
     name = "fake:model"
     capabilities = Capabilities(tools=True)
 
@@ -66,7 +66,7 @@ class Scripted:
 
 class Toolspeak(Subject):
     def __init__(self) -> None:
-        self.model = Scripted()
+        self.model = ScriptedModel()
         super().__init__()
 
     def wrap(self, functions: Sequence[Callable[..., Any]]) -> Any:

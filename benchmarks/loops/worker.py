@@ -122,7 +122,7 @@ class Subject:
 
     async def loop(self, steps: int) -> dict[str, Any]:
         """The cost of a step: over all steps, and the median of single steps early and late."""
-        script = await self._checked(Script(steps))
+        script = await self._check(Script(steps))
         stamps = script.stamps
         each = [(after - before) * 1e6 for before, after in pairwise(stamps)]
         figures = {"step": (stamps[-1] - stamps[0]) / steps * 1e6}
@@ -137,7 +137,7 @@ class Subject:
         start = time.process_time()
         async with asyncio.TaskGroup() as tasks:
             for _ in range(runs):
-                tasks.create_task(self._checked(Script(calls - 1, seconds=seconds)))
+                tasks.create_task(self._check(Script(calls - 1, seconds=seconds)))
         return {"call": (time.process_time() - start) / runs / calls * 1e6}
 
     async def deltas(self, kind: str, count: int, url: str = "") -> dict[str, Any]:
@@ -147,11 +147,11 @@ class Subject:
         gc.collect()
         start = time.process_time()
         length = await (self.chunks(f"{url}/{kind}/{count}") if url else self.stream())
-        spent = time.process_time() - start
+        cpu_seconds = time.process_time() - start
         RUN.reset(token)
         if length not in (count * len(PIECE), -1):
             raise AssertionError(f"{length} characters were seen, not {count * len(PIECE)}")
-        return {"delta": spent / count * 1e6}
+        return {"delta": cpu_seconds / count * 1e6}
 
     async def agents(self, count: int) -> dict[str, Any]:
         """The cost of an agent built from existing tools, and the KiB that it keeps."""
@@ -160,7 +160,7 @@ class Subject:
         start = time.process_time()
         for _ in range(count):
             self.make(self.tools)
-        spent = time.process_time() - start
+        cpu_seconds = time.process_time() - start
         agents = [None] * 100
         gc.collect()
         tracemalloc.start()
@@ -170,9 +170,9 @@ class Subject:
         gc.collect()
         size = (tracemalloc.get_traced_memory()[0] - before) / len(agents)
         tracemalloc.stop()
-        return {"agent": spent / count * 1e6, "kib": size / 1024}
+        return {"agent": cpu_seconds / count * 1e6, "kib": size / 1024}
 
-    async def _checked(self, script: Script) -> Script:
+    async def _check(self, script: Script) -> Script:
         token = RUN.set(script)
         try:
             answer = await self.run()

@@ -149,10 +149,10 @@ def test_a_policy_interceptors_a_timeout_and_the_journal_apply():
 
     class Note(Interceptor):
         async def around(self, call, proceed, context):
-            noted.append(call.name)
+            call_names.append(call.name)
             return await proceed(call)
 
-    noted, journal = [], MemoryJournal()
+    call_names, journal = [], MemoryJournal()
     ours = to_langchain(
         [slow, secret],
         approve=Approval("all", policy=lambda request: None),
@@ -162,11 +162,11 @@ def test_a_policy_interceptors_a_timeout_and_the_journal_apply():
         journal=journal,
     )
     result = create_agent(model(("slow", {}), ("secret", {})), ours).invoke(TASK)
-    (late, late_status), (hidden, _) = answers(result)
+    (late, late_status), (secret_answer, _) = answers(result)
     assert late_status == "error"
     assert "0.05 seconds" in late
-    assert "12345" not in hidden
-    assert sorted(noted) == ["secret", "slow"]
+    assert "12345" not in secret_answer
+    assert sorted(call_names) == ["secret", "slow"]
     (run,) = asyncio.run(journal.runs())
     records = asyncio.run(journal.read(run.run_id))
     assert sum(isinstance(record.event, ToolFinished) for record in records) == 2
@@ -174,12 +174,12 @@ def test_a_policy_interceptors_a_timeout_and_the_journal_apply():
 
 def test_a_tool_gets_the_context_and_gives_an_artifact_and_an_image():
     @tool(read_only=True)
-    def shot(ctx: RunContext[str]) -> ImagePart:
+    def screenshot(ctx: RunContext[str]) -> ImagePart:
         deps.append(ctx.deps)
         return ImagePart("image/png", b"PNG")
 
     deps = []
-    graph = create_agent(model(("shot", {})), to_langchain([shot]), context_schema=str)
+    graph = create_agent(model(("screenshot", {})), to_langchain([screenshot]), context_schema=str)
     (message,) = [m for m in graph.invoke(TASK, context="you")["messages"] if isinstance(m, ToolMessage)]
     assert deps == ["you"]
     assert message.content == [{"type": "image", "base64": "UE5H", "mime_type": "image/png"}]
@@ -264,8 +264,8 @@ def test_a_subclass_and_a_json_schema_and_an_answer_of_several_parts():
 
     schema = {"type": "object", "properties": {"self": {"type": "integer"}}, "title": "x"}
     by_schema = StructuredTool.from_function(parts, name="parts", description="Parts.", args_schema=schema)
-    searched, several = run(from_langchain([Search(), by_schema]), ("search", {"query": "a"}), ("parts", {"x": 1}))
-    assert searched.text == "found a"
+    search_result, several = run(from_langchain([Search(), by_schema]), ("search", {"query": "a"}), ("parts", {"x": 1}))
+    assert search_result.text == "found a"
     assert several.text == "{'x': 1}"
     assert several.content[1] == ImagePart("image/png", b"PNG")
 

@@ -94,24 +94,24 @@ class TimedLoop(asyncio.SelectorEventLoop):
 
     def __init__(self):
         super().__init__()
-        self.waited = []
+        self.delays = []
 
     def call_later(self, delay, callback, *args, context=None):
         def fire():
             if delay in (EXPECTED_SECONDS, GATHER_SECONDS):
-                self.waited.append(delay)
+                self.delays.append(delay)
             callback(*args)
 
         return super().call_later(delay, fire, context=context)
 
 
-@pytest.mark.parametrize("streamed", [False, True])
-def test_a_batch_begins_when_the_last_call_has_come_and_waits_for_no_time(tools, log, streamed):
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_a_batch_begins_when_the_last_call_has_come_and_waits_for_no_time(tools, log, is_streamed):
     journal = MemoryJournal()
     theirs = agent(to_openai_agents(tools, approve="all", journal=journal), *CALLS[:3])
 
     async def run():
-        if not streamed:
+        if not is_streamed:
             return await Runner.run(theirs, "go", run_config=QUIET)
         result = Runner.run_streamed(theirs, "go", run_config=QUIET)
         async for _ in result.stream_events():
@@ -120,7 +120,7 @@ def test_a_batch_begins_when_the_last_call_has_come_and_waits_for_no_time(tools,
 
     with asyncio.Runner(loop_factory=TimedLoop) as runner:
         assert runner.run(run()).final_output == "done"
-        assert runner.get_loop().waited == []
+        assert runner.get_loop().delays == []
     assert len(asyncio.run(journal.runs())) == 1
     assert log.index("wrote a") < log.index("read a")
 
@@ -176,7 +176,7 @@ def test_a_call_that_a_policy_escalates_does_not_run(tools, log):
 
 def test_a_tool_gets_the_context_and_gives_an_image_and_its_errors_are_texts():
     @tool(read_only=True)
-    def shot(ctx: toolspeak.RunContext[str]) -> ImagePart:
+    def screenshot(ctx: toolspeak.RunContext[str]) -> ImagePart:
         deps.append(ctx.deps)
         return ImagePart("image/png", b"PNG")
 
@@ -185,7 +185,7 @@ def test_a_tool_gets_the_context_and_gives_an_image_and_its_errors_are_texts():
         raise ToolError("no such thing")
 
     deps = []
-    result = run_theirs(agent(to_openai_agents([shot, fail]), ("shot", {}), ("fail", {})), context="you")
+    result = run_theirs(agent(to_openai_agents([screenshot, fail]), ("screenshot", {}), ("fail", {})), context="you")
     assert deps == ["you"]
     (image,), failure = outputs(result)
     assert image.image_url == "data:image/png;base64,UE5H"
@@ -250,8 +250,8 @@ def test_one_that_needs_approval_always_asks():
 
 
 def test_there_and_back():
-    made = to_openai_agents(from_openai_agents([greet], effects={"greet": Effects()}))
-    assert all(isinstance(each, FunctionTool) for each in made)
-    assert outputs(run_theirs(agent(made, ("greet", {"name": "Ada", "times": 1})), context="Bob")) == [
+    tools_for_sdk = to_openai_agents(from_openai_agents([greet], effects={"greet": Effects()}))
+    assert all(isinstance(each, FunctionTool) for each in tools_for_sdk)
+    assert outputs(run_theirs(agent(tools_for_sdk, ("greet", {"name": "Ada", "times": 1})), context="Bob")) == [
         "Bob greets Ada 1"
     ]

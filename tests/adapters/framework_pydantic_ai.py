@@ -137,8 +137,8 @@ def test_a_tool_gets_deps_and_the_memory_of_its_run():
         return f"{ctx.deps} {ctx.memory['calls']}"
 
     def reply(messages, info):
-        made = sum(isinstance(part, ToolReturnPart) for message in messages for part in message.parts)
-        return ModelResponse([TextPart("done")] if made == 2 else [ToolCallPart("count", {})])
+        result_count = sum(isinstance(part, ToolReturnPart) for message in messages for part in message.parts)
+        return ModelResponse([TextPart("done")] if result_count == 2 else [ToolCallPart("count", {})])
 
     agent = Agent(FunctionModel(reply), deps_type=str, toolsets=[to_pydantic_ai([count])])
     for _ in range(2):
@@ -151,13 +151,13 @@ def test_a_stop_ends_the_agent_and_an_image_is_an_image():
         raise AgentStop("enough")
 
     @tool(read_only=True)
-    def shot() -> ImagePart:
+    def screenshot() -> ImagePart:
         return ImagePart("image/png", b"PNG")
 
-    toolset = to_pydantic_ai([stop, shot])
+    toolset = to_pydantic_ai([stop, screenshot])
     with pytest.raises(AgentStop, match="enough"):
         asyncio.run(Agent(model(("stop", {})), toolsets=[toolset]).run("go"))
-    ((content, _),) = answers(asyncio.run(Agent(model(("shot", {})), toolsets=[toolset]).run("go")))
+    ((content, _),) = answers(asyncio.run(Agent(model(("screenshot", {})), toolsets=[toolset]).run("go")))
     assert content == BinaryContent(b"PNG", media_type="image/png")
 
 
@@ -211,9 +211,9 @@ def test_a_tool_of_pydantic_ai_is_a_tool():
     assert none.text == "the arguments of 'look' do not fit:\n- place.name: required (string)"
     assert (nowhere.text, nowhere.status) == ("there is no such place", "failure")
     assert hell.text == "closed"
-    made = tools.get("look")
-    read = made.read_arguments({"place": {"name": "Rome"}})
-    assert made.effects_of(read) == Effects(reads={"place:Rome"})
+    look_tool = tools.get("look")
+    read = look_tool.read_arguments({"place": {"name": "Rome"}})
+    assert look_tool.effects_of(read) == Effects(reads={"place:Rome"})
 
 
 def test_a_tool_that_is_not_named_may_touch_everything_and_one_that_requires_approval_asks():
@@ -235,9 +235,9 @@ def test_async_tools_validators_and_media():
         return ToolReturn({"drawn": number}, content=["as asked", BinaryContent(b"PNG", media_type="image/png")])
 
     tools = from_pydantic_ai(FunctionToolset([Tool(draw, args_validator=check)]))
-    drawn, large = run(tools, ("draw", {"number": 1}), ("draw", {"number": 10}))
-    assert drawn.text == '{"drawn": 1}\nas asked'
-    assert drawn.content[-1] == ImagePart("image/png", b"PNG")
+    drawing, large = run(tools, ("draw", {"number": 1}), ("draw", {"number": 10}))
+    assert drawing.text == '{"drawn": 1}\nas asked'
+    assert drawing.content[-1] == ImagePart("image/png", b"PNG")
     assert large.text == "too large"
 
 

@@ -157,8 +157,10 @@ def test_a_run_with_reasoning_calls_and_text(journal):
 
 @pytest.mark.parametrize("dialect", ["hermes", "cogency-xml", "qwen3-coder"])
 def test_calls_in_text_dialects_have_their_arguments(journal, dialect):
-    written = get_dialect(dialect).render([Message("assistant", (ToolCall("", "add", {"a": 1, "b": 2}),))], [add.spec])
-    app = an_app(journal, "So: " + written[0].text, "Three.", dialect=dialect)
+    rendered_turn = get_dialect(dialect).render(
+        [Message("assistant", (ToolCall("", "add", {"a": 1, "b": 2}),))], [add.spec]
+    )
+    app = an_app(journal, "So: " + rendered_turn[0].text, "Three.", dialect=dialect)
     (events,) = talk(app, journal, an_input(user("1 + 2?")))
     check(events)
     arguments = "".join(event.delta for event in events if event.type == "TOOL_CALL_ARGS")
@@ -180,13 +182,13 @@ def test_a_thread_is_a_session_and_keeps_what_was_said(journal):
 def test_a_thread_that_the_journal_does_not_have_begins_with_the_clients_messages(journal):
     provider = ScriptedProvider(["Yes."])
     call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 1}'}}
-    lost = {"id": "c2", "type": "function", "function": {"name": "add", "arguments": "{"}}
+    lost_call = {"id": "c2", "type": "function", "function": {"name": "add", "arguments": "{"}}
     (events,) = talk(
         an_app(journal, provider=provider),
         journal,
         an_input(
             user("before"),
-            {"id": "a1", "role": "assistant", "content": "Adding.", "toolCalls": [call, lost]},
+            {"id": "a1", "role": "assistant", "content": "Adding.", "toolCalls": [call, lost_call]},
             {"id": "t1", "role": "tool", "content": "2", "toolCallId": "c1"},
             user("Really?", "u2"),
             context=[{"description": "page", "value": "sums"}],
@@ -198,7 +200,7 @@ def test_a_thread_that_the_journal_does_not_have_begins_with_the_clients_message
     assert texts[-1].endswith("What the application says:\n- page: sums\n\nReally?")
 
 
-APPROVED = {"interruptId": "call_1_0", "status": "resolved", "payload": {"approved": True}}
+APPROVAL = {"interruptId": "call_1_0", "status": "resolved", "payload": {"approved": True}}
 
 
 def test_an_approval_is_an_interrupt_and_resume_decides_it(journal):

@@ -133,8 +133,8 @@ def test_a_late_call_does_not_pass_one_that_waits():
     async def both():
         (write,) = await turn(batches, [WRITE], ["1"])
         (late,) = await turn(batches, [READ_A], ["1", "2"])
-        approved = {each: Decision(True, by="theirs") for each in ("1", "2")}
-        return write, late, await turn(batches, [WRITE, READ_A], decisions=approved)
+        approvals = {each: Decision(True, by="theirs") for each in ("1", "2")}
+        return write, late, await turn(batches, [WRITE, READ_A], decisions=approvals)
 
     write, late, results = asyncio.run(both())
     assert (type(write), late.waits_for) == (ApprovalMissing, ("1",))
@@ -184,7 +184,7 @@ def test_a_stop_is_raised_to_every_call_of_the_batch():
 
 
 def test_when_all_calls_are_cancelled_the_tools_have_ended():
-    ended = []
+    endings = []
 
     @tool(read_only=True)
     async def wait() -> str:
@@ -192,14 +192,14 @@ def test_when_all_calls_are_cancelled_the_tools_have_ended():
         try:
             await asyncio.Event().wait()
         finally:
-            ended.append("wait")
+            endings.append("wait")
 
     async def cancel():
         task = asyncio.create_task(batches.run(ToolCall("1", "wait", {}), "turn", ["1"], BatchContext("run")))
         await start.wait()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        return list(ended)
+        return list(endings)
 
     start, batches = asyncio.Event(), TurnBatches("theirs", [wait], journal=(journal := MemoryJournal()))
     assert asyncio.run(cancel()) == ["wait"]

@@ -32,8 +32,8 @@ TOOLS = Toolset([add, note])
 
 def calling(dialect, *calls, tools=TOOLS, before=""):
     """A turn that makes these calls, `(name, arguments)` each, as the dialect writes them."""
-    made = tuple(ToolCall("", name, arguments) for name, arguments in calls)
-    messages = get_dialect(dialect).render([Message("assistant", made)], tools.specs)
+    calls_made = tuple(ToolCall("", name, arguments) for name, arguments in calls)
+    messages = get_dialect(dialect).render([Message("assistant", calls_made)], tools.specs)
     return before + "\n".join(message.text for message in messages)
 
 
@@ -78,9 +78,9 @@ class OpenProvider:
     def __init__(self, *pieces):
         self.pieces = pieces
         self.requests = []
-        self.reached = asyncio.Event()
+        self.all_sent = asyncio.Event()
         self.read = 0
-        self.closed = False
+        self.closed: bool = False
 
     async def stream(self, request):
         self.requests.append(request)
@@ -88,7 +88,7 @@ class OpenProvider:
             for piece in self.pieces:
                 self.read += 1
                 yield TextDelta(piece)
-            self.reached.set()
+            self.all_sent.set()
             await asyncio.Event().wait()
         finally:
             self.closed = True

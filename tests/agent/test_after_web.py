@@ -43,13 +43,13 @@ def look() -> str:
 
 
 @tool()
-def undeclared() -> str:
+def do_anything() -> str:
     "Does anything."
     log.append("anything")
     return "done"
 
 
-TOOLS = [headlines, note, send, look, undeclared]
+TOOLS = [headlines, note, send, look, do_anything]
 READ = ("headlines", {})
 REASON = "the run has read the web (news.example), which may have asked for this"
 
@@ -84,7 +84,7 @@ async def yes(request):
 
 
 def test_where_no_person_is_asked_nothing_changes_after_the_web():
-    calls = [wrote("b"), ("send", {"text": "c"}), ("undeclared", {}), ("look", {}), READ]
+    calls = [wrote("b"), ("send", {"text": "c"}), ("do_anything", {}), ("look", {}), READ]
     run = ran(turn(wrote("a")), turn(READ), turn(*calls))
     assert log == ["a"], "what came before is not held up"
     *refusals, elsewhere, again = results(run)[2:]

@@ -59,8 +59,8 @@ def test_a_yes_runs_the_batch_in_the_same_run():
     assert result.waiting == ()
     assert fold(case.journal.records) == result.state
     assert case.journal.kinds.count("RunStarted") == 1
-    decided = case.journal.all(ApprovalDecided)
-    assert [(event.approved, event.by) for event in decided] == [(True, "caller"), (True, "caller")]
+    decisions = case.journal.all(ApprovalDecided)
+    assert [(event.approved, event.by) for event in decisions] == [(True, "caller"), (True, "caller")]
     assert len(case.journal.all(RunResumed)) == 1
     assert_pairs(result.messages)
 
@@ -71,8 +71,8 @@ def test_a_no_with_its_reason_reaches_the_model():
     assert (result.answer, case.ran) == ("ok", [])
     assert [one.code for one in result.messages[2].results] == ["rejected", None, "rejected"]
     assert "y is not yours" in texts(case.provider.requests[1])[-1]
-    question, decided = case.journal.all(ApprovalRequested)[1], case.journal.all(ApprovalDecided)[1]
-    assert decided == ApprovalDecided("call_1_2", False, "y is not yours", "Ann", digest=question.digest)
+    question, decision = case.journal.all(ApprovalRequested)[1], case.journal.all(ApprovalDecided)[1]
+    assert decision == ApprovalDecided("call_1_2", False, "y is not yours", "Ann", digest=question.digest)
 
 
 def test_a_part_of_the_decisions_pauses_again():
@@ -84,19 +84,19 @@ def test_a_part_of_the_decisions_pauses_again():
     async def go_on():
         return await case.agent.resume(result, {"call_1_0": Decision(False, "no")})
 
-    ended = asyncio.run(go_on())
-    assert (ended.answer, case.ran) == ("ok", ["y"])
-    assert_pairs(ended.messages)
+    result = asyncio.run(go_on())
+    assert (result.answer, case.ran) == ("ok", ["y"])
+    assert_pairs(result.messages)
 
 
 def test_resuming_what_does_not_wait_or_an_unknown_call_is_refused():
     case = Case()
-    paused = case.run()
+    paused_run = case.run()
     with pytest.raises(RunError, match=r"no call call_9_9 waits for approval; these do: call_1_0, call_1_2"):
-        asyncio.run(case.agent.resume(paused, {"call_9_9": True}))
-    ended = Case().run({"call_1_0": True, "call_1_2": True})
+        asyncio.run(case.agent.resume(paused_run, {"call_9_9": True}))
+    result = Case().run({"call_1_0": True, "call_1_2": True})
     with pytest.raises(RunError, match="is answered; only a run that awaits approval"):
-        asyncio.run(case.agent.resume(ended, {}))
+        asyncio.run(case.agent.resume(result, {}))
     assert case.ran == []
 
 
@@ -201,8 +201,8 @@ def test_what_was_said_while_it_waits_is_read_afterwards():
     case = Case()
 
     async def main():
-        paused = await case.agent.run("go")
-        run = case.agent.reopen(paused, {"call_1_0": True, "call_1_2": False})
+        paused_run = await case.agent.run("go")
+        run = case.agent.reopen(paused_run, {"call_1_0": True, "call_1_2": False})
         run.say("and hurry")
         return await run.finish()
 

@@ -15,7 +15,7 @@ from toolspeak.journal import MemoryJournal
 from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
 
 FAMILIES = ["hermes", "qwen3-coder", "deepseek-v4", "ling3", "nemotron-v2", "glm45", "kimi-k2", "deepseek-v31", "auto"]
-PUBLISHED = ["cogency-json", "cogency-xml", "tool-call"]
+PUBLISHED_DIALECTS = ["cogency-json", "cogency-xml", "tool-call"]
 
 
 class Looks:
@@ -63,7 +63,7 @@ def test_a_draft_in_thoughts_that_end_does_not(dialect: str):
     assert run.paths == ["b.txt"]
 
 
-@pytest.mark.parametrize("dialect", [*FAMILIES, *PUBLISHED])
+@pytest.mark.parametrize("dialect", [*FAMILIES, *PUBLISHED_DIALECTS])
 def test_where_it_is_all_that_a_turn_holds_the_model_is_told_where_it_stood(dialect: str):
     for reply in (f"<think>I'll look.\n{call(dialect)}</think>", f"<think>I'll look: {call(dialect)} Good."):
         run = Looks(dialect, reply, "Done.")
@@ -73,7 +73,7 @@ def test_where_it_is_all_that_a_turn_holds_the_model_is_told_where_it_stood(dial
         assert "was empty" not in run.feedback()
 
 
-@pytest.mark.parametrize("dialect", PUBLISHED)
+@pytest.mark.parametrize("dialect", PUBLISHED_DIALECTS)
 def test_the_published_protocols_run_none_in_thoughts(dialect: str):
     run = Looks(dialect, f"<think>I'll look.\n{call(dialect)}", "Done.")
     result = run.agent.run_sync("go")
@@ -94,10 +94,10 @@ def test_in_a_native_turn_of_a_server_that_reads_neither_thoughts_nor_calls():
 def test_a_stream_shows_thoughts_as_they_come_and_the_call_at_the_end():
     run = Looks("hermes", f"<think>One. Two.\n{call('hermes')}", "Done.")
 
-    async def streamed() -> list[object]:
+    async def collect() -> list[object]:
         return [each async for each in run.agent.stream("go")]
 
-    deltas = asyncio.run(streamed())
+    deltas = asyncio.run(collect())
     kinds = [type(each) for each in deltas]
     assert kinds.index(CallCompleted) > max(at for at, kind in enumerate(kinds) if kind is ReasoningDelta)
     assert "".join(each.text for each in deltas if isinstance(each, ReasoningDelta)).strip() == "One. Two."
@@ -122,10 +122,10 @@ def test_what_stands_before_a_lone_end_of_thoughts_is_none_of_the_answer(dialect
 def test_a_stream_says_that_what_it_showed_was_reasoning():
     run = Looks("hermes", "A plan.</think>The answer.")
 
-    async def streamed() -> list[object]:
+    async def collect() -> list[object]:
         return [each async for each in run.agent.stream("go") if isinstance(each, TextDelta | TextWasReasoning)]
 
-    items = asyncio.run(streamed())
+    items = asyncio.run(collect())
     at = items.index(TextWasReasoning())
     assert "".join(each.text for each in items[:at] if isinstance(each, TextDelta)) == "A plan."
     assert "".join(each.text for each in items[at:] if isinstance(each, TextDelta)) == "The answer."

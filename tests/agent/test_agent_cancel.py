@@ -30,7 +30,7 @@ async def drive(agent, way):
     return None
 
 
-async def interrupted(agent, way, how, when):
+async def interrupt(agent, way, how, when):
     """Drives a run until `when` is over, cancels it, and checks that nothing of it is left."""
     if how == "cancel":
         task = asyncio.create_task(drive(agent, way))
@@ -64,7 +64,7 @@ def test_while_the_model_is_streaming(way, how, pieces):
     async def main():
         provider, journal = OpenProvider(*pieces), WatchedJournal()
         agent = Agent(provider, TOOLS, journal=journal)
-        await interrupted(agent, way, how, provider.reached.wait())
+        await interrupt(agent, way, how, provider.all_sent.wait())
         assert provider.closed
         assert journal.kinds == ["RunStarted", "ModelAsked", *["ModelTextReceived"] * bool(pieces)]
 
@@ -75,21 +75,21 @@ def test_while_the_model_is_streaming(way, how, pieces):
 @pytest.mark.parametrize("way", WAYS)
 def test_while_an_asynchronous_tool_is_running(way, how):
     async def main():
-        entered, ended, journal = asyncio.Event(), [], WatchedJournal()
+        entry, endings, journal = asyncio.Event(), [], WatchedJournal()
 
         @tool(read_only=True)
         async def hang() -> str:
             "Never returns."
-            entered.set()
+            entry.set()
             try:
                 await asyncio.Event().wait()
             finally:
-                ended.append("hang")
+                endings.append("hang")
             return "never"
 
         provider = ScriptedProvider([calling("cogency-json", ("hang", {}))])
-        await interrupted(Agent(provider, [hang], journal=journal), way, how, entered.wait())
-        assert ended == ["hang"]
+        await interrupt(Agent(provider, [hang], journal=journal), way, how, entry.wait())
+        assert endings == ["hang"]
         assert len(provider.requests) == 1
         assert journal.all(ToolFinished) == []
 
@@ -99,29 +99,29 @@ def test_while_an_asynchronous_tool_is_running(way, how):
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_synchronous_tool_is_orphaned_and_told(way, how):
-    released, answers = threading.Event(), []
-    done = threading.Event()
+    release, answers = threading.Event(), []
+    tool_end = threading.Event()
 
     async def main():
-        loop, entered, journal = asyncio.get_running_loop(), asyncio.Event(), WatchedJournal()
+        loop, entry, journal = asyncio.get_running_loop(), asyncio.Event(), WatchedJournal()
 
         @tool(read_only=True)
         def block(ctx: RunContext) -> str:
             "Blocks its thread."
-            loop.call_soon_threadsafe(entered.set)
-            released.wait(120)
+            loop.call_soon_threadsafe(entry.set)
+            release.wait(120)
             answers.append(ctx.cancelled())
-            done.set()
+            tool_end.set()
             return "late"
 
         agent = an_agent([calling("cogency-json", ("block", {}))], [block], journal=journal)
-        await interrupted(agent, way, how, entered.wait())
-        assert not done.is_set()
+        await interrupt(agent, way, how, entry.wait())
+        assert not tool_end.is_set()
         assert journal.kinds[-1] == "ToolStarted"
 
     asyncio.run(main())
-    released.set()
-    assert done.wait(120)
+    release.set()
+    assert tool_end.wait(120)
     assert answers == [True]
 
 
@@ -129,18 +129,18 @@ def test_a_synchronous_tool_is_orphaned_and_told(way, how):
 @pytest.mark.parametrize("way", WAYS)
 def test_while_somebody_is_asked_for_approval(way, how):
     async def main():
-        question, ended, journal = asyncio.Event(), [], WatchedJournal()
+        question, endings, journal = asyncio.Event(), [], WatchedJournal()
 
         async def approve(request):
             question.set()
             try:
                 await asyncio.Event().wait()
             finally:
-                ended.append("approve")
+                endings.append("approve")
 
         agent = an_agent([calling("cogency-json", ("note", {"path": "x"}))], approve=approve, journal=journal)
-        await interrupted(agent, way, how, question.wait())
-        assert ended == ["approve"]
+        await interrupt(agent, way, how, question.wait())
+        assert endings == ["approve"]
         assert journal.kinds[-1] == "ApprovalRequested"
 
     asyncio.run(main())
@@ -160,7 +160,7 @@ def test_a_shell_command_ends_with_its_run(way, how, tmp_path):
         command = {"command": "echo $$ > ready; exec sleep 1000"}
         tools = workspace_tools(tmp_path)
         agent = an_agent([calling("cogency-json", ("shell", command), tools=tools)], tools)
-        await interrupted(agent, way, how, wait_for_start())
+        await interrupt(agent, way, how, wait_for_start())
 
     asyncio.run(main())
     (pid,) = pids
@@ -197,7 +197,7 @@ def test_leaving_a_stream_early_stops_the_model_and_the_tasks(what):
 
 
 def test_leaving_a_stream_early_stops_a_running_tool():
-    ended = []
+    endings = []
 
     @tool(read_only=True)
     async def hang() -> str:
@@ -205,7 +205,7 @@ def test_leaving_a_stream_early_stops_a_running_tool():
         try:
             await asyncio.Event().wait()
         finally:
-            ended.append("hang")
+            endings.append("hang")
         return "never"
 
     async def main():
@@ -217,7 +217,7 @@ def test_leaving_a_stream_early_stops_a_running_tool():
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(main())
-    assert ended in (["hang"], [])  # it had not been entered yet, or it was ended
+    assert endings in (["hang"], [])  # it had not been entered yet, or it was ended
 
 
 def test_a_stream_left_when_the_run_has_failed_already_complains_about_nothing():

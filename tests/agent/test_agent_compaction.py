@@ -94,9 +94,9 @@ def model(steps):
     def turn(messages):
         if "Answer with the summary alone." in messages[-1].text:
             return SUMMARY
-        done = sum(f'"n{i}"' in message.text for message in messages for i in range(steps))
+        notes_written = sum(f'"n{i}"' in message.text for message in messages for i in range(steps))
         newest = max((i for i in range(steps) if any(f'"n{i}"' in message.text for message in messages)), default=-1)
-        assert done
+        assert notes_written
         return looking(f"n{newest + 1}") if newest + 1 < steps else "All done."
 
     first = [looking("n0")]
@@ -219,15 +219,15 @@ def test_a_model_that_does_not_summarise_is_not_asked_to():
 
 
 def test_a_run_that_dies_between_compaction_and_turn_goes_on_from_there():
-    class Stopped(Exception):
+    class ProcessDeath(Exception):
         pass
 
     def look_at(record):
         if isinstance(record.event, ModelAsked) and HistoryCompacted in {type(e) for e in journal.events}:
-            raise Stopped
+            raise ProcessDeath
 
     journal = WatchedJournal(look_at)
-    with pytest.raises(Stopped):
+    with pytest.raises(ProcessDeath):
         run_long(4000, journal=journal)
     run_id, journal.look = journal.records[0].run_id, lambda record: None
     agent = Agent(model(14), LOOK, journal=journal, window=4000, limits=Limits(200, repeats=None))

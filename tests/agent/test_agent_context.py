@@ -169,8 +169,8 @@ def test_a_secret_in_a_decision_is_hidden():
     agent = Agent(provider, spy.tools, journal=journal, secrets={"TOKEN": VALUE})
 
     async def main():
-        paused = await agent.run("go")
-        return await agent.resume(paused, {"call_1_0": Decision(False, f"never send {VALUE}")})
+        paused_run = await agent.run("go")
+        return await agent.resume(paused_run, {"call_1_0": Decision(False, f"never send {VALUE}")})
 
     result = asyncio.run(main())
     assert spy.got == []

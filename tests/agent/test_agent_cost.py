@@ -16,7 +16,7 @@ from toolspeak.data.prices import PRICES, Price, price_of, read_prices
 from toolspeak.errors import SubRunPaused
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
-HUNDRED = {"scripted": Price(100, 1000, 10)}  # USD per million tokens: 1,000 tokens in are 0.10, 100 out too
+TEST_PRICES = {"scripted": Price(100, 1000, 10)}  # USD per million tokens: 1,000 tokens in are 0.10, 100 out too
 TURN = Usage(1000, 100)
 
 
@@ -64,8 +64,8 @@ def test_a_long_turn_has_its_own_price():
 
 @settings(deadline=None)
 @given(st.sampled_from(list(PRICES.values())), *[st.integers(0, 10**6)] * 4)
-def test_a_cache_never_makes_a_turn_cost_more_than_writing_it_all(price, input_, output, cached, written):
-    cost = price.cost(Usage(input_, output, min(cached, input_), None, min(written, input_)))
+def test_a_cache_never_makes_a_turn_cost_more_than_writing_it_all(price, input_, output, cache_reads, cache_writes):
+    cost = price.cost(Usage(input_, output, min(cache_reads, input_), None, min(cache_writes, input_)))
     dearest = price.cost(Usage(input_, output, 0, None, input_))
     assert cost is not None
     assert dearest is not None
@@ -84,9 +84,9 @@ def test_a_cache_never_makes_a_turn_cost_more_than_writing_it_all(price, input_,
     ],
 )
 def test_prices_that_cannot_be_read_name_the_place(value, place):
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(ConfigurationError) as raised_error:
         read_prices(value, "p.json")
-    assert place in str(caught.value)
+    assert place in str(raised_error.value)
 
 
 def test_prices_are_read_from_json():
@@ -98,7 +98,9 @@ def test_prices_are_read_from_json():
 
 
 def test_a_run_costs_what_its_turns_cost():
-    result, journal, _ = play([ScriptedTurn(adding(1, 2), usage=TURN), priced_turn("3")], tools=[add], prices=HUNDRED)
+    result, journal, _ = play(
+        [ScriptedTurn(adding(1, 2), usage=TURN), priced_turn("3")], tools=[add], prices=TEST_PRICES
+    )
     assert [event.cost for event in journal.all(ModelAnswered)][-1] == pytest.approx(0.2)
     assert result.cost == pytest.approx(sum(event.cost for event in journal.all(ModelAnswered)))
     assert fold(journal.records).totals.cost == result.cost
@@ -113,12 +115,12 @@ def test_a_limit_in_dollars_ends_in_a_wrap_up_answer():
     result, journal, provider = play(
         [native(("add", {"a": n, "b": n})) for n in range(3)] + [priced_turn("as far as I came")],
         dialect="native",
-        prices=HUNDRED,
+        prices=TEST_PRICES,
         limits=Limits(cost=0.55),
     )
     assert (result.answer, result.reason) == ("as far as I came", "cost")
-    (reached,) = journal.all(LimitReached)
-    assert (reached.used, reached.allowed) == (pytest.approx(0.6), 0.55)
+    (limit,) = journal.all(LimitReached)
+    assert (limit.used, limit.allowed) == (pytest.approx(0.6), 0.55)
     assert "The limit of 0.55 US dollars is reached." in provider.requests[-1].messages[-1].text
     assert result.cost == pytest.approx(0.8)
 
@@ -132,7 +134,7 @@ def test_a_limit_in_dollars_needs_a_price():
 
 def test_a_limit_in_dollars_needs_a_price_when_the_run_is_resumed_too():
     journal = MemoryJournal()
-    first = Agent(ScriptedProvider([native(("note", {}))]), [note], prices=HUNDRED, journal=journal)
+    first = Agent(ScriptedProvider([native(("note", {}))]), [note], prices=TEST_PRICES, journal=journal)
     waiting = first.run_sync("Go.", limits=Limits(cost=1))
     assert waiting.status == "awaiting_approval"
     second = Agent(ScriptedProvider(["x"]), [note], journal=journal)
@@ -149,7 +151,7 @@ def note() -> str:
 # --- sub-runs -----------------------------------------------------------------------------------------------------
 
 
-def family(child_turns, parent_turns, *, sync=False, own_loop=False, child_prices=HUNDRED, **options):
+def family(child_turns, parent_turns, *, sync=False, own_loop=False, child_prices=TEST_PRICES, **options):
     """A parent whose tool `ask` gives its question to a child; the parent's result and journal."""
     child = Agent(ScriptedProvider(child_turns), [note], name="child", prices=child_prices)
     journal = WatchedJournal()
@@ -170,7 +172,9 @@ def family(child_turns, parent_turns, *, sync=False, own_loop=False, child_price
             "Asks."
             return (await child.run(question, parent_run_id=ctx.state.run_id)).answer
 
-    parent = Agent(ScriptedProvider(parent_turns), [ask], dialect="native", journal=journal, prices=HUNDRED, **options)
+    parent = Agent(
+        ScriptedProvider(parent_turns), [ask], dialect="native", journal=journal, prices=TEST_PRICES, **options
+    )
     return parent.run_sync("Go."), journal
 
 
@@ -205,43 +209,43 @@ def test_a_sub_run_without_a_price_makes_the_cost_unknown():
 def test_a_sub_run_that_fails_or_pauses_has_cost_what_it_has():
     result, _ = family([native(("note", {}))], [ASKING, priced_turn("Nothing.")])
     assert (result.status, result.cost) == ("awaiting_approval", pytest.approx(0.4))
-    failed, _ = family([ASKING], [ASKING, priced_turn("Nothing.")])  # the second turn is not in its playbook
-    assert failed.cost == pytest.approx(0.6)
+    parent_result, _ = family([ASKING], [ASKING, priced_turn("Nothing.")])  # the second turn is not in its playbook
+    assert parent_result.cost == pytest.approx(0.6)
 
 
 def test_sub_runs_of_sub_runs_count_once():
-    grandchild = Agent(ScriptedProvider([priced_turn("Deep.")]), prices=HUNDRED)
+    grandchild = Agent(ScriptedProvider([priced_turn("Deep.")]), prices=TEST_PRICES)
 
     @tool(read_only=True)
     async def dig(ctx: RunContext) -> str:
         "Digs."
         return (await grandchild.run("Dig.", parent_run_id=ctx.state.run_id)).answer
 
-    child = Agent(ScriptedProvider([native(("dig", {})), priced_turn("Dug.")]), [dig], prices=HUNDRED)
+    child = Agent(ScriptedProvider([native(("dig", {})), priced_turn("Dug.")]), [dig], prices=TEST_PRICES)
 
     @tool(read_only=True)
     async def ask(question: str, ctx: RunContext) -> str:
         "Asks."
         return (await child.run(question, parent_run_id=ctx.state.run_id)).answer
 
-    result = Agent(ScriptedProvider([ASKING, priced_turn("Done.")]), [ask], prices=HUNDRED).run_sync("Go.")
+    result = Agent(ScriptedProvider([ASKING, priced_turn("Done.")]), [ask], prices=TEST_PRICES).run_sync("Go.")
     assert (result.state.totals.tokens, result.cost) == (5500, pytest.approx(1.0))
 
 
 def test_a_sub_run_that_is_resumed_tells_only_what_is_new():
     journal, child_journal = WatchedJournal(), MemoryJournal()
     turns = [native(("note", {})), priced_turn("Noted.")]
-    child = Agent(ScriptedProvider(turns), [note], prices=HUNDRED, journal=child_journal)
+    child = Agent(ScriptedProvider(turns), [note], prices=TEST_PRICES, journal=child_journal)
 
     @tool(read_only=True)
     async def ask(question: str, ctx: RunContext) -> str:
         "Asks."
-        with pytest.raises(SubRunPaused) as paused:
+        with pytest.raises(SubRunPaused) as pause_error:
             await child.run(question, parent_run_id=ctx.state.run_id)
-        waiting = paused.value.result
+        waiting = pause_error.value.result
         return (await child.resume(waiting.run_id, dict.fromkeys(waiting.waiting, True))).answer
 
-    parent = Agent(ScriptedProvider([ASKING, priced_turn("Done.")]), [ask], prices=HUNDRED, journal=journal)
+    parent = Agent(ScriptedProvider([ASKING, priced_turn("Done.")]), [ask], prices=TEST_PRICES, journal=journal)
     result = parent.run_sync("Go.")
     assert [event.usage.total for event in journal.all(SubRunUsed)] == [1100, 1100]
     assert result.cost == pytest.approx(0.8)
@@ -258,7 +262,7 @@ def test_a_sub_run_that_outlives_its_parent_is_not_recorded_after_its_end():
             async for delta in super().stream(request):
                 yield delta
 
-    child = Agent(Slow([priced_turn("Late.")]), prices=HUNDRED)
+    child = Agent(Slow([priced_turn("Late.")]), prices=TEST_PRICES)
 
     @tool(read_only=True)
     async def ask(question: str, ctx: RunContext) -> str:
@@ -267,7 +271,7 @@ def test_a_sub_run_that_outlives_its_parent_is_not_recorded_after_its_end():
         return "later"
 
     async def scenario():
-        parent = Agent(ScriptedProvider([ASKING, priced_turn("Done.")]), [ask], prices=HUNDRED, journal=journal)
+        parent = Agent(ScriptedProvider([ASKING, priced_turn("Done.")]), [ask], prices=TEST_PRICES, journal=journal)
         result = await parent.run("Go.")
         gate.set()
         assert (await tasks[0]).answer == "Late."
@@ -279,6 +283,6 @@ def test_a_sub_run_that_outlives_its_parent_is_not_recorded_after_its_end():
 
 
 def test_calls_written_in_a_dialect_are_estimated_and_have_a_cost():
-    result, _, _ = play([calling("cogency-json", ("add", {"a": 1, "b": 2})), "3"], prices=HUNDRED)
+    result, _, _ = play([calling("cogency-json", ("add", {"a": 1, "b": 2})), "3"], prices=TEST_PRICES)
     assert result.state.totals.estimated
     assert result.cost > 0

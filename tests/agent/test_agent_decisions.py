@@ -215,9 +215,9 @@ def test_a_run_goes_on_in_another_process():
     waiting, text = asyncio.run(pause())
     assert all(json.loads(line) for line in text.splitlines())
     command = [sys.executable, "-c", OTHER_PROCESS]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == "ran x 1\nDone there. {'seen': {'a': 'b'}}\n"
+    process = subprocess.run(command, input=text, capture_output=True, text=True, check=True, timeout=60)
+    assert process.stdout == "ran x 1\nDone there. {'seen': {'a': 'b'}}\n"
     assert loads(dumps(waiting.requests[0])) == waiting.requests[0]
-    for broken in ("", "{}", text[: len(text) // 2], "\n".join(text.splitlines()[:-1])):
+    for bad_text in ("", "{}", text[: len(text) // 2], "\n".join(text.splitlines()[:-1])):
         with pytest.raises(FormatError):
-            asyncio.run(agent.loads(broken))
+            asyncio.run(agent.loads(bad_text))

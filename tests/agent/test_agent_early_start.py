@@ -21,7 +21,7 @@ from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.tools import Toolset
 
 
-class Gated:
+class GatedProvider:
     """A provider that writes a turn up to a place and goes on when it may; `finish` is how the first turn ends."""
 
     name, capabilities = "gated", Capabilities()
@@ -29,7 +29,7 @@ class Gated:
     def __init__(self, turn, *, stop_before, finish="stop", end="done"):
         at = turn.index(stop_before)
         self.pieces, self.finish, self.end = (turn[:at], turn[at:]), finish, end
-        self.paused, self.go, self.turns = asyncio.Event(), asyncio.Event(), 0
+        self.at_gate, self.go, self.turns = asyncio.Event(), asyncio.Event(), 0
 
     async def stream(self, request):
         self.turns += 1
@@ -37,7 +37,7 @@ class Gated:
             yield TextDelta(self.end)
         else:
             yield TextDelta(self.pieces[0])
-            self.paused.set()
+            self.at_gate.set()
             await self.go.wait()
             if self.finish == "stop":
                 yield TextDelta(self.pieces[1])
@@ -48,19 +48,19 @@ class Gated:
 
 
 class Bench:
-    """Tools whose calls are seen: `entered` grows as they begin, and `began` is set by the first."""
+    """Tools whose calls are seen: `calls_begun` grows as they begin, and `began` is set by the first."""
 
     def __init__(self):
-        self.entered, self.began, self.cancelled = [], asyncio.Event(), []
+        self.calls_begun, self.began, self.calls_cancelled = [], asyncio.Event(), []
 
         async def note(name, wait=False):
-            self.entered.append(name)
+            self.calls_begun.append(name)
             self.began.set()
             try:
                 if wait:
                     await asyncio.Event().wait()
             except asyncio.CancelledError:
-                self.cancelled.append(name)
+                self.calls_cancelled.append(name)
                 raise
             return name
 
@@ -96,14 +96,14 @@ def watch(*calls, dialect="cogency-json", finish="stop", **options):
 
     async def main():
         bench, journal = Bench(), WatchedJournal()
-        provider = Gated(bench.turn(*calls, LAST, dialect=dialect), stop_before="file:zzz", finish=finish)
+        provider = GatedProvider(bench.turn(*calls, LAST, dialect=dialect), stop_before="file:zzz", finish=finish)
         options.setdefault("approve", "all")
         agent = Agent(provider, bench.tools, dialect=dialect, journal=journal, **options)
         run = asyncio.create_task(agent.run("go"))
-        await provider.paused.wait()
+        await provider.at_gate.wait()
         for _ in range(20):  # time for calls to begin, if they may
             await asyncio.sleep(0)
-        early, kinds = list(bench.entered), journal.kinds
+        early, kinds = list(bench.calls_begun), journal.kinds
         provider.go.set()
         return early, kinds, await run, bench, journal
 
@@ -115,7 +115,7 @@ def test_a_read_begins_before_the_turn_is_over_and_counts_once_it_is_recorded(di
     early, kinds, result, bench, journal = watch(LOOK, dialect=dialect)
     assert early == ["look file:a"]
     assert kinds == ["RunStarted", "ModelAsked"]
-    assert bench.entered == ["look file:a", "put file:zzz"]
+    assert bench.calls_begun == ["look file:a", "put file:zzz"]
     assert result.memory["seen"] == {"file:a": True}
     starts = journal.all(ToolStarted)
     assert [(event.name, event.early) for event in starts] == [("look", True), ("put", False)]
@@ -175,7 +175,7 @@ def test_what_may_begin_early(calls, options, early):
 
 def test_what_a_cut_turn_began_is_dropped():
     early, _, result, bench, journal = watch(("look", {"key": "file:a", "wait": True}), finish="length")
-    assert early == bench.cancelled == ["look file:a"]
+    assert early == bench.calls_cancelled == ["look file:a"]
     assert journal.all(ToolStarted) == []
     assert result.memory == {}
     assert "look file:a" not in str(result.messages)
@@ -208,7 +208,7 @@ class AtOnce:
 def test_of_a_turn_that_is_over_at_once_nothing_is_early():
     bench = Bench()
     result = asyncio.run(Agent(AtOnce(None), bench.tools).run("go"))
-    assert (result.status, bench.entered) == ("answered", ["look file:a"])
+    assert (result.status, bench.calls_begun) == ("answered", ["look file:a"])
     assert [event.early for event in result.state.started_calls] == [False]
 
 
@@ -222,22 +222,22 @@ def test_of_a_turn_that_fails_at_once_nothing_begins():
             await asyncio.sleep(0)
 
     asyncio.run(main())
-    assert bench.entered == []
+    assert bench.calls_begun == []
 
 
 def test_what_a_limit_forbids_is_dropped():
     async def main():
         bench = Bench()
-        provider = Gated(bench.turn(LOOK, ("look", {"key": "file:b"}), LAST), stop_before="file:zzz")
+        provider = GatedProvider(bench.turn(LOOK, ("look", {"key": "file:b"}), LAST), stop_before="file:zzz")
         agent = Agent(provider, bench.tools, approve="all")
         run = asyncio.create_task(agent.run("go", limits=Limits(calls=1)))
-        await provider.paused.wait()
+        await provider.at_gate.wait()
         await bench.began.wait()
         provider.go.set()
         return await run, bench
 
     result, bench = asyncio.run(main())
-    assert bench.entered == ["look file:a", "look file:b", "look file:a"]
+    assert bench.calls_begun == ["look file:a", "look file:b", "look file:a"]
     assert result.memory["seen"] == {"file:a": True}
     codes = [each.code for message in result.messages for each in message.results]
     assert codes == [None, "skipped", "skipped"]
@@ -249,28 +249,28 @@ def test_beside_an_interceptor_that_lets_reads_pass_an_early_read_runs_once():
 
     async def main():
         bench = Bench()
-        provider = Gated(bench.turn(LOOK, LAST), stop_before="file:zzz")
+        provider = GatedProvider(bench.turn(LOOK, LAST), stop_before="file:zzz")
         run = asyncio.create_task(Agent(provider, bench.tools, approve="all", interceptors=[Watches()]).run("go"))
-        await provider.paused.wait()
+        await provider.at_gate.wait()
         await bench.began.wait()
         provider.go.set()
         return await run, bench
 
     result, bench = asyncio.run(main())
-    assert bench.entered.count("look file:a") == 1
+    assert bench.calls_begun.count("look file:a") == 1
     assert next(iter(result.state.started_calls)).early
 
 
 def test_cancelling_the_run_cancels_what_began():
     async def main():
         bench = Bench()
-        provider = Gated(bench.turn(("look", {"key": "file:a", "wait": True}), LAST), stop_before="file:zzz")
+        provider = GatedProvider(bench.turn(("look", {"key": "file:a", "wait": True}), LAST), stop_before="file:zzz")
         run = asyncio.create_task(Agent(provider, bench.tools).run("go"))
         await bench.began.wait()
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
             await run
-        return bench.cancelled, len(asyncio.all_tasks())
+        return bench.calls_cancelled, len(asyncio.all_tasks())
 
     assert asyncio.run(main()) == (["look file:a"], 1)
 
@@ -286,7 +286,7 @@ def test_a_synchronous_read_begins_early_too():
     async def main():
         turn = calling("cogency-json", ("look", {}), ("look", {}), tools=Toolset([look]))
         at = turn.rindex("look")
-        provider = Gated(turn, stop_before=turn[at:])
+        provider = GatedProvider(turn, stop_before=turn[at:])
         run = asyncio.create_task(Agent(provider, [look]).run("go"))
         await asyncio.to_thread(began.wait)
         assert not provider.go.is_set()

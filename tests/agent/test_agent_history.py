@@ -132,8 +132,8 @@ def test_calls_that_were_left_without_a_result_get_one_before_the_conversation_g
 
     result, provider = asyncio.run(main())
     assert_pairs(result.messages)
-    (unknown,) = result.messages[4].results
-    assert (unknown.code, unknown.name, unknown.call_id) == ("unknown_outcome", "note", "call_2_0")
+    (unknown_result,) = result.messages[4].results
+    assert (unknown_result.code, unknown_result.name, unknown_result.call_id) == ("unknown_outcome", "note", "call_2_0")
     assert "may have run or not" in "".join(texts(provider.requests[0]))
 
 

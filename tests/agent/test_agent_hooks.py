@@ -23,12 +23,12 @@ class HookLog(Interceptor):
         return result
 
 
-BROKEN = '<execute>[{"name": "add", "args": {"a": 1}}, {"name": "nosuch", "args": {}}, 7]</execute>'
+BAD_CALLS = '<execute>[{"name": "add", "args": {"a": 1}}, {"name": "nosuch", "args": {}}, 7]</execute>'
 
 
 def test_unknown_invalid_and_malformed_calls_are_seen():
     log = HookLog()
-    result, _, _ = play([BROKEN, "ok"], interceptors=[log])
+    result, _, _ = play([BAD_CALLS, "ok"], interceptors=[log])
     assert log.before_ == ["add", "nosuch"]
     assert log.after_ == [("add", "invalid_arguments"), ("nosuch", "unknown_tool"), ("", "malformed")]
     assert [one.code for one in result.messages[2].results] == ["invalid_arguments", "unknown_tool", "malformed"]
@@ -52,7 +52,7 @@ def test_after_rescues_a_call_that_could_not_run():
             return replace(result, status="success", code=None, content=(TextPart("never mind"),))
 
     result, journal, provider = play(
-        [BROKEN, "ok"], interceptors=[Rescue()], execution=Execution(throw_on_failure=True)
+        [BAD_CALLS, "ok"], interceptors=[Rescue()], execution=Execution(throw_on_failure=True)
     )
     assert (result.answer, journal.all(StopRequested)) == ("ok", [])
     assert texts(provider.requests[1])[-1].count("never mind") == 3
@@ -64,18 +64,18 @@ def test_after_may_end_the_run_at_a_call_that_could_not_run():
         async def after(self, call, result, context):
             raise AgentStop("enough", answer=result.code)
 
-    for turn, code in ((BROKEN, "invalid_arguments"), ("<execute>[7]</execute>", "malformed")):
+    for turn, code in ((BAD_CALLS, "invalid_arguments"), ("<execute>[7]</execute>", "malformed")):
         result, _, _ = play([turn, "never"], interceptors=[Enough()])
         assert (result.status, result.answer) == ("answered", code)
 
 
-@pytest.mark.parametrize("turn", [adding(1, 2), BROKEN])
+@pytest.mark.parametrize("turn", [adding(1, 2), BAD_CALLS])
 def test_an_after_that_fails_at_any_call_is_contained(turn):
-    class Broken(Interceptor):
+    class FailingAfter(Interceptor):
         async def after(self, call, result, context):
             raise LookupError("oh")
 
-    result, _, _ = play([turn, "ok"], [add] if turn != BROKEN else TOOLS, interceptors=[Broken()])
+    result, _, _ = play([turn, "ok"], [add] if turn != BAD_CALLS else TOOLS, interceptors=[FailingAfter()])
     assert result.answer == "ok"
     assert {one.code for one in result.messages[2].results} == {"exception"}
 

@@ -83,8 +83,8 @@ def test_a_resumed_run_calls_the_function_anew():
             return a + b
 
         agent = Agent(model, [add], instructions=lambda _: words.pop(0), journal=journal)
-        paused = await agent.run("Add.")
-        assert (await agent.resume(paused.run_id, {paused.waiting[0]: True})).answer == "3."
+        paused_run = await agent.run("Add.")
+        assert (await agent.resume(paused_run.run_id, {paused_run.waiting[0]: True})).answer == "3."
         assert prompts(model) == ["Hello.", "Welcome back."]
 
     asyncio.run(work())

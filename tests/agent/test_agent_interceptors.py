@@ -36,7 +36,7 @@ from toolspeak.providers.scripted import ScriptedProvider
 ADDS = [adding(1, 2), "It is 3."]
 
 
-def hooked(*interceptors, turns=ADDS, **options):
+def play_with(*interceptors, turns=ADDS, **options):
     result, journal, provider = play(turns, interceptors=interceptors, **options)
     assert fold(journal.records) == result.state
     assert_pairs(result.messages)
@@ -83,7 +83,7 @@ class TraceRun(Trace, RunInterceptor):
 def test_every_level_has_the_same_shape():
     log = []
     levels = (TraceCall("call", log), TraceModel("model", log), TraceStep("step", log), TraceRun("run", log))
-    result, _, _ = hooked(*levels)
+    result, _, _ = play_with(*levels)
     model = ["before model", "enter model", "leave model", "after model"]
     call = ["before call", "enter call", "leave call", "after call"]
     assert log == [
@@ -110,7 +110,7 @@ def test_a_request_is_changed_for_its_turn_alone():
                 return request
             return replace(request, messages=(*request.messages, Message.user("be brief")), instructions="Be kind.")
 
-    result, _, provider = hooked(Hints())
+    result, _, provider = play_with(Hints())
     assert texts(provider.requests[0])[-1].endswith("be brief")
     assert texts(provider.requests[0])[0].startswith("Be kind.")
     assert "be brief" not in "".join(texts(provider.requests[1]))
@@ -126,14 +126,14 @@ def test_a_turn_is_answered_from_a_cache_or_changed():
         async def after(self, request, turn, context):
             raise AssertionError("nothing was asked")
 
-    result, _, provider = hooked(Caches())
+    result, _, provider = play_with(Caches())
     assert (result.answer, provider.requests) == ("from the cache", [])
 
     class Shouts(ModelInterceptor):
         async def after(self, request, turn, context):
             return replace(turn, message=Message.assistant(turn.message.text.upper()))
 
-    assert hooked(Shouts(), turns=["hello"])[0].answer == "HELLO"
+    assert play_with(Shouts(), turns=["hello"])[0].answer == "HELLO"
 
 
 def test_around_may_ask_a_model_that_failed_again():
@@ -154,9 +154,9 @@ def test_around_may_ask_a_model_that_failed_again():
             async for delta in super().stream(request):
                 yield delta
 
-    assert hooked(Retries(), turns=Flaky(["fine"]))[0].answer == "fine"
+    assert play_with(Retries(), turns=Flaky(["fine"]))[0].answer == "fine"
     with pytest.raises(ProviderError, match="busy"):
-        hooked(TraceModel("model", []), turns=Flaky(["fine"]))
+        play_with(TraceModel("model", []), turns=Flaky(["fine"]))
 
 
 def test_a_step_may_go_on_after_the_answer():
@@ -164,7 +164,7 @@ def test_a_step_may_go_on_after_the_answer():
         async def after(self, step, end, context):
             return replace(end, say=("are you sure?",)) if end.state.answer and step.number == 1 else end
 
-    result, _, provider = hooked(Critic(), turns=["3", "Yes, 3."])
+    result, _, provider = play_with(Critic(), turns=["3", "Yes, 3."])
     assert result.answer == "Yes, 3."
     assert texts(provider.requests[1])[-1] == "are you sure?"
 
@@ -177,10 +177,10 @@ def test_a_step_is_blocked_or_answered():
         async def before(self, step, context):
             return self.verdict if step.number == 2 else step
 
-    result, _, _ = hooked(Only(Block("enough")))
+    result, _, _ = play_with(Only(Block("enough")))
     assert (result.status, result.reason, result.state.stop.message) == ("no_answer", "blocked", "enough")
     assert result.state.stop.by == "Only"
-    result, _, _ = hooked(Only(Answer("seven")))
+    result, _, _ = play_with(Only(Answer("seven")))
     assert (result.status, result.answer, result.reason) == ("answered", "seven", "stopped")
 
 
@@ -195,10 +195,10 @@ def test_a_run_is_changed_blocked_and_answered():
     def politely(start):
         return RunStart((*start.messages, Message.user("please")))
 
-    assert texts(hooked(Starts(politely))[2].requests[0])[-1].endswith("please")
-    result, _, provider = hooked(Starts(lambda start: Block("closed")))
+    assert texts(play_with(Starts(politely))[2].requests[0])[-1].endswith("please")
+    result, _, provider = play_with(Starts(lambda start: Block("closed")))
     assert (result.status, result.reason, provider.requests) == ("no_answer", "blocked", [])
-    result, _, provider = hooked(Starts(lambda start: Answer("known")))
+    result, _, provider = play_with(Starts(lambda start: Answer("known")))
     assert (result.status, result.answer, provider.requests) == ("answered", "known", [])
 
 
@@ -207,14 +207,14 @@ def test_a_runs_end_is_changed_and_a_failed_run_rescued():
         async def after(self, start, finish, context):
             return Finish("answered", (finish.answer or "I could not be reached") + " - Bob", finish.reason)
 
-    assert hooked(Signs())[0].answer == "It is 3. - Bob"
+    assert play_with(Signs())[0].answer == "It is 3. - Bob"
 
     class Down(ScriptedProvider):
         async def stream(self, request):
             raise ProviderError("down")
             yield
 
-    result, journal, _ = hooked(Signs(), turns=Down([]))
+    result, journal, _ = play_with(Signs(), turns=Down([]))
     assert (result.status, result.answer) == ("answered", "I could not be reached - Bob")
     assert journal.all(RunFinished)[0].reason == "model_error"
 
@@ -224,7 +224,7 @@ def test_around_a_run_may_answer_without_proceeding():
         async def around(self, start, proceed, context):
             return Finish("answered", "nothing to do", "answer")
 
-    result, _, provider = hooked(Replaces())
+    result, _, provider = play_with(Replaces())
     assert (result.answer, provider.requests) == ("nothing to do", [])
 
 
@@ -234,15 +234,15 @@ def test_an_error_is_contained_named_and_recorded(level, hook):
     class Breaks(level):
         pass
 
-    async def broken(self, *_):
+    async def raise_error(self, *_):
         raise ValueError("oh no")
 
-    setattr(Breaks, hook, broken)
-    result, journal, _ = hooked(Breaks())
+    setattr(Breaks, hook, raise_error)
+    result, journal, _ = play_with(Breaks())
     assert (result.status, result.answer, result.reason) == ("failed", "", "interceptor_failure")
-    (failed,) = journal.all(InterceptorFailed)
-    assert (failed.interceptor, failed.level, failed.hook) == ("Breaks", level.level, hook)
-    assert failed.error == "ValueError: oh no"
+    (failure,) = journal.all(InterceptorFailed)
+    assert (failure.interceptor, failure.level, failure.hook) == ("Breaks", level.level, hook)
+    assert failure.error == "ValueError: oh no"
     assert "the interceptor Breaks failed" in result.state.stop.message
 
 
@@ -256,8 +256,8 @@ def test_what_gives_back_nothing_is_an_error(level, hook):
         return None
 
     setattr(Forgets, hook, nothing)
-    _, journal, _ = hooked(Forgets())
-    assert [failed.hook for failed in journal.all(InterceptorFailed)] == [hook]
+    _, journal, _ = play_with(Forgets())
+    assert [failure.hook for failure in journal.all(InterceptorFailed)] == [hook]
 
 
 @pytest.mark.parametrize("level", [ModelInterceptor, StepInterceptor, RunInterceptor])
@@ -270,7 +270,7 @@ def test_a_stop_ends_the_run_with_its_answer(level, hook):
         raise AgentStop("time for tea", answer="tea")
 
     setattr(Stops, hook, stop)
-    result, journal, _ = hooked(Stops())
+    result, journal, _ = play_with(Stops())
     assert (result.status, result.answer, result.reason) == ("answered", "tea", "stopped")
     assert journal.all(StopRequested)[0].by == "Stops"
 
@@ -294,7 +294,7 @@ def test_metadata_is_kept_across_calls_steps_and_levels_and_tools_see_it():
             return result
 
     turns = [calling("cogency-json", ("look", {})) for _ in "ab"]
-    result, journal, _ = hooked(Budget(), Restricts(), turns=[*turns, "done"], tools=[look])
+    result, journal, _ = play_with(Budget(), Restricts(), turns=[*turns, "done"], tools=[look])
     assert snapshots == [{"steps": 1}, {"steps": 2, "allowed": ["look"]}]
     assert result.state.metadata == {"steps": 3, "allowed": ["look"]}
     assert len(journal.all(MetadataSet)) == 5

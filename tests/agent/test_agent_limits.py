@@ -50,9 +50,9 @@ def test_a_limit_ends_in_a_wrap_up_answer(limit, dialect):
     if limit == "seconds":
         assert result.state.time > 2
     assert (result.status, result.answer, result.reason) == ("answered", "As far as I came: 3.", limit)
-    (reached,) = journal.all(LimitReached)
-    assert (reached.limit, reached.allowed) == (limit, 2)
-    assert reached.used >= 2
+    (limit_event,) = journal.all(LimitReached)
+    assert (limit_event.limit, limit_event.allowed) == (limit, 2)
+    assert limit_event.used >= 2
     events = journal.all(ModelAsked)
     assert [event.choice.mode for event in events] == [*("auto" for _ in turns), "none"]
     assert len({(event.tools_digest, event.instructions_digest) for event in events}) == 1
@@ -151,8 +151,8 @@ class Playback:
 
 def test_estimated_tokens_count_too():
     result, journal, _ = play([adding(n, n) for n in range(3)] + ["ok"], limits=Limits(tokens=1000))
-    (reached,) = journal.all(LimitReached)
-    assert reached.used >= 1000
+    (limit_event,) = journal.all(LimitReached)
+    assert limit_event.used >= 1000
     assert result.state.totals.estimated
     assert result.reason == "tokens"
 
@@ -161,7 +161,7 @@ def test_estimated_tokens_count_too():
 
 
 def test_a_hung_tool_is_cut_by_the_time_limit_and_the_model_wraps_up():
-    ended = []
+    endings = []
 
     @tool(read_only=True)
     async def hang() -> str:
@@ -169,7 +169,7 @@ def test_a_hung_tool_is_cut_by_the_time_limit_and_the_model_wraps_up():
         try:
             await asyncio.Event().wait()
         finally:
-            ended.append("hang")
+            endings.append("hang")
         return "never"
 
     async def main():
@@ -188,7 +188,7 @@ def test_a_hung_tool_is_cut_by_the_time_limit_and_the_model_wraps_up():
         return a + b
 
     result = run_jumping(main())
-    assert ended == ["hang"]
+    assert endings == ["hang"]
     assert [one.code for one in result.messages[2].results] == [None, "timeout"]
     assert (result.answer, result.reason) == ("Only the sum: 3.", "seconds")
     assert 10 <= result.state.time - result.state.started_at < 11

@@ -77,9 +77,9 @@ def test_the_items_of_what_was_given_are_copied_once():
 
 def test_append_shares_the_items_instead_of_copying_them():
     log, moves = Log(range(100_000)), 0
-    shared = log._items
+    items = log._items
     for item in range(1000):
         log = log.append(item)
-        moves += log._items is not shared
+        moves += log._items is not items
     assert moves == 0
     assert sys.getsizeof(log) < 100

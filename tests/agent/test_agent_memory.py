@@ -37,18 +37,18 @@ def without_empty(memory):
 @given(st.lists(memories, max_size=4))
 @settings(deadline=None)
 def test_the_changes_of_any_memory_give_it_again(stages):
-    shared, all_changes = {}, []
-    memory = Memory(shared, (), Secrets())
+    stored_memory, all_changes = {}, []
+    memory = Memory(stored_memory, (), Secrets())
     for stage in stages:
-        shared.clear()
-        shared.update(copy.deepcopy(stage))
+        stored_memory.clear()
+        stored_memory.update(copy.deepcopy(stage))
         changes, refusals = memory.changes()
         assert not refusals
         all_changes += changes
         assert all(loads(dumps(change)) == change for change in all_changes)
         assert without_empty(memory_after(all_changes)) == without_empty(stage)
         assert memory.changes() == ((), {}), "what has not changed is told again"
-        assert Memory(shared, all_changes, Secrets()).changes() == ((), {})
+        assert Memory(stored_memory, all_changes, Secrets()).changes() == ((), {})
 
 
 @tool(read_only=True)
@@ -60,7 +60,7 @@ def count(key: str, ctx: RunContext) -> str:
     return f"{key}: {counts[key]}, order {''.join(ctx.memory['order'])}"
 
 
-async def stopped(run, step):
+async def stop_after(run, step):
     """Leaves a run where it is behind a step, as a process that is killed: nothing of the object is used any more."""
     async with aclosing(run.states()) as states:
         async for state in states:
@@ -79,33 +79,35 @@ def test_what_a_tool_kept_is_there_when_a_killed_run_is_resumed(tmp_path):
             aclosing(SqliteJournal(tmp_path / "t.db")) as another,
         ):
             run = Agent(provider, [count], journal=journal, execution=Execution(early_start=False)).start("go")
-            await stopped(run, 2)
-            done = await Agent(provider, [count], journal=another).resume(run.run_id)
-            return done, await journal.read(run.run_id)
+            await stop_after(run, 2)
+            result = await Agent(provider, [count], journal=another).resume(run.run_id)
+            return result, await journal.read(run.run_id)
 
-    done, records = asyncio.run(main())
-    assert done.memory == {"counts": {"a": 2, "b": 1}, "order": ["a", "b", "a"]}
+    result, records = asyncio.run(main())
+    assert result.memory == {"counts": {"a": 2, "b": 1}, "order": ["a", "b", "a"]}
     texts = [record.event.result.text for record in records if isinstance(record.event, ToolFinished)]
     assert texts[-1] == "a: 2, order aba"
     changes = [record.event.memory for record in records if isinstance(record.event, ToolFinished)]
     assert MemoryChanged(("counts", "b"), 1) in changes[1]
     assert not any(change.path == ("counts", "a") for change in changes[1]), "recorded anew although unchanged"
-    assert memory_after(fold(records).memory) == done.memory
+    assert memory_after(fold(records).memory) == result.memory
 
 
 def test_a_file_that_was_read_may_be_written_by_the_resumed_run(tmp_path):
     (tmp_path / "a.txt").write_text("".join(f"line {i}\n" for i in range(900)))
     tools = workspace_tools(tmp_path)
-    made = [("read", {"path": "a.txt", "lines": 500}), ("read", {"path": "a.txt", "start": 501})]  # two pages
-    made.append(("write", {"path": "a.txt", "content": "two\n"}))
-    provider = ScriptedProvider([*[calling("cogency-json", one, tools=tools) for one in made], "Done."], follow=True)
+    call_list = [("read", {"path": "a.txt", "lines": 500}), ("read", {"path": "a.txt", "start": 501})]  # two pages
+    call_list.append(("write", {"path": "a.txt", "content": "two\n"}))
+    provider = ScriptedProvider(
+        [*[calling("cogency-json", one, tools=tools) for one in call_list], "Done."], follow=True
+    )
     journal = WatchedJournal()
 
     async def main():
         agents = [Agent(provider, workspace_tools(tmp_path), journal=journal, approve="all") for _ in range(3)]
         run = agents[0].start("go")
-        await stopped(run, 1)
-        await stopped(agents[1].reopen(run.run_id), 2)
+        await stop_after(run, 1)
+        await stop_after(agents[1].reopen(run.run_id), 2)
         return await agents[2].resume(run.run_id)
 
     assert asyncio.run(main()).answer == "Done."
@@ -125,9 +127,9 @@ def test_what_is_no_json_is_refused_with_the_key_and_the_tool_and_the_result_is_
     agent = an_agent([calling("cogency-json", ("connect", {}), tools=Toolset([connect]))], [connect], journal=journal)
     with pytest.raises(ToolDefinitionError, match=r"connect stored a value in RunContext.memory\['pool'\].*deps"):
         asyncio.run(agent.run("go"))
-    (finished,) = journal.all(ToolFinished)
-    assert finished.result.text == "connected"
-    assert finished.memory == (MemoryChanged(("fine",), 1),)
+    (tool_finish,) = journal.all(ToolFinished)
+    assert tool_finish.result.text == "connected"
+    assert tool_finish.memory == (MemoryChanged(("fine",), 1),)
 
 
 def test_what_an_interceptor_keeps_there_survives_too():
@@ -162,7 +164,7 @@ def test_a_secret_is_kept_as_its_placeholder_and_is_there_again():
 
     async def main():
         run = agent.start("go")
-        await stopped(run, 1)
+        await stop_after(run, 1)
         return await agent.resume(run.run_id)
 
     result = asyncio.run(main())

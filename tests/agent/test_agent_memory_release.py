@@ -57,21 +57,21 @@ class Whole(RunInterceptor):
     pass
 
 
-async def finished(run):
+async def finish(run):
     return (await run.finish()).answer
 
 
-async def stepped(run):
+async def step_through(run):
     async with aclosing(run.states()) as states:
         return [state async for state in states][-1].answer
 
 
-async def streamed(run):
-    async with aclosing(run.stream()) as watched:
-        return [item async for item in watched][-1].event.answer
+async def stream_through(run):
+    async with aclosing(run.stream()) as items:
+        return [item async for item in items][-1].event.answer
 
 
-@pytest.mark.parametrize("drive", [finished, stepped, streamed])
+@pytest.mark.parametrize("drive", [finish, step_through, stream_through])
 @pytest.mark.parametrize("interceptors", [(), (Call(), Step(), Whole())], ids=["plain", "intercepted"])
 @pytest.mark.parametrize("turn", [NATIVE, calling("cogency-json", ("add", {"a": 1, "b": 2}))], ids=["native", "text"])
 def test_a_run_that_is_over_is_freed_at_once(drive, interceptors, turn):

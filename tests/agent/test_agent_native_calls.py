@@ -25,10 +25,10 @@ from toolspeak.testing import chunks
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 
 CALL = {"id": "c0", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
-BROKEN = {"id": "c0", "function": {"name": "add", "arguments": '{"a": '}}
+CUT_CALL = {"id": "c0", "function": {"name": "add", "arguments": '{"a": '}}
 
 
-@pytest.mark.parametrize("call", [CALL, BROKEN])
+@pytest.mark.parametrize("call", [CALL, CUT_CALL])
 def test_tool_calls_that_the_server_took_out_are_not_lost_silently(call):
     message = {"content": "I add.", "tool_calls": [call]}
     body = {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
@@ -40,9 +40,9 @@ def test_tool_calls_that_the_server_took_out_are_not_lost_silently(call):
                 yield delta
 
     agent = Agent(model=Parses(), tools=TOOLS)
-    with pytest.raises(ProviderError, match="switch its own tool-call parser off") as caught:
+    with pytest.raises(ProviderError, match="switch its own tool-call parser off") as raised_error:
         asyncio.run(agent.run("do it"))
-    assert not caught.value.retryable
+    assert not raised_error.value.retryable
 
 
 def test_reasoning_and_text_that_a_server_ends_pass():
@@ -56,8 +56,8 @@ def test_reasoning_and_text_that_a_server_ends_pass():
     assert asyncio.run(Agent(model=Reasons(), tools=TOOLS).run("do it")).answer == "So."
 
 
-SIGNED = Opaque("open", "m", {"signature": "s"})
-ENDED = PartEnded("text", SIGNED)
+SIGNATURE = Opaque("open", "m", {"signature": "s"})
+PART_END = PartEnded("text", SIGNATURE)
 NATIVE = (CallStarted(0, "add"), CallCompleted(0, "add", {"a": 1, "b": 2}), BatchEnded((0,), ok=True))
 
 
@@ -68,8 +68,8 @@ def parts_of(*deltas):
         capabilities = Capabilities(tools=True)
 
         async def stream(self, request):
-            answered = any(message.role == "tool" for message in request.messages)
-            for delta in (TextDelta("So."),) if answered else deltas:
+            has_result = any(message.role == "tool" for message in request.messages)
+            for delta in (TextDelta("So."),) if has_result else deltas:
                 yield delta
             yield TurnEnded("stop")
 
@@ -81,22 +81,22 @@ def parts_of(*deltas):
 @pytest.mark.parametrize("size", [1, 3, 100])
 def test_a_part_ends_after_its_text_even_where_that_is_held_back(text, size):
     first = [TextDelta(piece) for piece in chunks(text, size)]
-    parts = parts_of(*first, ENDED, ReasoningDelta("hm"), PartEnded("reasoning", SIGNED), TextDelta(" and more"))
-    assert parts == (TextPart(text, SIGNED), ReasoningPart("hm", SIGNED), TextPart("and more"))
+    parts = parts_of(*first, PART_END, ReasoningDelta("hm"), PartEnded("reasoning", SIGNATURE), TextDelta(" and more"))
+    assert parts == (TextPart(text, SIGNATURE), ReasoningPart("hm", SIGNATURE), TextPart("and more"))
 
 
 def test_text_that_goes_back_as_it_came_is_no_echo_to_be_dropped():
     echo = TextDelta('{"a": 1, "b": 2}')
-    text, call = parts_of(echo, ENDED, *NATIVE)
-    assert text == TextPart(echo.text, SIGNED)
+    text, call = parts_of(echo, PART_END, *NATIVE)
+    assert text == TextPart(echo.text, SIGNATURE)
     assert call.arguments == {"a": 1, "b": 2}
     (call,) = parts_of(echo, PartEnded("text"), *NATIVE)
     assert call.arguments == {"a": 1, "b": 2}
 
 
 def test_a_part_ends_after_a_call_in_its_text():
-    leaked = get_dialect("hermes").render([Message("assistant", (ToolCall("", "add", {"a": 1, "b": 2}),))])[0].text
-    first, *_ = parts_of(TextDelta(f"I add. {leaked}"), ENDED)
+    call_text = get_dialect("hermes").render([Message("assistant", (ToolCall("", "add", {"a": 1, "b": 2}),))])[0].text
+    first, *_ = parts_of(TextDelta(f"I add. {call_text}"), PART_END)
     assert (type(first), first.text.strip()) == (TextPart, "I add.")
 
 
@@ -131,9 +131,9 @@ def in_text(number):
 @pytest.mark.parametrize("ends_first", [False, True])
 def test_calls_of_the_api_and_of_its_text_have_numbers_of_their_own(deltas, expected, ends_first):
     numbers = tuple(sorted(delta.index for delta in deltas if isinstance(delta, CallCompleted)))
-    ended = BatchEnded(numbers, ok=True)
+    batch_end = BatchEnded(numbers, ok=True)
     at = max(place for place, delta in enumerate(deltas) if isinstance(delta, CallCompleted)) + 1
-    deltas = (*deltas[:at], ended, *deltas[at:]) if ends_first else (*deltas, ended)
+    deltas = (*deltas[:at], batch_end, *deltas[at:]) if ends_first else (*deltas, batch_end)
     calls = [part for part in parts_of(*deltas) if isinstance(part, ToolCall)]
     assert [call.arguments for call in calls] == [numbered_arguments(number) for number in expected]
     assert len({call.id for call in calls}) == len(expected)

@@ -58,13 +58,13 @@ def run(turns, **limits):
 )
 def test_calls_that_repeat_themselves_end_the_run_after_a_word(turns):
     result, journal, _, hints = run(turns)
-    (reached,) = journal.all(LimitReached)
-    assert (reached.limit, reached.used, reached.allowed) == ("repeats", 4, 4)
+    (limit_event,) = journal.all(LimitReached)
+    assert (limit_event.limit, limit_event.used, limit_event.allowed) == ("repeats", 4, 4)
     assert (result.status, result.reason) == ("answered" if result.answer else "no_answer", "repeats")
     assert len(hints) == 1
     steps = len([message for message in result.messages[: hints[0]] if message.calls])
-    repeated = len(turns) - len([turn for turn in turns if turn != turns[0]])
-    assert steps == (3 if repeated == len(turns) else 4)
+    repetitions = len(turns) - len([turn for turn in turns if turn != turns[0]])
+    assert steps == (3 if repetitions == len(turns) else 4)
 
 
 def test_the_run_ends_with_an_answer_and_the_reason():

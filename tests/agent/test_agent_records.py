@@ -46,9 +46,9 @@ def test_every_record_carries_the_whole_stamp():
     agent = an_agent([both, "ok"], journal=journal, clock=lambda: next(ticks), name="helper", approve=None)
 
     async def main():
-        paused = await agent.run("do it", **STAMPS)
-        assert paused.status == "awaiting_approval"
-        return await agent.resume(paused, {"call_1_1": True})
+        paused_run = await agent.run("do it", **STAMPS)
+        assert paused_run.status == "awaiting_approval"
+        return await agent.resume(paused_run, {"call_1_1": True})
 
     result = asyncio.run(main())
     assert result.answer == "ok"
@@ -59,8 +59,8 @@ def test_every_record_carries_the_whole_stamp():
         match record.event:
             case ToolStarted() | ApprovalRequested() | ApprovalDecided() as event:
                 assert record.call_id == event.call_id
-            case ToolFinished(done):
-                assert record.call_id == done.call_id
+            case ToolFinished(tool_result):
+                assert record.call_id == tool_result.call_id
             case _:
                 assert record.call_id is None
     steps = [record.step for record in journal.records]
@@ -136,11 +136,11 @@ def test_a_journal_that_fails_stops_the_run_before_the_effect(kind, tool_runs, m
 
 
 def test_an_empty_journal_that_is_false_is_used_all_the_same():
-    class Sized(WatchedJournal):
+    class EmptyJournal(WatchedJournal):
         def __len__(self):
             return len(self.records)
 
-    journal = Sized()
+    journal = EmptyJournal()
     play(["ok"], journal=journal)
     assert journal.kinds[-1] == "RunFinished"
 
@@ -149,8 +149,8 @@ def test_runs_without_a_journal_of_the_callers_leave_no_records_behind_in_the_ag
     agent = an_agent([calling("cogency-json", ("note", {"path": "x"})), "ok"], approve=None)
 
     async def main():
-        paused = await agent.run("go")
-        return await agent.resume(paused, {"call_1_0": True})
+        paused_run = await agent.run("go")
+        return await agent.resume(paused_run, {"call_1_0": True})
 
     before = records_alive()
     assert asyncio.run(main()).answer == "ok"
@@ -176,9 +176,9 @@ def test_a_model_api_that_fails_is_recorded_and_raised(way, text):
             async for item in getattr(agent, way)("go"):
                 states.append(item)  # noqa: PERF401 - kept when the loop raises
 
-    with pytest.raises(ProviderError, match="overloaded") as caught:
+    with pytest.raises(ProviderError, match="overloaded") as raised_error:
         asyncio.run(main())
-    assert caught.value.status == 529
+    assert raised_error.value.status == 529
     partial = ["ModelTextReceived"] if text else []
     assert journal.kinds == ["RunStarted", "ModelAsked", *partial, "ModelFailed", "RunFinished"]
     assert journal.all(ModelFailed) == [ModelFailed("overloaded", 529)]
@@ -194,16 +194,16 @@ def test_each_request_that_a_provider_sends_again_is_recorded_with_its_wait():
 
     async def main():
         refusals = [Status("503 Service Unavailable"), Status("429 Too Many Requests", ("retry-after: 2",))]
-        async with reach(APIS["openai"], *refusals, "Hi.") as reached:
-            await Agent(reached.provider, journal=journal).run("Hello")
-            return reached.clock.slept
+        async with reach(APIS["openai"], *refusals, "Hi.") as endpoint:
+            await Agent(endpoint.provider, journal=journal).run("Hello")
+            return endpoint.clock.slept
 
-    slept = asyncio.run(main())
+    waits = asyncio.run(main())
     retries = journal.all(RetryScheduled)
     assert [(each.attempt, each.status, each.by, each.call_id) for each in retries] == [
         (1, 503, "", None), (2, 429, "", None),
     ]  # fmt: skip
-    assert [each.seconds for each in retries] == slept
+    assert [each.seconds for each in retries] == waits
     assert retries[1].seconds >= 2
     assert journal.kinds == ["RunStarted", "ModelAsked", *["RetryScheduled"] * 2, "ModelAnswered", "RunFinished"]
 
@@ -246,7 +246,8 @@ def test_the_stream_is_closed_after_the_batch_and_the_usage_estimated():
 
 def test_what_the_provider_sends_after_the_batch_is_never_read():
     class Counting(ScriptedProvider):
-        read, closed = "", False
+        read = ""
+        closed: bool = False
 
         async def stream(self, request):
             try:
@@ -295,8 +296,8 @@ def test_the_approver_is_recorded_by_name():
         return Decision(True, "fine", by="Ann")
 
     _, journal, _ = play([calling("cogency-json", ("note", {"path": "x"})), "ok"], approve=approve)
-    (decided,) = journal.all(ApprovalDecided)
-    assert (decided.call_id, decided.approved, decided.reason, decided.by) == ("call_1_0", True, "fine", "Ann")
+    (decision,) = journal.all(ApprovalDecided)
+    assert (decision.call_id, decision.approved, decision.reason, decision.by) == ("call_1_0", True, "fine", "Ann")
 
 
 @pytest.mark.parametrize("late", ["while it waits", "just when it is its turn", "twice in a row"])
@@ -306,13 +307,13 @@ def test_what_is_recorded_at_the_same_time_is_recorded_in_order_and_cancelling_o
 
         def __init__(self):
             super().__init__()
-            self.entered, self.go_on = asyncio.Event(), asyncio.Event()
+            self.begun_writing, self.go_on = asyncio.Event(), asyncio.Event()
             self.as_it_ends = lambda: None
 
         async def append(self, record, lease=None):
             await super().append(record, lease)
-            if isinstance(record.event, UserMessageQueued) and not self.entered.is_set():
-                self.entered.set()
+            if isinstance(record.event, UserMessageQueued) and not self.begun_writing.is_set():
+                self.begun_writing.set()
                 await self.go_on.wait()
                 asyncio.get_running_loop().call_soon(self.as_it_ends)
 
@@ -323,11 +324,11 @@ def test_what_is_recorded_at_the_same_time_is_recorded_in_order_and_cancelling_o
     async def talk() -> str:
         """Says things."""
         says = [asyncio.create_task(run.record(UserMessageQueued(Message.user(each)))) for each in "abcd"]
-        await journal.entered.wait()  # they begin in order: the others stand behind the first by now
-        cancelled = says[1:3] if late == "twice in a row" else says[1:2]
+        await journal.begun_writing.wait()  # they begin in order: the others stand behind the first by now
+        cancelled_tasks = says[1:3] if late == "twice in a row" else says[1:2]
 
         def cancel():
-            for one in cancelled:
+            for one in cancelled_tasks:
                 one.cancel()
 
         if late == "while it waits":
@@ -335,8 +336,8 @@ def test_what_is_recorded_at_the_same_time_is_recorded_in_order_and_cancelling_o
         else:
             journal.as_it_ends = cancel
         journal.go_on.set()
-        done = await asyncio.gather(*says, return_exceptions=True)
-        survivors.extend(each for each, came in zip("abcd", done, strict=True) if came is None)
+        outcomes = await asyncio.gather(*says, return_exceptions=True)
+        survivors.extend(each for each, came in zip("abcd", outcomes, strict=True) if came is None)
         await run.record(UserMessageQueued(Message.user("e")))
         return "said"
 

@@ -33,7 +33,7 @@ def watch(turns, chunk, dialect="cogency-json"):
     return asyncio.run(main())
 
 
-def joined(items, kind):
+def join_texts(items, kind):
     return "".join(item.text for item in items if isinstance(item, kind))
 
 
@@ -45,20 +45,20 @@ def test_no_delta_shows_a_secret(dialect, chunk):
     )
     turns = [ScriptedTurn(f"It is {KEY}, {KEY} sk.\n{calls}", reasoning=f"Hm: {NAMES['PEM']}"), "Done."]
     items = watch(turns, chunk, dialect)
-    assert joined(items, TextDelta).startswith("It is {{secret:KEY}}, {{secret:KEY}} sk.")
-    assert joined(items, ReasoningDelta) == "Hm: {{secret:PEM}}"
-    assert "{{secret:KEY}}" in joined(items, ArgumentsDelta)
+    assert join_texts(items, TextDelta).startswith("It is {{secret:KEY}}, {{secret:KEY}} sk.")
+    assert join_texts(items, ReasoningDelta) == "Hm: {{secret:PEM}}"
+    assert "{{secret:KEY}}" in join_texts(items, ArgumentsDelta)
     assert [item.arguments for item in items if isinstance(item, CallCompleted)] == [{"text": "so {{secret:KEY}}!"}]
-    text = "".join(map(repr, items)) + joined(items, TextDelta) + joined(items, ArgumentsDelta)
+    text = "".join(map(repr, items)) + join_texts(items, TextDelta) + join_texts(items, ArgumentsDelta)
     assert "0123456789" not in text
     assert "klmnopqrst" not in text
 
 
 def test_results_that_the_model_made_up_show_none_either():
     items = watch([f"<results>[{KEY!r}]</results>", "Done."], 3)
-    forged = [item.raw for item in items if isinstance(item, ForgedResults)]
-    assert forged
-    assert "0123456789" not in "".join(forged)
+    forged_results = [item.raw for item in items if isinstance(item, ForgedResults)]
+    assert forged_results
+    assert "0123456789" not in "".join(forged_results)
 
 
 def test_only_what_may_begin_a_secret_waits():
@@ -74,13 +74,13 @@ SECRETS = st.lists(st.text("ab{", min_size=4, max_size=7), min_size=1, max_size=
 @given(SECRETS, st.lists(st.text("ab{s", max_size=5), max_size=12))
 def test_pieces_that_go_on_are_hidden_like_the_whole(values, pieces):
     secrets = Secrets({f"S{number}": value for number, value in enumerate(values)})
-    held = output = ""
+    pending_text = output = ""
     for piece in pieces:
-        held += piece
-        certain = secrets.certain(held)
-        output, held = output + secrets.hide_text(held[:certain]), held[certain:]
-        assert len(held) < 2 * secrets.longest
-    assert output + secrets.hide_text(held) == secrets.hide_text("".join(pieces))
+        pending_text += piece
+        certain = secrets.certain(pending_text)
+        output, pending_text = output + secrets.hide_text(pending_text[:certain]), pending_text[certain:]
+        assert len(pending_text) < 2 * secrets.longest
+    assert output + secrets.hide_text(pending_text) == secrets.hide_text("".join(pieces))
 
 
 @pytest.mark.parametrize("dialect", [*DIALECTS, "native", "hermes", "qwen3-coder", "glm45"])

@@ -85,7 +85,7 @@ def call(name):
     return calling("cogency-json", (name, arguments), tools=Toolbox().tools)
 
 
-def interrupted(name, toolbox, stop_at=ToolFinished, approve="all"):
+def interrupted_run(name, toolbox, stop_at=ToolFinished, approve="all"):
     """A journal whose run was stopped when an event of this kind was to be recorded."""
 
     def look(record):
@@ -114,7 +114,7 @@ def resume(journal, run_id, toolbox, name, decisions=None, **options):
 @pytest.mark.parametrize("name", ["look", "put"])
 def test_a_call_in_doubt_that_may_run_twice_runs_again_under_its_key(name):
     toolbox = Toolbox()
-    journal, run_id = interrupted(name, toolbox)
+    journal, run_id = interrupted_run(name, toolbox)
     result = resume(journal, run_id, toolbox, name)
     key = f"{run_id}:call_1_0"
     assert toolbox.ran == [(name, key), (name, key)]
@@ -128,7 +128,7 @@ def test_a_call_in_doubt_that_may_run_twice_runs_again_under_its_key(name):
 @pytest.mark.parametrize("options", [{"approve": "all"}, {"approve": "none"}, {"approve": Approval(in_doubt="report")}])
 def test_of_another_the_model_is_told_that_the_outcome_is_unknown(name, options):
     toolbox = Toolbox()
-    journal, run_id = interrupted(name, toolbox)
+    journal, run_id = interrupted_run(name, toolbox)
     result = resume(journal, run_id, toolbox, name, **options)
     assert len(toolbox.ran) == 1
     assert journal.results()[-1].code == "unknown_outcome"
@@ -137,7 +137,7 @@ def test_of_another_the_model_is_told_that_the_outcome_is_unknown(name, options)
 
 def test_the_user_may_have_it_repeated():
     toolbox = Toolbox()
-    journal, run_id = interrupted("add_line", toolbox)
+    journal, run_id = interrupted_run("add_line", toolbox)
     assert "add_line done" in resume(journal, run_id, toolbox, "add_line", approve=Approval(in_doubt="repeat")).answer
     assert len(toolbox.ran) == 2
 
@@ -147,12 +147,12 @@ def test_a_policy_for_doubts_that_nobody_knows_is_refused_at_once():
         Agent(ScriptedProvider([]), approve=Approval(in_doubt="tell"))
 
 
-@pytest.mark.parametrize("approved", [True, False])
+@pytest.mark.parametrize("is_approved", [True, False])
 @pytest.mark.parametrize("way", ["approver", "pause"])
-def test_a_person_is_asked_what_to_do(approved, way):
+def test_a_person_is_asked_what_to_do(is_approved, way):
     toolbox, reasons = Toolbox(), []
-    journal, run_id = interrupted("add_line", toolbox)
-    decision = Decision(approved, "" if approved else "it ran far enough", by="Ann")
+    journal, run_id = interrupted_run("add_line", toolbox)
+    decision = Decision(is_approved, "" if is_approved else "it ran far enough", by="Ann")
 
     async def approver(request):
         reasons.append(request.reason)
@@ -161,21 +161,21 @@ def test_a_person_is_asked_what_to_do(approved, way):
     if way == "approver":
         result = resume(journal, run_id, toolbox, "add_line", approve=approver)
     else:
-        paused = resume(journal, run_id, toolbox, "add_line", approve=None)
-        assert (paused.status, paused.waiting, len(toolbox.ran)) == ("awaiting_approval", ("call_1_0",), 1)
-        reasons.append(paused.requests[0].reason)
+        paused_run = resume(journal, run_id, toolbox, "add_line", approve=None)
+        assert (paused_run.status, paused_run.waiting, len(toolbox.ran)) == ("awaiting_approval", ("call_1_0",), 1)
+        reasons.append(paused_run.requests[0].reason)
         # Again from the journal alone, as another process would.
         result = resume(journal, run_id, toolbox, "add_line", {"call_1_0": decision}, approve=None)
     assert "before the run was interrupted" in reasons[0]
     assert result.status == "answered"
-    assert len(toolbox.ran) == 1 + approved
-    assert journal.results()[-1].code == (None if approved else "unknown_outcome")
-    assert ("It was not run again: it ran far enough" in journal.results()[-1].text) == (not approved)
+    assert len(toolbox.ran) == 1 + is_approved
+    assert journal.results()[-1].code == (None if is_approved else "unknown_outcome")
+    assert ("It was not run again: it ran far enough" in journal.results()[-1].text) == (not is_approved)
 
 
 def test_a_yes_is_good_for_one_more_start():
     toolbox = Toolbox()
-    journal, run_id = interrupted("add_line", toolbox)
+    journal, run_id = interrupted_run("add_line", toolbox)
     assert resume(journal, run_id, toolbox, "add_line", approve=None).status == "awaiting_approval"
 
     def look(record):
@@ -203,7 +203,7 @@ VERDICTS = [
 @pytest.mark.parametrize(("verdict", "runs", "code", "answer"), VERDICTS, ids=repr)
 def test_a_tool_that_can_tell_is_asked_what_happened(verdict, runs, code, answer):
     toolbox = Toolbox(verdict=verdict)
-    journal, run_id = interrupted("pay", toolbox)
+    journal, run_id = interrupted_run("pay", toolbox)
     result = resume(journal, run_id, toolbox, "pay")
     assert toolbox.checks == [("k", f"{run_id}:call_1_0")]
     assert (len(toolbox.ran), journal.results()[-1].code) == (runs, code)
@@ -212,7 +212,7 @@ def test_a_tool_that_can_tell_is_asked_what_happened(verdict, runs, code, answer
 
 def test_a_call_whose_tool_is_gone_is_in_doubt_all_the_same():
     toolbox = Toolbox()
-    journal, run_id = interrupted("add_line", toolbox)
+    journal, run_id = interrupted_run("add_line", toolbox)
     agent = Agent(by_conversation([call("add_line"), "ok"]), [toolbox.tools.get("look")], journal=journal)
     assert asyncio.run(agent.resume(run_id)).status == "answered"
     (result,) = journal.results()
@@ -223,7 +223,9 @@ def test_a_call_whose_tool_is_gone_is_in_doubt_all_the_same():
 @pytest.mark.parametrize("stop_at", [RunStarted, ToolStarted, ApprovalRequested])
 def test_what_was_not_started_is_no_doubt(stop_at):
     toolbox = Toolbox()
-    journal, run_id = interrupted("add_line", toolbox, stop_at, approve=None if stop_at is ApprovalRequested else "all")
+    journal, run_id = interrupted_run(
+        "add_line", toolbox, stop_at, approve=None if stop_at is ApprovalRequested else "all"
+    )
     if stop_at is RunStarted:
         with pytest.raises(RunError, match="no run"):
             resume(journal, run_id, toolbox, "add_line")
@@ -236,46 +238,46 @@ def test_an_approval_that_was_pending_still_is():
     toolbox = Toolbox()
     journal = MemoryJournal()
     agent = Agent(by_conversation([call("add_line"), ECHO]), toolbox.tools, journal=journal)
-    paused = asyncio.run(agent.run("go"))
-    again = resume(journal, paused.run_id, toolbox, "add_line", approve=None)
+    paused_run = asyncio.run(agent.run("go"))
+    again = resume(journal, paused_run.run_id, toolbox, "add_line", approve=None)
     assert (again.status, again.waiting) == ("awaiting_approval", ("call_1_0",))
     with pytest.raises(RunError, match="call_9"):
-        resume(journal, paused.run_id, toolbox, "add_line", {"call_9": True}, approve=None)
-    done = resume(journal, paused.run_id, toolbox, "add_line", {"call_1_0": True}, approve=None)
-    assert (done.status, len(toolbox.ran)) == ("answered", 1)
+        resume(journal, paused_run.run_id, toolbox, "add_line", {"call_9": True}, approve=None)
+    result = resume(journal, paused_run.run_id, toolbox, "add_line", {"call_1_0": True}, approve=None)
+    assert (result.status, len(toolbox.ran)) == ("answered", 1)
     with pytest.raises(RunError, match="has ended"):
-        resume(journal, paused.run_id, toolbox, "add_line")
+        resume(journal, paused_run.run_id, toolbox, "add_line")
 
 
-@pytest.mark.parametrize("approved", [True, False])
-def test_a_decision_holds_although_its_process_died(approved):
+@pytest.mark.parametrize("is_approved", [True, False])
+def test_a_decision_holds_although_its_process_died(is_approved):
     async def ann(request):
-        return Decision(approved, by="ann")
+        return Decision(is_approved, by="ann")
 
     toolbox = Toolbox()
-    journal, run_id = interrupted("add_line", toolbox, ToolStarted if approved else ToolFinished, approve=ann)
-    done = resume(journal, run_id, toolbox, "add_line", approve=None)  # somebody who is asked would pause the run
-    assert (done.status, len(toolbox.ran)) == ("answered", int(approved))
+    journal, run_id = interrupted_run("add_line", toolbox, ToolStarted if is_approved else ToolFinished, approve=ann)
+    result = resume(journal, run_id, toolbox, "add_line", approve=None)  # somebody who is asked would pause the run
+    assert (result.status, len(toolbox.ran)) == ("answered", int(is_approved))
 
 
-@pytest.mark.parametrize("approved", [True, False])
-def test_a_question_to_an_approver_whose_process_died_can_be_decided(approved):
+@pytest.mark.parametrize("is_approved", [True, False])
+def test_a_question_to_an_approver_whose_process_died_can_be_decided(is_approved):
     async def ann(request):
         return Decision(True, by="ann")
 
     toolbox = Toolbox()
-    journal, run_id = interrupted("add_line", toolbox, ApprovalDecided, approve=ann)
-    done = resume(journal, run_id, toolbox, "add_line", {"call_1_0": approved}, approve=None)
-    assert (done.status, len(toolbox.ran)) == ("answered", int(approved))
+    journal, run_id = interrupted_run("add_line", toolbox, ApprovalDecided, approve=ann)
+    result = resume(journal, run_id, toolbox, "add_line", {"call_1_0": is_approved}, approve=None)
+    assert (result.status, len(toolbox.ran)) == ("answered", int(is_approved))
 
 
 def test_a_decision_about_a_run_without_a_question_says_how_to_get_one():
     toolbox = Toolbox()
-    journal, run_id = interrupted("add_line", toolbox, approve="all")
+    journal, run_id = interrupted_run("add_line", toolbox, approve="all")
     with pytest.raises(RunError, match=r"no call call_1_0 waits for approval; these do: none .*without decisions"):
         resume(journal, run_id, toolbox, "add_line", {"call_1_0": True}, approve=None)
-    paused = resume(journal, run_id, toolbox, "add_line", approve=None)
-    assert paused.waiting == ("call_1_0",)
+    paused_run = resume(journal, run_id, toolbox, "add_line", approve=None)
+    assert paused_run.waiting == ("call_1_0",)
 
 
 def test_a_run_that_somebody_is_at_work_on_is_not_resumed():
@@ -359,8 +361,8 @@ def test_two_that_go_on_with_a_session_do_not_mix():
         await mine.finish()
         with pytest.raises(RunConflict, match="another process has continued"):
             await theirs.finish()
-        renamed = await session.rename("Another title")
-        assert (renamed.title, renamed.version) == ("Another title", 3)
+        renamed_session = await session.rename("Another title")
+        assert (renamed_session.title, renamed_session.version) == ("Another title", 3)
         assert (await session.run("more")).answer == "three"
 
     asyncio.run(main())
@@ -419,22 +421,22 @@ def test_a_session_goes_to_another_journal_and_loses_nothing():
     async def main():
         session = Session(agent, principal="ann")
         await session.run("look")
-        forked = await session.fork()
-        await forked.run("go on")
-        await forked.rename("Mine")
-        lines = [line async for line in export_session(here, forked.session_id)]
+        fork = await session.fork()
+        await fork.run("go on")
+        await fork.rename("Mine")
+        lines = [line async for line in export_session(here, fork.session_id)]
         assert all("\n" not in line for line in lines)
         info = await import_session(there, lines)
-        assert info == await forked.info()
-        assert [line async for line in export_session(there, forked.session_id)] == lines
+        assert info == await fork.info()
+        assert [line async for line in export_session(there, fork.session_id)] == lines
         with pytest.raises(RunConflict, match="already"):
             await import_session(there, lines)
-        for broken, place in [
+        for bad_lines, place in [
             ([], "line 1"), (lines[1:], "line 1"), ([*lines, "{"], f"line {len(lines) + 1}"), (["[]"], "line 1"),
             ([lines[0][:-1] + ', "toolspeak_session": 2}'], "line 1"),
         ]:  # fmt: skip
             with pytest.raises(FormatError, match=place):
-                await import_session(MemoryJournal(), broken)
+                await import_session(MemoryJournal(), bad_lines)
 
     asyncio.run(main())
 

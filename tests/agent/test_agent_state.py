@@ -151,8 +151,8 @@ def test_nothing_and_a_journal_without_its_beginning_are_refused():
 
 def test_records_that_cannot_come_here_are_refused():
     _, journal, _ = play([calling("cogency-json", ("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})), "3"])
-    answered = next(i for i, event in enumerate(journal.events) if isinstance(event, ModelAnswered))
-    state = fold(journal.records[: answered + 1])
+    answer_index = next(i for i, event in enumerate(journal.events) if isinstance(event, ModelAnswered))
+    state = fold(journal.records[: answer_index + 1])
     foreign = ToolResult("call_9_9", "add", "success", (TextPart("3"),))
     twice = journal.results()[0]
 
@@ -192,8 +192,8 @@ def test_what_a_limit_leaves_of_a_batch_does_not_grow_when_it_is_taken_up_again(
     """A crash in the middle of a batch: what ran before it counts towards the limit."""
     batch = calling("cogency-json", *[("add", {"a": n, "b": 0}) for n in range(4)])
     _, journal, _ = play([batch, "ok"], limits=Limits(calls=3), execution=Execution(schedule="sequential"))
-    done = [i for i, event in enumerate(journal.events) if isinstance(event, ToolFinished)]
-    for ran, end in [(0, done[0]), *((n + 1, at + 1) for n, at in enumerate(done[:2]))]:
+    result_indices = [i for i, event in enumerate(journal.events) if isinstance(event, ToolFinished)]
+    for ran, end in [(0, result_indices[0]), *((n + 1, at + 1) for n, at in enumerate(result_indices[:2]))]:
         action = decide(fold(journal.records[:end]))
         finishes = [event for event in journal.events[:end] if isinstance(event, ToolFinished)]
         assert isinstance(action, RunTools)
@@ -254,7 +254,7 @@ def test_the_five_thousandth_step_costs_what_the_first_cost():
 def test_estimating_tokens_does_not_read_the_history_again_and_again():
     reads = 0
 
-    class Counted(str):
+    class CountingText(str):
         __slots__ = ()
 
         def __len__(self):
@@ -264,10 +264,10 @@ def test_estimating_tokens_does_not_read_the_history_again_and_again():
 
     turns = [*(adding(n, 1) for n in range(50)), "ok"]
     agent = an_agent(ScriptedProvider(turns))
-    result = asyncio.run(agent.run(Message("user", (TextPart(Counted("hello")),))))
+    result = asyncio.run(agent.run(Message("user", (TextPart(CountingText("hello")),))))
     assert result.state.totals.estimated
     early = reads
-    asyncio.run(an_agent(["ok"]).run(Message("user", (TextPart(Counted("hello")),))))
+    asyncio.run(an_agent(["ok"]).run(Message("user", (TextPart(CountingText("hello")),))))
     assert early < 5 * max(1, reads - early) + 120
 
 

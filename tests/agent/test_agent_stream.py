@@ -35,7 +35,7 @@ def watch(agent, task="go"):
     return asyncio.run(main())
 
 
-def joined(items, kind):
+def join_texts(items, kind):
     return "".join(item.text for item in items if isinstance(item, kind))
 
 
@@ -47,8 +47,8 @@ def test_records_come_in_the_journals_order_and_deltas_join(dialect, chunk):
     turns = [ScriptedTurn("Adding. " + adding(1, 2, dialect), reasoning="Hm, hm."), answer]
     items = watch(an_agent(ScriptedProvider(turns, chunk=chunk), journal=journal, dialect=dialect))
     assert [item for item in items if isinstance(item, Record)] == journal.records
-    assert joined(items, ReasoningDelta) == "Hm, hm."
-    assert joined(items, TextDelta).removeprefix("Adding. ").strip() == answer.strip()
+    assert join_texts(items, ReasoningDelta) == "Hm, hm."
+    assert join_texts(items, TextDelta).removeprefix("Adding. ").strip() == answer.strip()
     assert [item.arguments for item in items if isinstance(item, CallCompleted)] == [{"a": 1, "b": 2}]
     assert not any(isinstance(item, TurnEnded) for item in items)
     assert items[-1].event.answer == answer.strip()
@@ -58,8 +58,8 @@ def test_records_come_in_the_journals_order_and_deltas_join(dialect, chunk):
 def test_a_turns_deltas_stand_between_its_question_and_its_answer():
     items = watch(an_agent([adding(1, 2), "3"]))
     names = [type(item.event if isinstance(item, Record) else item).__name__ for item in items]
-    request_index, answered = names.index("ModelAsked"), names.index("ModelAnswered")
-    assert {"CallStarted", "CallCompleted", "BatchEnded"} <= set(names[request_index:answered])
+    request_index, answer_index = names.index("ModelAsked"), names.index("ModelAnswered")
+    assert {"CallStarted", "CallCompleted", "BatchEnded"} <= set(names[request_index:answer_index])
     assert names[-1] == "RunFinished"
 
 
@@ -86,11 +86,11 @@ def test_the_deltas_of_a_call_have_the_id_of_its_records(dialect, chunk, secrets
 
 
 def test_a_malformed_call_and_the_calls_of_an_api_have_their_ids_too():
-    broken = '<tool_call>{"name": "add", "arguments": {"a": 1,</tool_call>'
-    items = watch(an_agent([broken, "Sorry."], dialect="hermes"))
-    (malformed,) = (item for item in items if isinstance(item, CallMalformed))
+    bad_call = '<tool_call>{"name": "add", "arguments": {"a": 1,</tool_call>'
+    items = watch(an_agent([bad_call, "Sorry."], dialect="hermes"))
+    (malformed_call,) = (item for item in items if isinstance(item, CallMalformed))
     results = [item.event.result for item in items if isinstance(item, Record) and isinstance(item.event, ToolFinished)]
-    assert [malformed.call_id] == [result.call_id for result in results]
+    assert [malformed_call.call_id] == [result.call_id for result in results]
     native = ScriptedTurn("", calls=[ScriptedCall("add", {"a": 1, "b": 2}), ScriptedCall("add", {"a": 3, "b": 4})])
     assert ids_by_index(watch(an_agent(ScriptedProvider([native, "4"])))) == [["call_1_0", "call_1_1"], []]
 
@@ -270,9 +270,9 @@ def test_a_second_reader_is_refused_and_the_first_reads_on():
 
 def test_a_provider_that_fails_hands_over_what_was_done():
     provider = ScriptedProvider([adding(1, 2), ScriptedTurn("", error=ProviderError("overloaded"))])
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(ProviderError) as raised_error:
         Agent(provider, TOOLS).run_sync("go")
-    result = caught.value.result
+    result = raised_error.value.result
     assert (result.status, result.messages[2].results[0].structured) == ("failed", 3)
 
 
@@ -289,11 +289,11 @@ def test_what_is_said_too_late_is_there_for_the_next_run():
 
 
 def test_an_agent_closes_its_provider_in_either_world():
-    closed = []
+    closed_providers = []
 
     class Closing(ScriptedProvider):
         async def aclose(self):
-            closed.append(self.name)
+            closed_providers.append(self.name)
 
     with Agent(Closing(["Hi."]), TOOLS) as agent:
         agent.run_sync("go")
@@ -303,4 +303,4 @@ def test_an_agent_closes_its_provider_in_either_world():
             await agent.run("go")
 
     asyncio.run(main())
-    assert len(closed) == 2
+    assert len(closed_providers) == 2

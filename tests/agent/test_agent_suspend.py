@@ -57,14 +57,14 @@ class Work:
         self.tools = Toolset([put, own, single])
 
 
-def calls(work, *made):
-    return calling("cogency-json", *[(name, {"name": each}) for name, each in made], tools=work.tools)
+def calls(work, *names):
+    return calling("cogency-json", *[(name, {"name": each}) for name, each in names], tools=work.tools)
 
 
-def suspended_in(work, made, *, ask=True, interceptors=(), **options):
+def suspended_in(work, names, *, ask=True, interceptors=(), **options):
     """A run that is asked to suspend during its first call, and how it stands after; with its journal and agent."""
     journal = WatchedJournal()
-    turns = [calls(work, *made), "All done."]
+    turns = [calls(work, *names), "All done."]
     agent = an_agent(turns, work.tools, journal=journal, interceptors=interceptors, **options)
     run = agent.start("go")
 
@@ -75,7 +75,7 @@ def suspended_in(work, made, *, ask=True, interceptors=(), **options):
     return asyncio.run(agent.finish(run)), journal, agent
 
 
-MADE = [
+BATCHES = [
     ([("put", "a"), ("put", "b"), ("put", "c")], ["a"]),
     ([("own", "a"), ("own", "b"), ("put", "c"), ("put", "d")], ["b", "c", "a"]),
     ([("single", "a"), ("single", "b")], ["a"]),
@@ -83,10 +83,10 @@ MADE = [
 ]
 
 
-@pytest.mark.parametrize(("made", "first"), MADE)
-def test_calls_under_way_end_and_the_others_run_when_it_goes_on(made, first):
+@pytest.mark.parametrize(("names", "first"), BATCHES)
+def test_calls_under_way_end_and_the_others_run_when_it_goes_on(names, first):
     work = Work()
-    result, journal, agent = suspended_in(work, made)
+    result, journal, agent = suspended_in(work, names)
     assert result.status == "suspended"
     assert sorted(work.ran) == sorted(first)
     assert len(journal.all(ToolStarted)) == len(journal.all(ToolFinished)) == len(first)
@@ -95,13 +95,13 @@ def test_calls_under_way_end_and_the_others_run_when_it_goes_on(made, first):
     assert asyncio.run(journal.run(result.run_id)).status == "suspended"
     assert asyncio.run(journal.run(result.run_id)).owner is None
 
-    done = asyncio.run(agent.resume(result.run_id))
-    whole, untouched, _ = suspended_in(plain := Work(), made, ask=False)
-    assert (done.status, done.answer) == ("answered", "All done.")
-    assert sorted(work.ran) == sorted(plain.ran) == sorted(name for _, name in made)
-    assert done.messages == whole.messages
-    assert len(journal.all(ToolStarted)) == len(untouched.all(ToolStarted))
-    assert_pairs(done.messages)
+    resumed_result = asyncio.run(agent.resume(result.run_id))
+    whole, plain_journal, _ = suspended_in(plain := Work(), names, ask=False)
+    assert (resumed_result.status, resumed_result.answer) == ("answered", "All done.")
+    assert sorted(work.ran) == sorted(plain.ran) == sorted(name for _, name in names)
+    assert resumed_result.messages == whole.messages
+    assert len(journal.all(ToolStarted)) == len(plain_journal.all(ToolStarted))
+    assert_pairs(resumed_result.messages)
 
 
 def test_no_turn_is_asked_for_once_it_is_asked():
@@ -176,7 +176,7 @@ def test_what_interceptors_keep_of_calls_that_ended_is_recorded():
     assert asyncio.run(agent.resume(result.run_id)).state.metadata == {"seen": "b done"}
 
 
-class Stopped(Exception):
+class ProcessDeath(Exception):
     """The process ends here."""
 
 
@@ -196,18 +196,18 @@ def test_what_a_stop_kept_from_starting_does_not_start_after_a_crash():
 
     def look(record):
         if isinstance(record.event, ToolFinished):
-            raise Stopped
+            raise ProcessDeath
 
     journal = WatchedJournal(look)
     tools = Toolset([halt, more])
     agent = an_agent([calling("cogency-json", ("halt", {}), ("more", {}), tools=tools)], tools, journal=journal)
     run = agent.start("go")
-    with pytest.raises(Stopped):
+    with pytest.raises(ProcessDeath):
         asyncio.run(run.finish())
     assert len(journal.all(StopRequested)) == 1
     journal.look = lambda record: None
-    done = asyncio.run(agent.resume(run.run_id))
-    assert (done.answer, ran) == ("I stop.", [])
+    resumed_result = asyncio.run(agent.resume(run.run_id))
+    assert (resumed_result.answer, ran) == ("I stop.", [])
     assert [result.code for result in journal.results()] == ["unknown_outcome", "skipped"]
 
 
@@ -227,8 +227,8 @@ def test_a_session_is_suspended_by_whoever_has_its_journal():
         assert (first.status, work.ran) == ("suspended", ["a"])
         with pytest.raises(RunError, match="is suspended: only a run in progress"):
             await agent.suspend(first.run_id)
-        done = await agent.resume(first.run_id)
-        assert (done.answer, work.ran) == ("Done.", ["a", "b"])
+        resumed_result = await agent.resume(first.run_id)
+        assert (resumed_result.answer, work.ran) == ("Done.", ["a", "b"])
         with pytest.raises(RunError, match="is answered"):
             await session.suspend()
         with pytest.raises(RunError, match="no run nobody"):
@@ -242,12 +242,12 @@ def test_a_session_is_suspended_by_whoever_has_its_journal():
 def test_a_run_whose_process_died_is_suspended_at_once():
     def look(record):
         if isinstance(record.event, ModelAnswered):
-            raise Stopped
+            raise ProcessDeath
 
     journal = WatchedJournal(look)
     agent = Agent(ScriptedProvider(["one", "two"]), journal=journal)
     run = agent.start("go", principal="ann")
-    with pytest.raises(Stopped):
+    with pytest.raises(ProcessDeath):
         asyncio.run(run.finish())
     journal.look = lambda record: None
     assert asyncio.run(agent.suspend(run.run_id)) is False
@@ -259,7 +259,7 @@ def test_a_run_whose_process_died_is_suspended_at_once():
 def test_a_run_that_has_lost_its_lease_does_not_ask_for_it_again():
     """The next record is refused; asking again and again would only load the store."""
 
-    class Lost(WatchedJournal):
+    class LostLease(WatchedJournal):
         renewals = 0
 
         async def renew(self, lease, seconds):
@@ -272,7 +272,7 @@ def test_a_run_that_has_lost_its_lease_does_not_ask_for_it_again():
         await asyncio.sleep(60)
         return "waited"
 
-    journal = Lost()
+    journal = LostLease()
     turns = [calling("cogency-json", ("wait", {}), tools=Toolset([wait])), "done"]
     assert run_jumping(an_agent(turns, [wait], journal=journal).run("go")).answer == "done"
     assert journal.renewals == 1

@@ -71,9 +71,9 @@ def test_an_asynchronous_tool_is_told_to_await_instead_of_waiting_for_itself():
 
     agent = Agent(ScriptedProvider([calling("cogency-json", ("delegate", {})), "ok"]), [delegate])
     result = agent.run_sync("go")
-    (failed,) = result.messages[2].results
-    assert failed.code == "exception"
-    assert "await agent.run" in failed.text
+    (failure,) = result.messages[2].results
+    assert failure.code == "exception"
+    assert "await agent.run" in failure.text
 
 
 SCRIPT = """
@@ -120,7 +120,7 @@ def test_ctrl_c_cancels_the_run_and_waits_until_it_has_ended():
 
 
 def test_an_alarm_that_raises_cancels_the_run_too():
-    ended = threading.Event()
+    run_end = threading.Event()
 
     class Alarm(Exception):
         pass
@@ -135,7 +135,7 @@ def test_an_alarm_that_raises_cancels_the_run_too():
         try:
             await asyncio.Event().wait()
         finally:
-            ended.set()
+            run_end.set()
         return "never"
 
     before = signal.signal(signal.SIGALRM, ring)
@@ -144,7 +144,7 @@ def test_an_alarm_that_raises_cancels_the_run_too():
             Agent(ScriptedProvider([calling("cogency-json", ("hang", {}))]), [hang]).run_sync("go")
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert ended.is_set()
+    assert run_end.is_set()
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
@@ -181,10 +181,10 @@ def test_after_a_fork_the_child_has_a_loop_of_its_own():
         assert os.waitpid(child, 0)[1] == 0
         print(answer("parent again"))
     """
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script(body)], capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.stdout.splitlines() == ["parent", "child", "parent again"], done.stderr
+    assert process.stdout.splitlines() == ["parent", "child", "parent again"], process.stderr
 
 
 def test_nothing_of_a_finished_run_stays_in_the_loop():

@@ -26,29 +26,34 @@ def helper(*turns, **options) -> Agent:
 
 
 def test_an_agent_is_a_tool_of_another():
-    made = helper("Done.").as_tool()
-    assert (made.name, made.spec.description) == ("the_helper", "Helps.")
-    assert list(made.spec.properties) == ["task"]
-    result = Agent(asking("the_helper"), [made]).run_sync("Go.")
+    helper_tool = helper("Done.").as_tool()
+    assert (helper_tool.name, helper_tool.spec.description) == ("the_helper", "Helps.")
+    assert list(helper_tool.spec.properties) == ["task"]
+    result = Agent(asking("the_helper"), [helper_tool]).run_sync("Go.")
     assert (result.answer, result.steps[0].executions[0].result.text) == ("Good.", "Done.")
 
 
 def test_name_and_options_are_the_callers_to_give():
-    made = helper("Done.").as_tool(name="ask", description="Asks.", timeout=3, read_only=True)
-    assert (made.name, made.spec.description, made.timeout, made.spec.effects.read_only) == ("ask", "Asks.", 3, True)
+    helper_tool = helper("Done.").as_tool(name="ask", description="Asks.", timeout=3, read_only=True)
+    assert (
+        helper_tool.name,
+        helper_tool.spec.description,
+        helper_tool.timeout,
+        helper_tool.spec.effects.read_only,
+    ) == ("ask", "Asks.", 3, True)
     with pytest.raises(ToolDefinitionError, match="the agent 'agent' has no description"):
         Agent(ScriptedProvider([])).as_tool()
 
 
 def test_an_answer_of_a_type_is_its_value():
-    made = helper('{"a": 1}', output=dict[str, int]).as_tool()
-    result = Agent(asking("the_helper"), [made]).run_sync("Go.")
+    helper_tool = helper('{"a": 1}', output=dict[str, int]).as_tool()
+    result = Agent(asking("the_helper"), [helper_tool]).run_sync("Go.")
     assert result.steps[0].executions[0].result.content == (JsonPart({"a": 1}),)
 
 
 def test_an_agent_without_an_answer_fails_its_call():
-    made = helper("", "", limits=Limits(steps=3)).as_tool()
-    text = Agent(asking("the_helper"), [made]).run_sync("Go.").steps[0].executions[0].result.text
+    helper_tool = helper("", "", limits=Limits(steps=3)).as_tool()
+    text = Agent(asking("the_helper"), [helper_tool]).run_sync("Go.").steps[0].executions[0].result.text
     assert "the helper gave no answer: the model's replies were empty" in text
 
 
@@ -82,23 +87,23 @@ def test_deps_are_those_of_the_run():
 
 
 def test_a_question_of_the_agent_pauses_the_run_and_resumes_both():
-    done = []
+    log = []
 
     @tool(effects=Effects(writes={"b"}))
     def put() -> str:
         "Puts."
-        done.append("put")
+        log.append("put")
         return "put"
 
     async def work():
         journal = WatchedJournal()
         inner = helper(calling("put"), "Done.", tools=[put])
         outer = Agent(asking("the_helper"), [inner.as_tool(effects=Effects())], journal=journal)
-        paused = await outer.run("Go.")
-        assert (paused.status, done) == ("awaiting_approval", [])
-        assert paused.requests[0].call.name == "put"
-        result = await outer.resume(paused.run_id, {paused.waiting[0]: True})
-        assert (result.answer, done) == ("Good.", ["put"])
+        paused_run = await outer.run("Go.")
+        assert (paused_run.status, log) == ("awaiting_approval", [])
+        assert paused_run.requests[0].call.name == "put"
+        result = await outer.resume(paused_run.run_id, {paused_run.waiting[0]: True})
+        assert (result.answer, log) == ("Good.", ["put"])
         assert len({record.run_id for record in journal.records}) == 2
 
     asyncio.run(work())
@@ -125,8 +130,8 @@ def test_the_question_says_which_tools_leave_open_what_the_agent_touches():
     assert "do not declare what they touch: phone;" in question.preview
 
     @tool(effects=lambda item: Effects(reads={f"stock:{item}"}), effects_bound=Effects(reads={"stock:"}))
-    def bounded(item: str) -> int:
+    def count_pieces(item: str) -> int:
         "Counts pieces."
         return 3
 
-    assert questions(bounded) == ()
+    assert questions(count_pieces) == ()

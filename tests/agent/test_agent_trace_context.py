@@ -43,8 +43,8 @@ def test_a_resumed_run_goes_on_in_its_trace(tmp_path):
             handle = agent.start("Ask.", traceparent=PARENT)
             handle.suspend()
             await handle.finish()
-            for done in (await agent.resume(handle.run_id), await agent.run("Ask again.")):
-                results += [step.executions[0].result.text for step in done.steps if step.executions]
+            for result in (await agent.resume(handle.run_id), await agent.run("Ask again.")):
+                results += [step.executions[0].result.text for step in result.steps if step.executions]
         return results
 
     assert asyncio.run(run()) == [PARENT, "None"]

@@ -47,7 +47,7 @@ def decline(key: str) -> str:
 TOOLS = Toolset([look_up, look_up_later, decline])
 
 
-def logged(caplog, level, name="toolspeak.execute"):
+def log_records(caplog, level, name="toolspeak.execute"):
     return [one for one in caplog.records if one.name == name and one.levelno == level]
 
 
@@ -58,7 +58,7 @@ def traceback_of(record):
 @pytest.mark.parametrize("name", ["look_up", "look_up_later"])
 def test_a_tool_that_raises_is_logged_with_its_traceback(caplog, name):
     play([calling("cogency-json", (name, {"key": "k"}), tools=TOOLS), "sorry"], TOOLS)
-    (record,) = logged(caplog, logging.WARNING)
+    (record,) = log_records(caplog, logging.WARNING)
     assert name in record.getMessage()
     traceback_text = traceback_of(record)
     assert "return {}[key]" in traceback_text
@@ -69,8 +69,8 @@ def test_a_tool_that_raises_is_logged_with_its_traceback(caplog, name):
 def test_a_tool_that_tells_the_model_something_is_no_bug(caplog):
     caplog.set_level(logging.DEBUG, "toolspeak")
     play([calling("cogency-json", ("decline", {"key": "k"}), tools=TOOLS), "sorry"], TOOLS)
-    assert logged(caplog, logging.WARNING) == []
-    (record,) = logged(caplog, logging.DEBUG)
+    assert log_records(caplog, logging.WARNING) == []
+    (record,) = log_records(caplog, logging.DEBUG)
     assert "k is not there" in traceback_of(record)
 
 
@@ -82,17 +82,17 @@ def test_no_secret_stands_in_a_traceback(caplog):
 
     turns = [calling("cogency-json", ("sign_in", {"token": "{{secret:KEY}}"}), tools=Toolset([sign_in])), "no"]
     play(turns, [sign_in], secrets={"KEY": "sk-very-secret"})
-    text = "".join(traceback_of(one) for one in logged(caplog, logging.WARNING))
+    text = "".join(traceback_of(one) for one in log_records(caplog, logging.WARNING))
     assert "does not take {{secret:KEY}}" in text
     assert "sk-very-secret" not in caplog.text
 
 
 def test_the_programs_beside_a_tool_are_logged_when_they_fail(caplog):
-    class Broken(Interceptor):
+    class FailingAfter(Interceptor):
         async def after(self, call, result, context):
             raise LookupError("in the interceptor")
 
-    def touched(key):
+    def failing_effects(key):
         raise LookupError("in the effects")
 
     def preview_key(key):
@@ -101,7 +101,7 @@ def test_the_programs_beside_a_tool_are_logged_when_they_fail(caplog):
     def policy(request):
         raise LookupError("in the policy")
 
-    @tool(effects=touched, preview=preview_key)
+    @tool(effects=failing_effects, preview=preview_key)
     def put(key: str) -> str:
         "Puts a key."
         return "put"
@@ -110,7 +110,7 @@ def test_the_programs_beside_a_tool_are_logged_when_they_fail(caplog):
         return Decision(True)
 
     calls = [calling("cogency-json", ("put", {"key": "k"}), tools=Toolset([put])), "done"]
-    play(calls, [put], approve=Approval(approve, policy=policy), interceptors=[Broken()])
+    play(calls, [put], approve=Approval(approve, policy=policy), interceptors=[FailingAfter()])
     log_text = "\n".join(
         traceback_of(one) + one.getMessage() for one in caplog.records if one.levelno == logging.WARNING
     )
@@ -130,10 +130,10 @@ def test_the_exception_is_the_cause_of_tool_failed_and_stands_in_the_execution()
     async def emit(event):
         pass
 
-    with pytest.raises(ToolFailed) as raised:
+    with pytest.raises(ToolFailed) as raised_error:
         asyncio.run(executor.run([call], emit=emit, context=BatchContext("run"), approver=approve_all))
-    assert isinstance(raised.value.__cause__, KeyError)
-    assert raised.value.execution.exception is raised.value.__cause__
+    assert isinstance(raised_error.value.__cause__, KeyError)
+    assert raised_error.value.execution.exception is raised_error.value.__cause__
 
 
 def test_a_run_that_ends_at_a_failed_call_says_why_and_holds_the_call():
@@ -142,9 +142,9 @@ def test_a_run_that_ends_at_a_failed_call_says_why_and_holds_the_call():
     assert (result.status, result.reason, result.answer) == ("failed", "tool_failure", "")
     assert "look_up" in result.error
     assert "KeyError: 'k'" in result.error
-    (failed,) = result.failures
-    assert (failed.name, failed.args, failed.has_error) == ("look_up", {"key": "k"}, True)
-    assert isinstance(failed.exception, KeyError)
+    (failure,) = result.failures
+    assert (failure.name, failure.args, failure.has_error) == ("look_up", {"key": "k"}, True)
+    assert isinstance(failure.exception, KeyError)
     assert result.error in str(result)
 
 
@@ -168,9 +168,9 @@ def test_every_end_without_an_answer_says_why():
     assert (result.status, result.reason) == ("no_answer", "steps")
     assert "limit of 1 steps" in result.error
     agent = an_agent([ScriptedTurn("", error=ProviderError("the key is wrong", status=401))])
-    with pytest.raises(ProviderError) as raised:
+    with pytest.raises(ProviderError) as raised_error:
         asyncio.run(agent.run("x"))
-    assert "the key is wrong" in raised.value.result.error
+    assert "the key is wrong" in raised_error.value.result.error
 
 
 def test_a_resumed_run_still_holds_the_calls_that_failed_before():
@@ -187,10 +187,10 @@ def test_a_resumed_run_still_holds_the_calls_that_failed_before():
     )
     assert (waiting.status, waiting.error) == ("awaiting_approval", "")
     assert [one.name for one in waiting.failures] == ["decline"]
-    decided = {waiting.waiting[0]: True}
+    decisions = {waiting.waiting[0]: True}
     result = asyncio.run(
         an_agent(provider, TOOLS, journal=journal, approve=Approval("all", policy=yes_to_decline)).resume(
-            waiting.run_id, decided
+            waiting.run_id, decisions
         )
     )
     assert [one.name for one in result.failures] == ["decline", "look_up"]

@@ -27,17 +27,17 @@ def run(api: Api, *script: Any) -> Any:
     stalls = any(isinstance(step, Breaks) and step.how == "stall" for step in script)
 
     async def go() -> Any:
-        async with reach(api, *script, silence=1 if stalls else 20) as reached:
+        async with reach(api, *script, silence=1 if stalls else 20) as endpoint:
             try:
-                outcome: Any = await Agent(reached.provider, [look]).run("Look.")
+                outcome: Any = await Agent(endpoint.provider, [look]).run("Look.")
             except ProviderError as error:
                 outcome = error
-            return outcome, len(reached.model.bodies), reached.clock.slept
+            return outcome, len(endpoint.model.bodies), endpoint.clock.slept
 
     return asyncio.run(go())
 
 
-HEALED: list[Any] = [
+TRANSIENT_FAULTS: list[Any] = [
     ("429 and how long to wait", [Status("429 Too Many Requests", ("retry-after: 7",))], 7),
     ("500", [Status("500 Internal Server Error")], 0),
     ("503 twice", [Status("503 Service Unavailable")] * 2, 0),
@@ -49,14 +49,16 @@ HEALED: list[Any] = [
 
 @each_api
 @pytest.mark.parametrize("in_the_middle", [False, True], ids=["first", "second"])
-@pytest.mark.parametrize(("faults", "wait"), [each[1:] for each in HEALED], ids=[each[0] for each in HEALED])
+@pytest.mark.parametrize(
+    ("faults", "wait"), [each[1:] for each in TRANSIENT_FAULTS], ids=[each[0] for each in TRANSIENT_FAULTS]
+)
 def test_what_is_asked_again(api: Api, faults: list[Any], wait: float, in_the_middle: bool):
     script = [CALL, *faults, "Done."] if in_the_middle else [*faults, CALL, "Done."]
-    result, requests, slept = run(api, *script)
+    result, requests, waits = run(api, *script)
     assert not isinstance(result, ProviderError), result
     assert (result.answer, requests) == ("Done.", 2 + len(faults))
-    assert len(slept) == len(faults)
-    assert min(slept) >= wait
+    assert len(waits) == len(faults)
+    assert min(waits) >= wait
     assert [each.text for message in result.messages for each in message.results] == ["«É 😀» is empty"]
 
 
@@ -92,8 +94,8 @@ def test_what_ends_the_run(api: Api, fault: Any, code: str, retryable: bool, pro
 
 @each_api
 def test_a_server_that_stays_down(api: Api):
-    error, requests, slept = run(api, *[Status("500 Internal Server Error")] * 3)
-    assert (error.code, error.status, requests, len(slept)) == ("overloaded", 500, 3, 2)
+    error, requests, waits = run(api, *[Status("500 Internal Server Error")] * 3)
+    assert (error.code, error.status, requests, len(waits)) == ("overloaded", 500, 3, 2)
     assert "Tried 3 times" in str(error)
 
 

@@ -67,8 +67,8 @@ def run(cassette, provider, tools=TOOLS, task="Go.", **options):
 def facts(journal):
     """What was recorded, but for ids and times; and that order is not the order of concurrent calls."""
     kinds = [event for event in journal.events if isinstance(event, ModelAnswered | ToolFinished)]
-    answered = [event for event in kinds if isinstance(event, ModelAnswered)]
-    return answered, sorted((event.result.call_id, event.result) for event in kinds if isinstance(event, ToolFinished))
+    answers = [event for event in kinds if isinstance(event, ModelAnswered)]
+    return answers, sorted((event.result.call_id, event.result) for event in kinds if isinstance(event, ToolFinished))
 
 
 def record_run(tmp_path, turns, **options):
@@ -90,10 +90,10 @@ def test_a_replay_is_the_run_that_was_recorded(tmp_path, dialect):
     ran = sorted(RAN)
     assert (first.answer, bool(ran)) == ("Done.", True)
     cassette = Cassette.replay(path)
-    again, played = run(cassette, "openai:no-key-and-no-network", dialect=dialect)
+    again, replay_journal = run(cassette, "openai:no-key-and-no-network", dialect=dialect)
     assert sorted(RAN) == ran
     assert again.answer == "Done."
-    assert facts(played) == facts(journal)
+    assert facts(replay_journal) == facts(journal)
     assert list(again.messages) == list(first.messages)
     assert cassette.requests_left == 0
 
@@ -103,10 +103,14 @@ def test_an_error_of_the_provider_is_played_too(tmp_path):
     error = ProviderError("too many", status=429, retryable=True, code="rate_limited", retry_after=2.0)
     with pytest.raises(ProviderError):
         run(Cassette.record(path), ScriptedProvider([ScriptedTurn("half", error=error)]))
-    with pytest.raises(ProviderError, match="too many") as caught:
+    with pytest.raises(ProviderError, match="too many") as raised_error:
         run(Cassette.replay(path), "any")
-    assert (caught.value.status, caught.value.code, caught.value.retry_after) == (429, "rate_limited", 2.0)
-    assert caught.value.result.status == "failed"
+    assert (raised_error.value.status, raised_error.value.code, raised_error.value.retry_after) == (
+        429,
+        "rate_limited",
+        2.0,
+    )
+    assert raised_error.value.result.status == "failed"
 
 
 def test_a_tool_that_ends_the_run_ends_it_again(tmp_path):
@@ -171,9 +175,9 @@ TURNS = [natively(("add", {"a": 1, "b": 2})), natively(("note", {"path": "x"})),
 
 def test_another_task_is_told_with_a_diff(tmp_path):
     path, _, _ = record_run(tmp_path, TURNS, task="Add\none and two.")
-    with pytest.raises(ReplayDiverged) as caught:
+    with pytest.raises(ReplayDiverged) as raised_error:
         run(Cassette.replay(path), "any", task="Add\none and three.")
-    message = str(caught.value)
+    message = str(raised_error.value)
     assert f"left the recording {path} at model request 1 of 3" in message
     assert "record the run again" in message
     assert "different: messages" in message

@@ -15,11 +15,11 @@ from toolspeak.errors import ReplayDiverged
 from toolspeak.execute import StandingRules
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
-RAN, LOOKED = [], []
+RAN, LOOKUPS = [], []
 
 
 def look(path):
-    LOOKED.append(path)
+    LOOKUPS.append(path)
     return f"{path} would change"
 
 
@@ -44,8 +44,8 @@ KINDS = ApprovalRequested | ApprovalDecided | ModelAnswered | ToolFinished | Run
 def facts(journal):
     """All that does not differ from run to run: of calls made together any may be the first to end."""
     events = [event for event in journal.events if isinstance(event, KINDS)]
-    ended = [replace(event, memory={}) for event in events if isinstance(event, ToolFinished)]
-    return [event for event in events if not isinstance(event, ToolFinished)], sorted(ended, key=str)
+    finishes = [replace(event, memory={}) for event in events if isinstance(event, ToolFinished)]
+    return [event for event in events if not isinstance(event, ToolFinished)], sorted(finishes, key=str)
 
 
 def run(cassette, turns, approve, tools=(write, note), **options):
@@ -57,7 +57,7 @@ def run(cassette, turns, approve, tools=(write, note), **options):
 @pytest.fixture(autouse=True)
 def _nothing_yet():
     RAN.clear()
-    LOOKED.clear()
+    LOOKUPS.clear()
 
 
 async def unexpected_approver(request):
@@ -76,8 +76,8 @@ async def careful(request):
         case "moved":
             return Decision(True, "over here", by="eve", arguments={"path": "there"})
         case "shown":
-            revised = await request.revised({"path": "seen"})
-            return Decision(True, by="eve", arguments=revised.call.arguments, digest=revised.digest)
+            revision = await request.revised({"path": "seen"})
+            return Decision(True, by="eve", arguments=revision.call.arguments, digest=revision.digest)
         case "end":
             return Decision(False, "enough", by="eve", ends_run=True)
         case "stop":
@@ -97,12 +97,12 @@ class Together:
 def test_what_was_decided_is_decided_again_and_nobody_is_asked(tmp_path, paths, approver):
     path, turns = tmp_path / "run.jsonl", [writing(*paths), writing("last"), "Done."]
     _, first, journal = run(Cassette.record(path), turns, approver[0])
-    ran, looked = list(RAN), list(LOOKED)
+    ran, lookups = list(RAN), list(LOOKUPS)
     cassette = Cassette.replay(path)
-    _, again, played = run(cassette, [], approver[1])
-    assert facts(played) == facts(journal)
+    _, again, replay_journal = run(cassette, [], approver[1])
+    assert facts(replay_journal) == facts(journal)
     assert (again.status, again.answer, list(again.messages)) == (first.status, first.answer, list(first.messages))
-    assert (RAN, LOOKED, cassette.requests_left) == (ran, looked, 0)
+    assert (RAN, LOOKUPS, cassette.requests_left) == (ran, lookups, 0)
 
 
 def test_a_no_is_played_to_whoever_would_say_yes(tmp_path):
@@ -158,8 +158,8 @@ def test_always_holds_for_the_replay_and_not_longer(tmp_path):
     _, first, journal = run(Cassette.record(path), turns, Approval(always, rules=rules))
     assert len(rules) == 1
     others = StandingRules()
-    _, again, played = run(Cassette.replay(path), [], Approval(unexpected_approver, rules=others))
-    assert (facts(played), list(again.messages)) == (facts(journal), list(first.messages))
+    _, again, replay_journal = run(Cassette.replay(path), [], Approval(unexpected_approver, rules=others))
+    assert (facts(replay_journal), list(again.messages)) == (facts(journal), list(first.messages))
     assert len(others) == 0
 
 
@@ -203,11 +203,11 @@ def accept_first(waiting):
 
 
 def test_a_run_that_paused_pauses_again_and_goes_on(tmp_path):
-    path, journal, played = tmp_path / "run.jsonl", WatchedJournal(), WatchedJournal()
+    path, journal, replay_journal = tmp_path / "run.jsonl", WatchedJournal(), WatchedJournal()
     first = paused_and_resumed(Cassette.record(path), [writing("a", "b"), "Done."], accept_first, journal)
     assert RAN == ["a"]
-    again = paused_and_resumed(Cassette.replay(path), [], accept_first, played)
-    assert (facts(played), list(again.messages)) == (facts(journal), list(first.messages))
+    again = paused_and_resumed(Cassette.replay(path), [], accept_first, replay_journal)
+    assert (facts(replay_journal), list(again.messages)) == (facts(journal), list(first.messages))
     assert RAN == ["a"]
 
 
@@ -235,8 +235,8 @@ def test_an_approver_that_escalates_does_so_again(tmp_path):
     _, first, journal = run(Cassette.record(path), [writing("a")], unsure)
     assert first.status == "awaiting_approval"
     for pauses in (True, False):  # nothing was decided later
-        _, again, played = run(Cassette.replay(path, pauses=pauses), [], unexpected_approver)
-        assert (again.status, facts(played)) == ("awaiting_approval", facts(journal))
+        _, again, replay_journal = run(Cassette.replay(path, pauses=pauses), [], unexpected_approver)
+        assert (again.status, facts(replay_journal)) == ("awaiting_approval", facts(journal))
 
 
 @pytest.mark.parametrize("approve", ["all", "none", careful], ids=["all", "none", "a person"])

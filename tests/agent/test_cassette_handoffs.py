@@ -35,15 +35,15 @@ def as_text(turn: ScriptedTurn | str) -> str:
 
 
 class Desks:
-    """A reception and a billing desk, which hand off to each other, with one cassette. `paid` is what was paid."""
+    """A reception and a billing desk, which hand off to each other, with one cassette. `payments` is what was paid."""
 
     def __init__(self, cassette, *, native=True, journal=None, approve="all", instructions=""):
-        self.paid = []
+        self.payments = []
 
         @tool(effects=Effects(writes={"account"}))
         def refund(amount: int) -> str:
             "Refunds."
-            self.paid.append(amount)
+            self.payments.append(amount)
             return f"refunded {amount}"
 
         @tool(read_only=True)
@@ -80,14 +80,14 @@ def test_a_run_that_is_handed_over_is_recorded_and_replayed(tmp_path, native):
     path = tmp_path / "run.jsonl"
     first = Desks(Cassette.record(path), native=native)
     recording = first.reception.run_sync("My money, please.")
-    assert (recording.answer, recording.agent, first.paid) == ("Bye.", "reception", [3])
+    assert (recording.answer, recording.agent, first.payments) == ("Bye.", "reception", [3])
 
     cassette = Cassette.replay(path)
     second = Desks(cassette, native=native)
-    replayed = second.reception.run_sync("My money, please.")
-    assert (replayed.answer, replayed.agent, second.paid) == ("Bye.", "reception", [])
-    assert texts(replayed) == texts(recording)
-    assert [step.message for step in replayed.steps] == [step.message for step in recording.steps]
+    replay = second.reception.run_sync("My money, please.")
+    assert (replay.answer, replay.agent, second.payments) == ("Bye.", "reception", [])
+    assert texts(replay) == texts(recording)
+    assert [step.message for step in replay.steps] == [step.message for step in recording.steps]
     assert cassette.requests_left == 0
 
 
@@ -102,16 +102,16 @@ def test_an_approval_that_the_second_agent_waits_for_is_recorded_and_replayed(tm
     async def work():
         path, journal = tmp_path / "run.jsonl", WatchedJournal()
         first = Desks(Cassette.record(path), approve=None, journal=journal)
-        paused = await first.reception.run("My money, please.")
-        assert paused.status == "awaiting_approval"
-        recording = await first.reception.resume(paused.run_id, {paused.waiting[0]: True})
-        assert (recording.answer, first.paid) == ("Bye.", [3])
+        paused_run = await first.reception.run("My money, please.")
+        assert paused_run.status == "awaiting_approval"
+        recording = await first.reception.resume(paused_run.run_id, {paused_run.waiting[0]: True})
+        assert (recording.answer, first.payments) == ("Bye.", [3])
 
         second = Desks(Cassette.replay(path), approve=None, journal=WatchedJournal())
         again = await second.reception.run("My money, please.")
-        assert (again.status, again.waiting) == ("awaiting_approval", paused.waiting)
-        replayed = await second.reception.resume(again.run_id, {again.waiting[0]: True})
-        assert (replayed.answer, second.paid, texts(replayed)) == ("Bye.", [], texts(recording))
+        assert (again.status, again.waiting) == ("awaiting_approval", paused_run.waiting)
+        replay = await second.reception.resume(again.run_id, {again.waiting[0]: True})
+        assert (replay.answer, second.payments, texts(replay)) == ("Bye.", [], texts(recording))
 
     asyncio.run(work())
 
@@ -125,27 +125,29 @@ def test_the_first_agents_approver_answers_for_the_second_and_its_answer_is_reco
 
     recording = Desks(Cassette.record(path), approve=approve).reception.run_sync("My money, please.")
     assert (recording.answer, questions) == ("Bye.", ["refund"])
-    replayed = Desks(Cassette.replay(path), approve=approve).reception.run_sync("My money, please.")
-    assert (replayed.answer, questions, texts(replayed)) == ("Bye.", ["refund"], texts(recording))
+    replay = Desks(Cassette.replay(path), approve=approve).reception.run_sync("My money, please.")
+    assert (replay.answer, questions, texts(replay)) == ("Bye.", ["refund"], texts(recording))
 
 
 def test_another_process_goes_on_with_the_recording(tmp_path):
     async def work():
         path, journal = tmp_path / "run.jsonl", WatchedJournal()
-        paused = await Desks(Cassette.record(path), approve=None, journal=journal).reception.run("My money, please.")
+        paused_run = await Desks(Cassette.record(path), approve=None, journal=journal).reception.run(
+            "My money, please."
+        )
         other = Desks(Cassette.record(path, go_on=True), approve=None, journal=journal)
-        recording = await other.reception.resume(paused.run_id, {paused.waiting[0]: True})
-        assert (recording.answer, other.paid) == ("Bye.", [3])
-        replayed = await Desks(Cassette.replay(path, pauses=False), approve=None).reception.run("My money, please.")
-        assert (replayed.answer, texts(replayed)) == ("Bye.", texts(recording))
+        recording = await other.reception.resume(paused_run.run_id, {paused_run.waiting[0]: True})
+        assert (recording.answer, other.payments) == ("Bye.", [3])
+        replay = await Desks(Cassette.replay(path, pauses=False), approve=None).reception.run("My money, please.")
+        assert (replay.answer, texts(replay)) == ("Bye.", texts(recording))
 
     asyncio.run(work())
 
 
 def test_agents_of_one_run_share_their_cassette_and_others_do_not(tmp_path):
     model = ScriptedProvider([])
-    shared, other = Cassette.record(tmp_path / "shared.jsonl"), Cassette.record(tmp_path / "other.jsonl")
-    one = Agent(model, name="one", cassette=shared)
+    shared_cassette, other = Cassette.record(tmp_path / "shared.jsonl"), Cassette.record(tmp_path / "other.jsonl")
+    one = Agent(model, name="one", cassette=shared_cassette)
     without = Agent(model, name="without")
     for settings in (
         {"cassette": other, "handoffs": [one]},
@@ -155,7 +157,7 @@ def test_agents_of_one_run_share_their_cassette_and_others_do_not(tmp_path):
         with pytest.raises(ConfigurationError, match="give both the same"):
             Agent(model, name="two", **settings)
     with pytest.raises(ConfigurationError, match="is recorded by another agent"):
-        Agent(model, name="one", cassette=shared)
+        Agent(model, name="one", cassette=shared_cassette)
 
     apart = Cassette.record(tmp_path / "apart.jsonl")
     first, second = (Agent(ScriptedProvider(["Hello."]), name=name, cassette=apart) for name in ("first", "second"))

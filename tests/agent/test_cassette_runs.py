@@ -109,15 +109,15 @@ def both(tmp_path, make, **options):
     first, journal = run(Cassette.record(path), make, **options)
     ran = list(RAN)
     cassette = Cassette.replay(path)
-    again, played = run(cassette, make, **options)
-    assert facts(played) == facts(journal)
+    again, replay_journal = run(cassette, make, **options)
+    assert facts(replay_journal) == facts(journal)
     assert (again.status, again.answer, list(again.messages)) == (first.status, first.answer, list(first.messages))
     assert (RAN, cassette.requests_left) == (ran, 0)
     assert again.usage == first.usage
     return first, again
 
 
-MADE = {
+SETUPS = {
     "react": (lambda wrap: ScriptedProvider(["no json", PING, "{", FINAL]), {"dialect": "react"}),
     "react that gives up": (lambda wrap: ScriptedProvider(["no", "no", "no", FINAL]), {"dialect": "react"}),
     "react of two models": (
@@ -165,9 +165,9 @@ MADE = {
 }
 
 
-@pytest.mark.parametrize("how", MADE)
+@pytest.mark.parametrize("how", SETUPS)
 def test_a_replay_takes_the_course_of_the_recorded_run(tmp_path, how):
-    make, options = MADE[how]
+    make, options = SETUPS[how]
     both(tmp_path, make, **options)
 
 
@@ -199,7 +199,7 @@ def test_a_driver_over_another_provider_is_refused_with_the_remedy(tmp_path):
 
 def test_the_providers_of_a_replay_are_those_that_were_recorded(tmp_path):
     path = tmp_path / "run.jsonl"
-    make, _ = MADE["react of two models"]
+    make, _ = SETUPS["react of two models"]
     run(Cassette.record(path), make)
     with pytest.raises(ReplayDiverged, match="request 3 of 3: other was asked, not scripted"):
         run(Cassette.replay(path), lambda wrap: ReActDriver(wrap("any"), final_via_inference=True))
@@ -238,10 +238,10 @@ def test_the_runs_of_a_session_are_replayed_one_after_the_other(tmp_path):
 
 
 def test_the_tokens_of_a_sub_run_count_in_the_replay(tmp_path):
-    hundred = {"scripted": Price(input=100.0, output=100.0)}
+    prices = {"scripted": Price(input=100.0, output=100.0)}
 
     def make(turns):
-        child = Agent(ScriptedProvider(turns), name="child", prices=hundred)
+        child = Agent(ScriptedProvider(turns), name="child", prices=prices)
 
         @tool(read_only=True)
         async def ask(question: str, ctx: RunContext) -> str:
@@ -252,12 +252,12 @@ def test_the_tokens_of_a_sub_run_count_in_the_replay(tmp_path):
 
     child_turns = [ScriptedTurn("Deep.", usage=Usage(1000, 100)), ScriptedTurn("Deeper.", usage=Usage(2000, 100))]
     turns = [native(("ask", {"question": "a"}), ("ask", {"question": "b"}), usage=Usage(1, 1)), "Done."]
-    path, options = tmp_path / "run.jsonl", {"prices": hundred, "limits": Limits(tokens=3000)}
+    path, options = tmp_path / "run.jsonl", {"prices": prices, "limits": Limits(tokens=3000)}
     first, journal = run(Cassette.record(path), lambda wrap: ScriptedProvider(turns), [make(child_turns)], **options)
-    again, played = run(Cassette.replay(path), lambda wrap: "any", [make([])], **options)
+    again, replay_journal = run(Cassette.replay(path), lambda wrap: "any", [make([])], **options)
     assert (again.reason, again.usage, again.cost) == (first.reason, first.usage, first.cost)
     assert first.reason == "tokens"
-    assert sorted(map(str, facts(played))) == sorted(map(str, facts(journal)))
+    assert sorted(map(str, facts(replay_journal))) == sorted(map(str, facts(journal)))
 
 
 @pytest.mark.parametrize("approve", [None, "all"])
@@ -315,34 +315,34 @@ def test_a_turn_that_the_time_limit_cut_off_is_cut_off_again(tmp_path):
     first, journal = run_jumping(one(Cassette.record(path), Slow("I thi")))
     assert (first.answer, first.reason) == ("It took too long.", "seconds")
     cassette = Cassette.replay(path)
-    again, played = asyncio.run(one(cassette, "any"))
+    again, replay_journal = asyncio.run(one(cassette, "any"))
     assert (again.answer, again.reason, cassette.requests_left) == (first.answer, first.reason, 0)
-    assert [type(event) for event in facts(played)] == [type(event) for event in facts(journal)]
+    assert [type(event) for event in facts(replay_journal)] == [type(event) for event in facts(journal)]
 
 
 def test_a_call_that_was_not_started_for_lack_of_room_is_not_replayed(tmp_path):
     release = threading.Event()
 
     @tool(read_only=True, max_concurrent=1, timeout=0.05)
-    def stuck(number: int) -> str:
+    def hang(number: int) -> str:
         "Takes its time."
         release.wait(120)
         return "never"
 
     path = tmp_path / "run.jsonl"
-    turns = [native(("stuck", {"number": 1})), native(("stuck", {"number": 2}), ("ping", {})), "Done."]
+    turns = [native(("hang", {"number": 1})), native(("hang", {"number": 2}), ("ping", {})), "Done."]
     try:
         first, _ = run(
             Cassette.record(path),
             lambda wrap: ScriptedProvider(turns),
-            [stuck, ping],
+            [hang, ping],
             execution=Execution(early_start=False),
         )
     finally:
         release.set()
     codes = [result.code for message in first.messages for result in message.results]
     assert codes == ["timeout", "skipped", None]
-    again, _ = run(Cassette.replay(path), lambda wrap: "any", [stuck, ping])
+    again, _ = run(Cassette.replay(path), lambda wrap: "any", [hang, ping])
     assert list(again.messages) == list(first.messages)
 
 
@@ -353,7 +353,7 @@ def test_a_run_that_was_cancelled_and_resumed_is_replayed_as_one(tmp_path):
         async def stream(self, request):
             async for delta in super().stream(request):
                 if self.turns_left == 0 and isinstance(delta, TurnEnded):
-                    reached.set()
+                    turn_begun.set()
                     await asyncio.Event().wait()
                 yield delta
 
@@ -361,7 +361,7 @@ def test_a_run_that_was_cancelled_and_resumed_is_replayed_as_one(tmp_path):
         provider = Half([native(("ping", {"place": "a"})), "Do"])
         agent = Agent(provider, [ping], journal=journal, cassette=Cassette.record(path))
         task = asyncio.create_task(agent.run("Go."))
-        await reached.wait()
+        await turn_begun.wait()
         task.cancel()
         await asyncio.wait([task])
         (info,) = await journal.runs()
@@ -369,7 +369,7 @@ def test_a_run_that_was_cancelled_and_resumed_is_replayed_as_one(tmp_path):
         on = Agent(more, [ping], journal=journal, cassette=Cassette.record(path, go_on=True))
         return await on.resume(info.run_id)
 
-    reached = asyncio.Event()
+    turn_begun = asyncio.Event()
     first = asyncio.run(record_run())
     assert first.answer == "Done."
     again, _ = run(Cassette.replay(path), lambda wrap: "any")
@@ -382,7 +382,7 @@ def test_a_run_that_was_cancelled_for_good_says_where_it_broke_off(tmp_path):
     async def record_run():
         provider = OpenProvider("I thi")
         task = asyncio.create_task(Agent(provider, [ping], cassette=Cassette.record(path)).run("Go."))
-        await provider.reached.wait()
+        await provider.all_sent.wait()
         task.cancel()
         await asyncio.wait([task])
 
@@ -430,8 +430,8 @@ def test_wherever_a_process_dies_the_continued_recording_is_whole(tmp_path, at):
     if info is None:
         return
     on = Cassette.record(path, go_on=True)
-    resumed = Agent(ScriptedProvider(turns, follow=True), [ping, note], cassette=on, **options)
-    first = asyncio.run(resumed.resume(info.run_id))
+    second_agent = Agent(ScriptedProvider(turns, follow=True), [ping, note], cassette=on, **options)
+    first = asyncio.run(second_agent.resume(info.run_id))
     ran = list(RAN)
 
     async def nobody(request):
@@ -511,14 +511,14 @@ def test_a_time_limit_between_two_turns_is_reached_at_the_same_place(tmp_path, h
         journal = WatchedJournal()
         limits = Limits(seconds=3 * 1800 - 1)
         agent = Agent(model, of_hours(clock), cassette=cassette, journal=journal, limits=limits, clock=clock)
-        paused = agent.run_sync("Go.")
-        assert paused.status == "awaiting_approval"
+        paused_run = agent.run_sync("Go.")
+        assert paused_run.status == "awaiting_approval"
         clock.time += 100_000  # the person answers the next day: that time is not the run's
-        return asyncio.run(agent.resume(paused, {paused.waiting[0]: True})), journal
+        return asyncio.run(agent.resume(paused_run, {paused_run.waiting[0]: True})), journal
 
     first, journal = one(Cassette.record(path), ScriptedProvider(turns, tools=True), live)
     assert (first.answer, first.reason) == ("I had no more time.", "seconds")
     cassette = Cassette.replay(path)
-    again, played = one(cassette, "any", Hands(hurry))
+    again, replay_journal = one(cassette, "any", Hands(hurry))
     assert (again.answer, again.reason, cassette.requests_left) == (first.answer, first.reason, 0)
-    assert [type(event) for event in facts(played)] == [type(event) for event in facts(journal)]
+    assert [type(event) for event in facts(replay_journal)] == [type(event) for event in facts(journal)]

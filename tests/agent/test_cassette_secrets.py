@@ -117,7 +117,7 @@ def test_a_word_in_place_of_a_key_stays_in_the_conversation(tmp_path, key):
     assert "{{secret:" not in text
 
 
-class Keyed(ScriptedProvider):
+class KeyedProvider(ScriptedProvider):
     """As a provider over HTTP, it has a key."""
 
     secrets = ("gsk_0123456789", SECRETS["KEY"])
@@ -137,7 +137,7 @@ def test_a_providers_own_key_is_not_recorded_either(tmp_path):
     def run(model, cassette):
         return Agent(model, [read], cassette=cassette, secrets={"KEY": SECRETS["KEY"]}).run_sync("Read.")
 
-    assert run(Keyed(turns), Cassette.record(path)).answer == "gsk_0123456789"
+    assert run(KeyedProvider(turns), Cassette.record(path)).answer == "gsk_0123456789"
     assert "gsk_" not in path.read_text("utf-8")
     cassette = Cassette.replay(path)
     assert run(ScriptedProvider([]), cassette).answer == "{{secret:API_KEY}}"

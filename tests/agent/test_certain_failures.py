@@ -46,11 +46,11 @@ def folder(tmp_path):
 def agent_of(folder, *turns, **options):
     workspace = Workspace(folder)
     tools = [make(workspace) for make in (read_tool, write_tool, edit_tool, replace_tool, shell_tool)]
-    scripted = [
+    script = [
         ScriptedTurn("", calls=[ScriptedCall(*call) for call in turn]) if isinstance(turn, list) else turn
         for turn in turns
     ]
-    return Agent(ScriptedProvider([*scripted, "Done."], tools=True), tools, **options)
+    return Agent(ScriptedProvider([*script, "Done."], tools=True), tools, **options)
 
 
 @pytest.mark.parametrize(
@@ -69,17 +69,17 @@ def test_the_model_reads_the_failure_and_nobody_is_asked(folder, call, words):
     result = agent_of(folder, [call, WORKS], approve=person, journal=journal).run_sync("Go.")
     assert [request.call.name for request in person.requests] == ["edit"]
     assert person.requests[0].call.arguments == WORKS[1]
-    failed, worked = result.messages[2].results
-    assert (failed.status, failed.code) == ("failure", "exception")
-    assert words in failed.text
-    assert worked.status == "success"
+    failure, success = result.messages[2].results
+    assert (failure.status, failure.code) == ("failure", "exception")
+    assert words in failure.text
+    assert success.status == "success"
     assert (folder / "a.txt").read_text() == "one\n2\n"
     # Nothing but its result is recorded of it.
-    call_id = failed.call_id
+    call_id = failure.call_id
     of_call = [
         event
         for event in journal.events
-        if getattr(event, "call_id", "") == call_id or (isinstance(event, ToolFinished) and event.result == failed)
+        if getattr(event, "call_id", "") == call_id or (isinstance(event, ToolFinished) and event.result == failure)
     ]
     assert [type(event) for event in of_call] == [ToolFinished]
     assert fold(journal.records) == result.state
@@ -109,9 +109,9 @@ def test_a_path_outside_is_refused_whatever_runs_before_it_and_one_inside_is_the
     result = agent_of(folder, [WORKS, outside, inside], approve=person).run_sync("Go.")
     assert [request.call.arguments for request in person.requests] == [WORKS[1], inside[1]]
     assert person.requests[0].effects == person.requests[1].effects
-    first, failed, last = result.messages[2].results
-    assert [first.status, failed.status, last.status] == ["success", "failure", "success"]
-    assert "is an absolute path: only files inside the workspace can be used" in failed.text
+    first, failure, last = result.messages[2].results
+    assert [first.status, failure.status, last.status] == ["success", "failure", "success"]
+    assert "is an absolute path: only files inside the workspace can be used" in failure.text
     assert (folder / "a.txt").read_text() == "1\n2\n"
 
 
@@ -180,8 +180,8 @@ def test_the_preview_of_ones_own_tool_may_say_it(folder):
     person = Person()
     turns = [ScriptedTurn("", calls=[ScriptedCall("pay", {"amount": amount})]) for amount in (500, 50)]
     result = Agent(ScriptedProvider([*turns, "Done."], tools=True), [pay], approve=person).run_sync("Go.")
-    (failed,) = result.messages[2].results
-    assert (failed.text, failed.extra["balance"]) == ("the account has 100: pay less", 100)
+    (failure,) = result.messages[2].results
+    assert (failure.text, failure.extra["balance"]) == ("the account has 100: pay less", 100)
     assert [request.preview for request in person.requests] == ["pays 50"]
 
 

@@ -22,7 +22,7 @@ def natively(*calls):
     return ScriptedTurn("", calls=[ScriptedCall(*call) for call in calls])
 
 
-def offered(model: ScriptedProvider) -> list[list[str]]:
+def offered_tools(model: ScriptedProvider) -> list[list[str]]:
     """The names of the tools of each request."""
     return [[spec.name for spec in request.tools] for request in model.requests]
 
@@ -81,7 +81,7 @@ def test_the_model_reads_names_and_finds_definitions_which_stay_at_the_end():
     agent = Agent(model, shop.tools.deferred(lambda each: each.name != "weather_now"))
     result = agent.run_sync("Go.")
     assert (result.answer, shop.ran) == ("Done.", ["invoice_show", "stock_count"])
-    names = offered(model)
+    names = offered_tools(model)
     assert names[0] == ["weather_now", "find_tools"]
     assert names[1] == names[2] == ["weather_now", "find_tools", "invoice_show", "invoice_delete"]
     assert names[3] == names[4] == [*names[1], "stock_count"]
@@ -121,7 +121,7 @@ def test_a_read_that_was_not_found_runs_if_its_arguments_are_valid_and_is_listed
     assert wrong.code == "invalid_arguments"
     assert "You had not read the definition of invoice_show." in wrong.text
     assert (right.text, shop.ran) == ("stock_count 1", ["stock_count"])
-    assert offered(model) == [
+    assert offered_tools(model) == [
         ["find_tools"],
         ["find_tools", "invoice_show"],
         ["find_tools", "invoice_show", "stock_count"],
@@ -154,14 +154,14 @@ def test_what_was_found_is_there_after_a_resume_elsewhere():
         model = ScriptedProvider(
             [natively(finding("remove a bill")), natively(("invoice_delete", {"number": 3}))], tools=True
         )
-        paused = await Agent(model, shop.tools.deferred(), journal=journal).run("Go.")
-        assert (paused.status, shop.ran) == ("awaiting_approval", [])
+        paused_run = await Agent(model, shop.tools.deferred(), journal=journal).run("Go.")
+        assert (paused_run.status, shop.ran) == ("awaiting_approval", [])
 
         other, later = Shop(), ScriptedProvider(["Done."], tools=True)
         agent = Agent(later, other.tools.deferred(), journal=journal)
-        result = await agent.resume(paused.run_id, {paused.waiting[0]: True})
+        result = await agent.resume(paused_run.run_id, {paused_run.waiting[0]: True})
         assert (result.answer, other.ran) == ("Done.", ["invoice_delete"])
-        assert offered(later) == offered(model)[1:]
+        assert offered_tools(later) == offered_tools(model)[1:]
 
     asyncio.run(work())
 
@@ -177,7 +177,7 @@ def test_what_was_found_is_there_for_the_session_even_after_a_compaction(tmp_pat
             again = Session(small, session.session_id)
             run_ids = [(await again.run(task)).run_id for task in ("word " * 500, "And?")]
             names = ["find_tools", "invoice_show", "invoice_delete"]
-            assert offered(model) == [["find_tools"], *[names] * 5]
+            assert offered_tools(model) == [["find_tools"], *[names] * 5]
             records = [await journal.read(run_id) for run_id in run_ids]
             assert any(isinstance(each.event, HistoryCompacted) for each in records[0])
             assert [list(each[0].event.found_tools) for each in records] == [names[1:]] * 2
@@ -193,11 +193,11 @@ def test_a_hundred_searches_add_a_bounded_number_of_tools():
     model = ScriptedProvider([*turns, last, "Done."], tools=True)
     result = Agent(model, many.deferred(), limits=Limits(steps=200)).run_sync("Go.")
     assert result.answer == "Done."
-    counts = [len(names) for names in offered(model)]
+    counts = [len(names) for names in offered_tools(model)]
     assert counts[1] == 4
     assert max(counts) == counts[-1] == MOST_FOUND + 1
     assert shop.ran == ["group0_tool"], "a tool that has left the list can still be called"
-    assert offered(model)[-1][-1] == "group0_tool"
+    assert offered_tools(model)[-1][-1] == "group0_tool"
 
 
 def test_a_tool_choice_may_name_a_deferred_tool():
@@ -205,7 +205,7 @@ def test_a_tool_choice_may_name_a_deferred_tool():
     model = ScriptedProvider([natively(("invoice_show", {"number": 3})), "Done."], tools=True)
     Agent(model, shop.tools.deferred(), tool_choice="invoice_show").run_sync("Go.")
     assert shop.ran == ["invoice_show"]
-    assert offered(model) == [["find_tools", "invoice_show"]] * 2
+    assert offered_tools(model) == [["find_tools", "invoice_show"]] * 2
 
 
 def test_memory_that_an_unfound_tool_keeps_is_recorded():
@@ -228,7 +228,7 @@ def test_hand_offs_and_the_answer_keep_the_definitions_found_at_the_end():
     model = ScriptedProvider([natively(finding("sky")), natively(("transfer_to_other", {}))], tools=True)
     result = Agent(model, shop.tools.deferred(), handoffs=[other]).run_sync("Go.")
     assert result.answer == "From the other."
-    assert offered(model) == [
+    assert offered_tools(model) == [
         ["find_tools", "transfer_to_other"],
         ["find_tools", "transfer_to_other", "weather_now"],
     ]
@@ -248,4 +248,4 @@ def test_without_a_deferred_tool_there_is_no_search():
     model = ScriptedProvider(["Done."], tools=True)
     shop = Shop()
     Agent(model, shop.tools.deferred(lambda _: False)).run_sync("Go.")
-    assert offered(model) == [[each.name for each in shop.tools]]
+    assert offered_tools(model) == [[each.name for each in shop.tools]]

@@ -15,7 +15,7 @@ TURNS = [*(calling(name, ("add", {"a": i, "b": 1})) for i, name in enumerate(DRI
 
 
 @pytest.mark.parametrize(
-    ("dialect", "reported"),
+    ("dialect", "reported_changes"),
     [
         (get_dialect("auto", model="Qwen/Qwen3-8B"), [(), ("qwen3-coder",), ("harmony",), ()]),
         (get_dialect("auto"), [("hermes",), ("qwen3-coder",), ("harmony",), ()]),
@@ -24,18 +24,18 @@ TURNS = [*(calling(name, ("add", {"a": i, "b": 1})) for i, name in enumerate(DRI
     ],
     ids=["hermes", "open", "told cogency-json", "harmony"],
 )
-def test_every_call_runs_and_each_change_is_in_the_record(dialect, reported):
+def test_every_call_runs_and_each_change_is_in_the_record(dialect, reported_changes):
     result, journal, provider = play(TURNS, tools=TOOLS, dialect=dialect)
     assert result.answer == "done"
     assert [call.content[0].value for call in journal.results()] == [1, 2, 3]
     assert [event.notes for event in journal.all(ModelAnswered)] == [
-        tuple(f"dialect:{name}" for name in names) for names in reported
+        tuple(f"dialect:{name}" for name in names) for names in reported_changes
     ]
     assert_pairs(result.messages)
     # What the model reads of its own turns stays in one dialect.
     texts = [message.text for message in provider.requests[-1].messages if message.role == "assistant"]
-    written = get_dialect("cogency-json") if dialect == "auto" else dialect.renderer
-    assert texts == [calling(written.name, ("add", {"a": i, "b": 1})) for i in range(3)]
+    expected_dialect = get_dialect("cogency-json") if dialect == "auto" else dialect.renderer
+    assert texts == [calling(expected_dialect.name, ("add", {"a": i, "b": 1})) for i in range(3)]
 
 
 def test_whoever_watches_is_told():

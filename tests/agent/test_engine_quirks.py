@@ -48,7 +48,7 @@ def fragment(arguments: str, **fields: Any) -> dict[str, Any]:
     return {"tool_calls": [{"index": 0, **fields, "type": "function", "function": function}]}
 
 
-def streamed(*chunks: bytes) -> Answer:
+def stream_until_done(*chunks: bytes) -> Answer:
     return stream(*chunks, event("[DONE]"))
 
 
@@ -62,8 +62,8 @@ def plain(finish: str, content: str | None = None, *arguments: str) -> Answer:
     return whole("200 OK", json.dumps(body).encode())
 
 
-DONE = streamed(chunk({"content": "Done."}), chunk({}, "stop"))
-CALL = streamed(chunk(fragment('{"city": "Rome"}', id="a")), chunk({}, "tool_calls"))
+DONE_ANSWER = stream_until_done(chunk({"content": "Done."}), chunk({}, "stop"))
+CALL = stream_until_done(chunk(fragment('{"city": "Rome"}', id="a")), chunk({}, "tool_calls"))
 
 
 def run(*answers: Answer, retries: int = 0, capabilities: Capabilities = NATIVE, **options: Any) -> RunResult:
@@ -104,7 +104,7 @@ def test_id_and_name_in_every_chunk_make_one_call():
         )
         for text in ('{"city"', ': "Ro', 'me"}')
     ]
-    result = run(streamed(*pieces, chunk({}, "tool_calls")), DONE)
+    result = run(stream_until_done(*pieces, chunk({}, "tool_calls")), DONE_ANSWER)
     assert (result.answer, PLACES) == ("Done.", ["Rome"])
     # No client of ours hears of it more than once: popular ones join what comes twice.
     wire = OPENAI_CHAT.encoder(WireRequest(ModelRequest([Message.user("x")]), "m"), response_id="r", created=1)
@@ -123,7 +123,7 @@ def test_a_choice_that_it_answers_with_500_is_told():
 
 def test_no_content_of_a_message_is_null():
     """It answers null with 500, in the history of any call."""
-    run(CALL, DONE)
+    run(CALL, DONE_ANSWER)
     assert all(message["content"] is not None for body in BODIES for message in body["messages"])
 
 
@@ -133,13 +133,17 @@ def test_no_content_of_a_message_is_null():
 @pytest.mark.parametrize("finish", ["stop", "tool_calls"])
 @pytest.mark.parametrize("stream", [True, False])
 def test_broken_arguments_never_run(stream: bool, finish: str):
-    broken = '{"city": "Ro'
-    cut = streamed(chunk(fragment(broken, id="a")), chunk({}, finish)) if stream else plain(finish, None, broken)
-    result = run(cut, DONE)
+    bad_arguments = '{"city": "Ro'
+    cut = (
+        stream_until_done(chunk(fragment(bad_arguments, id="a")), chunk({}, finish))
+        if stream
+        else plain(finish, None, bad_arguments)
+    )
+    result = run(cut, DONE_ANSWER)
     assert (came_of(result), PLACES, result.answer) == (["malformed"], [], "Done.")
 
 
-BROKEN = [
+BROKEN_CALLS = [
     '<tool_call>\n{"name": "weather", "arguments": {"city": "Ro',
     '\n<tool_call>\n{"name": "weather", "arguments": {"city": "Rome}}\n</tool_call>',
     '<tool_call>{"name": "weather", "arguments": {"city": Rome}}</tool_call> Let me see.',
@@ -148,44 +152,48 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize("text", BROKEN)
+@pytest.mark.parametrize("text", BROKEN_CALLS)
 @pytest.mark.parametrize("finish", ["stop", "length"])
 def test_a_broken_call_that_was_put_back_into_the_text_is_told(text: str, finish: str):
     """That is what it does with one in an answer that is not streamed."""
-    result = run(plain(finish, text), DONE)
+    result = run(plain(finish, text), DONE_ANSWER)
     assert (came_of(result), PLACES, result.answer) == (["malformed"], [], "Done.")
 
 
-@pytest.mark.parametrize("text", [f"You write {BROKEN[0]}", '<tool_call>{"name": "wether", "arguments": {"city": "Ro'])
+@pytest.mark.parametrize(
+    "text", [f"You write {BROKEN_CALLS[0]}", '<tool_call>{"name": "wether", "arguments": {"city": "Ro']
+)
 def test_a_broken_call_after_other_text_or_of_no_tool_is_text(text: str):
     result = run(plain("stop", text))
     assert (PLACES, result.answer) == ([], text)
 
 
 def test_arguments_that_break_the_schema_are_told_and_strict_is_passed_on():
-    wrong = streamed(chunk(fragment('{"city": "Rome", "unit": "K"}', id="a")), chunk({}, "stop"))
+    wrong = stream_until_done(chunk(fragment('{"city": "Rome", "unit": "K"}', id="a")), chunk({}, "stop"))
     strict = replace(weather, spec=replace(weather.spec, extra={"strict": True}))
-    result = run(wrong, DONE, tools=[strict], tool_choice="weather")
+    result = run(wrong, DONE_ANSWER, tools=[strict], tool_choice="weather")
     assert BODIES[0]["tools"][0]["function"]["strict"] is True
     assert BODIES[0]["tool_choice"] == {"type": "function", "function": {"name": "weather"}}
     assert (came_of(result), PLACES, result.answer) == (["invalid_arguments"], [], "Done.")
 
 
 def test_a_named_call_that_ends_with_stop_runs():
-    named_call = streamed(chunk(fragment('{"city": "Rome"}', id="a")), chunk({}, "stop"))
-    assert run(named_call, DONE, tool_choice="weather").answer == "Done."
+    named_call = stream_until_done(chunk(fragment('{"city": "Rome"}', id="a")), chunk({}, "stop"))
+    assert run(named_call, DONE_ANSWER, tool_choice="weather").answer == "Done."
     assert PLACES == ["Rome"]
 
 
 def test_reasoning_comes_in_a_field_of_another_name():
-    thinks = streamed(chunk({"reasoning": "Hm."}), chunk(fragment('{"city": "Rome"}', id="a")), chunk({}, "tool_calls"))
-    result = run(thinks, DONE)
+    thinks = stream_until_done(
+        chunk({"reasoning": "Hm."}), chunk(fragment('{"city": "Rome"}', id="a")), chunk({}, "tool_calls")
+    )
+    result = run(thinks, DONE_ANSWER)
     assert [part.text for part in result.messages[1].parts if type(part).__name__ == "ReasoningPart"] == ["Hm."]
 
 
 def test_required_calls_that_do_not_come_are_asked_for_once():
-    none = streamed(chunk({"role": "assistant", "content": "", "tool_calls": []}), chunk({}, "tool_calls"))
-    result = run(none, CALL, DONE, tool_choice="required")
+    none = stream_until_done(chunk({"role": "assistant", "content": "", "tool_calls": []}), chunk({}, "tool_calls"))
+    result = run(none, CALL, DONE_ANSWER, tool_choice="required")
     assert (result.answer, PLACES) == ("Done.", ["Rome"])
     assert [body.get("tool_choice") for body in BODIES][:2] == ["required", "required"]
     result = run(none, none, tool_choice="required")
@@ -193,8 +201,8 @@ def test_required_calls_that_do_not_come_are_asked_for_once():
 
 
 def test_white_space_until_the_limit_is_no_answer_of_the_type():
-    blank = streamed(*[chunk({"content": "\n\n"})] * 3, chunk({"content": ""}, "length"))
-    good = streamed(chunk({"content": '{"name": "Ulm"}'}), chunk({}, "stop"))
+    blank = stream_until_done(*[chunk({"content": "\n\n"})] * 3, chunk({"content": ""}, "length"))
+    good = stream_until_done(chunk({"content": '{"name": "Ulm"}'}), chunk({}, "stop"))
     result = run(blank, good, output=Output(Town, mode="native"))
     assert (result.output, len(BODIES)) == (Town(name="Ulm"), 2)
     assert BODIES[0]["response_format"]["type"] == "json_schema"
@@ -204,38 +212,38 @@ def test_white_space_until_the_limit_is_no_answer_of_the_type():
 
 
 @pytest.mark.parametrize(
-    "lost",
-    [streamed(chunk({"content": None}), chunk({}, "tool_calls")), plain("tool_calls")],
+    "answer_without_call",
+    [stream_until_done(chunk({"content": None}), chunk({}, "tool_calls")), plain("tool_calls")],
     ids=["streamed", "whole"],
 )
-def test_a_call_that_the_server_dropped_is_asked_for_again(lost: Answer):
+def test_a_call_that_the_server_dropped_is_asked_for_again(answer_without_call: Answer):
     """Its finish reason promises calls, and there is nothing."""
-    result = run(lost, CALL, DONE)
+    result = run(answer_without_call, CALL, DONE_ANSWER)
     assert (result.answer, PLACES) == ("Done.", ["Rome"])
 
 
 def test_text_ahead_of_a_required_call_is_no_answer():
-    talks = streamed(
+    talks = stream_until_done(
         chunk({"content": "Let me see."}), chunk(fragment('{"city": "Rome"}', id="a")), chunk({}, "tool_calls")
     )
-    result = run(talks, DONE, tool_choice="required")
+    result = run(talks, DONE_ANSWER, tool_choice="required")
     assert (result.answer, result.messages[1].text, PLACES) == ("Done.", "Let me see.", ["Rome"])
 
 
 def test_a_named_tool_that_the_server_ignores_is_asked_for_once():
-    result = run(DONE, CALL, DONE, tool_choice="weather")
+    result = run(DONE_ANSWER, CALL, DONE_ANSWER, tool_choice="weather")
     assert (result.answer, PLACES, len(BODIES)) == ("Done.", ["Rome"], 3)
 
 
 @pytest.mark.parametrize("finish", ["tool_calls", "length", "stop"])
 def test_half_arguments_never_run_whatever_the_finish_reason(finish: str):
-    half = streamed(chunk(fragment('{"city": "Paris", "', id="a")), chunk({}, finish))
-    result = run(half, DONE)
+    half = stream_until_done(chunk(fragment('{"city": "Paris", "', id="a")), chunk({}, finish))
+    result = run(half, DONE_ANSWER)
     assert (came_of(result), PLACES, result.answer) == (["malformed"], [], "Done.")
 
 
 def test_a_connection_that_it_closes_although_it_promised_to_keep_it_costs_nothing():
-    result = run(CALL, dropped(), DONE)
+    result = run(CALL, dropped(), DONE_ANSWER)
     assert (result.answer, PLACES) == ("Done.", ["Rome"])
 
 
@@ -260,7 +268,7 @@ def test_a_read_starts_while_the_server_still_writes_the_next_call():
         rest = [piece(1, '"place": "y"}'), chunk({}, "tool_calls"), event("[DONE]")]
         await exchange.send(chunked(rest), b"0\r\n\r\n")
 
-    result = run(answer, DONE, tools=[look])
+    result = run(answer, DONE_ANSWER, tools=[look])
     assert [each.text for each in result.messages[2].results] == ["x", "y"]
 
 
@@ -270,17 +278,21 @@ RAW = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_c
 
 
 def test_calls_that_stay_in_the_text_are_used():
-    result = run(streamed(chunk({"content": RAW}), chunk({}, "stop")), DONE)
+    result = run(stream_until_done(chunk({"content": RAW}), chunk({}, "stop")), DONE_ANSWER)
     assert (result.answer, PLACES) == ("Done.", ["Rome"])
 
 
 def test_a_tool_choice_that_it_ignores_without_a_word_is_asked_for_once():
-    result = run(DONE, streamed(chunk({"content": RAW}), chunk({}, "stop")), DONE, tool_choice="required")
+    result = run(
+        DONE_ANSWER, stream_until_done(chunk({"content": RAW}), chunk({}, "stop")), DONE_ANSWER, tool_choice="required"
+    )
     assert (result.answer, PLACES) == ("Done.", ["Rome"])
 
 
 def test_a_response_format_that_it_ignores_without_a_word_is_checked_here():
-    prose, good = (streamed(chunk({"content": text}), chunk({}, "stop")) for text in ("It is Ulm.", '{"name": "Ulm"}'))
+    prose, good = (
+        stream_until_done(chunk({"content": text}), chunk({}, "stop")) for text in ("It is Ulm.", '{"name": "Ulm"}')
+    )
     result = run(prose, good, output=Town)
     assert result.output == Town(name="Ulm")
     assert "JSON" in BODIES[1]["messages"][-1]["content"]

@@ -127,13 +127,13 @@ class Writer:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
         self.bodies.append(OPENAI_CHAT.encode_request(request, model="model", stream=True))
         step, self.step = self.step, self.step + 1
-        written = ANSWER
+        turn_text = ANSWER
         if step < len(STEPS):
             text, name, arguments = STEPS[step]
             parts = [Message.assistant(text).parts[0]] if text else []
             message = Message("assistant", (*parts, ToolCall(f"call_{step}", name, arguments)))
-            written = "".join(each.text for each in self.dialect.render([message], SPECS))
-        for piece in chunks(written, 6):
+            turn_text = "".join(each.text for each in self.dialect.render([message], SPECS))
+        for piece in chunks(turn_text, 6):
             yield TextDelta(piece)
         yield TurnEnded("stop", Usage(10, 5))
 
@@ -141,7 +141,7 @@ class Writer:
         pass
 
 
-SPECS = [made.spec for made in TOOLS]
+SPECS = [each.spec for each in TOOLS]
 
 
 def projection(messages: Sequence[Message]) -> list[Any]:
@@ -206,8 +206,8 @@ def assert_stable(bodies: list[Any]) -> None:
     assert len(bodies) == len(STEPS) + 1
     fields = [next(name for name in ("messages", "contents", "input") if name in body) for body in bodies]
     pairs = list(zip(bodies, fields, strict=True))
-    fixed = [json.dumps({key: value for key, value in body.items() if key != name}) for body, name in pairs]
-    assert len(set(fixed)) == 1
+    stable_bodies = [json.dumps({key: value for key, value in body.items() if key != name}) for body, name in pairs]
+    assert len(set(stable_bodies)) == 1
     assert "Reads a line of a file." in json.dumps(bodies[0])
     # Where a prompt is cached is marked at its end, which moves on.
     texts = [json.dumps(body[name]).replace(MARK, "")[:-1] for body, name in pairs]
@@ -222,8 +222,8 @@ MARK = ', "cache_control": {"type": "ephemeral"}'
 @pytest.mark.parametrize("choice", ["auto", "required", "look"])
 @pytest.mark.parametrize("wire", FORMATS.values(), ids=list(FORMATS))
 def test_the_prompt_and_the_tools_stay_the_same_from_step_to_step(wire, choice):
-    enforced = wire is not OLLAMA  # it has no tool choice: the first turn is asked for it in words, at its end
-    capabilities = Capabilities(tools=True, tool_choice=enforced, cache_markers=wire is ANTHROPIC)
+    has_choice = wire is not OLLAMA  # it has no tool choice: the first turn is asked for it in words, at its end
+    capabilities = Capabilities(tools=True, tool_choice=has_choice, cache_markers=wire is ANTHROPIC)
     server = Server(wire, streamed=True, capabilities=capabilities)
     run(NativeDriver(server), choice)
     question = server.bodies[0]["messages"][-1] if wire is OLLAMA else {}

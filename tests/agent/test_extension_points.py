@@ -68,16 +68,16 @@ def test_observers_are_told_of_turns_steps_calls_and_approvals():
 
 
 def test_the_events_of_a_run_are_what_observers_are_told():
-    observed, items = [], []
+    observed_items, items = [], []
 
     async def go():
-        run = an_agent([adding(1, 2), "3"], observers=[observed.append]).start("x")
+        run = an_agent([adding(1, 2), "3"], observers=[observed_items.append]).start("x")
         items.extend([event async for event in run.events()])
         return run
 
     run = asyncio.run(go())
     assert run.state.answer == "3"
-    assert items == observed
+    assert items == observed_items
     assert kinds(items)[-1] is RunFinished
 
 
@@ -104,10 +104,10 @@ def test_an_observer_hears_of_the_runs_that_tools_start():
 
 
 def test_an_observer_that_fails_changes_nothing(caplog):
-    def broken(event):
+    def failing_observer(event):
         raise LookupError("oh")
 
-    result, _, _ = play([adding(1, 2), "3"], observers=[broken])
+    result, _, _ = play([adding(1, 2), "3"], observers=[failing_observer])
     assert result.answer == "3"
     assert "LookupError: oh" in caplog.text
 
@@ -129,10 +129,10 @@ def test_a_react_driver_of_ones_own_prompt_and_schema():
             "required": ["act"],
         }
 
-    def read(written):
-        if written.get("act") == "finish":
-            return {"type": "final_answer", "answer": written.get("with")}
-        return {"type": "call_tool", "tool": written.get("act"), "args": written.get("with"), "thought": "planned"}
+    def read(fields):
+        if fields.get("act") == "finish":
+            return {"type": "final_answer", "answer": fields.get("with")}
+        return {"type": "call_tool", "tool": fields.get("act"), "args": fields.get("with"), "thought": "planned"}
 
     replies = [
         {"plan": ["add", "say"], "act": "add", "with": {"a": 1}},
@@ -241,8 +241,8 @@ class Looks:
         self.turns += 1
         if not any(message.results for message in request.messages):
             self.run.notify("looking")
-            made = await self.run.run_tools([ToolCall("", name, arguments) for name, arguments in self.calls])
-            self.sums += [each.value for each in made]
+            executions = await self.run.run_tools([ToolCall("", name, arguments) for name, arguments in self.calls])
+            self.sums += [each.value for each in executions]
             yield TextDelta(f"{self.sums} for {request.state.principal}")
         else:
             yield TextDelta("already looked up")
@@ -287,7 +287,7 @@ class Talks:
     name, starts_early = "mine", False
 
     def __init__(self, *turns):
-        self.turns, self.talks, self.closed = iter(turns), [], []
+        self.turns, self.talks, self.closed_talks = iter(turns), [], []
 
     def prompt(self, request):
         return ""
@@ -315,7 +315,7 @@ class Talk:
         yield TurnEnded("stop")
 
     async def aclose(self):
-        self.driver.closed.append(self)
+        self.driver.closed_talks.append(self)
 
 
 @pytest.mark.parametrize("end", ["answered", "failed", "left"])
@@ -337,7 +337,7 @@ def test_a_run_has_one_conversation_with_its_driver_and_closes_it(end):
         asyncio.run(go())
     (talk,) = driver.talks
     assert talk.read == ([1, 3] if end == "left" else [1, 3, 5])
-    assert driver.closed == [talk]
+    assert driver.closed_talks == [talk]
 
 
 def test_messages_that_an_interceptor_changed_get_a_conversation_of_their_own():
@@ -349,7 +349,7 @@ def test_messages_that_an_interceptor_changed_get_a_conversation_of_their_own():
     driver = Talks(call, call, "3")
     Agent(driver, TOOLS, interceptors=[Shortens()]).run_sync("x")
     assert [talk.read for talk in driver.talks] == [[1], [1], [1]]
-    assert sorted(map(id, driver.closed)) == sorted(map(id, driver.talks))
+    assert sorted(map(id, driver.closed_talks)) == sorted(map(id, driver.talks))
 
 
 def test_history_of_messages_is_what_the_next_run_goes_on_with():

@@ -27,7 +27,7 @@ class Impatient:
     """Writes a call, what it believes the result to be, and an answer made of that; then answers to the real one."""
 
     dialect: Dialect
-    written: int = 0
+    characters_sent: int = 0
     prompts: list[str] = field(default_factory=list[str])
     name: str = "impatient"
     capabilities: Capabilities = Capabilities()
@@ -36,7 +36,7 @@ class Impatient:
         self.prompts.append("\n".join(message.text for message in request.messages if isinstance(message, TextMessage)))
         text = self.turn if len(self.prompts) == 1 else "Done."
         for piece in chunks(text, 7):
-            self.written += len(piece)
+            self.characters_sent += len(piece)
             yield TextDelta(piece)
         yield TurnEnded("stop", Usage(1, 1))
 
@@ -58,6 +58,6 @@ def test_made_up_results_are_neither_waited_for_nor_believed(name: str):
     model = Impatient(get_dialect(name))
     result = Agent(TextDriver(model, model.dialect), tools=[look]).run_sync("What is in a.txt?")
     assert result.answer == "Done."
-    assert model.written < 500  # of more than 2,000 characters
+    assert model.characters_sent < 500  # of more than 2,000 characters
     assert "what is in a.txt" in model.prompts[1]
     assert "lies lies" not in model.prompts[1]

@@ -44,18 +44,18 @@ TO_RECEPTION = calling("transfer_to_reception")
 
 
 class Desks:
-    """A reception that hands off to billing and back. Each plays its turns of one conversation; `paid` is what was
+    """A reception that hands off to billing and back. Each plays its turns of one conversation; `payments` is what was
     paid."""
 
     def __init__(self, *turns, journal=None, billing=None, **options):
-        self.paid = []
+        self.payments = []
         self.model = ScriptedProvider(turns, follow=True, tools=True, name="front")
         self.billing_model = ScriptedProvider(turns, follow=True, tools=True, name="back")
 
         @tool(effects=Effects(writes={"account"}))
         def refund(amount: int = 1) -> str:
             "Refunds."
-            self.paid.append(amount)
+            self.payments.append(amount)
             return f"refunded {amount}"
 
         @tool(effects=Effects(reads={"account"}))
@@ -91,7 +91,7 @@ class Desks:
 def test_the_run_goes_on_as_the_other_agent():
     desks = Desks(TO_BILLING, calling("refund", amount=3), saying("Done."), approve="all")
     result = desks.reception.run_sync("My money, please.")
-    assert (result.answer, result.agent, desks.paid) == ("Done.", "billing", [3])
+    assert (result.answer, result.agent, desks.payments) == ("Done.", "billing", [3])
     first, second = desks.model.requests[0], desks.billing_model.requests[0]
     assert [spec.name for spec in first.tools] == ["look", "transfer_to_billing"]
     assert "Refunds money." in first.tools[1].description
@@ -134,8 +134,8 @@ def test_cycles_end_at_the_limits():
 def test_the_other_calls_of_the_turn_run_first_and_one_hand_off_counts():
     desks = Desks(calling("look", "transfer_to_billing", "transfer_to_billing"), saying("Done."))
     result = desks.reception.run_sync("Hello?")
-    looked, first, second = result.steps[0].executions
-    assert looked.result.text == "the desk of reception"
+    look_call, first, second = result.steps[0].executions
+    assert look_call.result.text == "the desk of reception"
     assert first.result.status == "success"
     assert (second.result.status, second.result.code) == ("failure", "blocked")
     assert "another call has handed the conversation to billing" in second.result.text
@@ -154,10 +154,14 @@ def test_a_pause_after_a_hand_off_resumes_as_the_right_agent(decision: bool):
     async def work():
         desks = Desks(TO_BILLING, calling("refund"), saying("Done."), journal=(journal := WatchedJournal()))
         result = await desks.reception.run("My money, please.")
-        assert (result.status, result.agent, desks.paid) == ("awaiting_approval", "billing", [])
+        assert (result.status, result.agent, desks.payments) == ("awaiting_approval", "billing", [])
         again = Desks(TO_BILLING, calling("refund"), saying("Done."), journal=journal)
-        done = await again.reception.resume(result.run_id, {result.waiting[0]: decision})
-        assert (done.answer, done.agent, again.paid) == ("Done.", "billing", [1] if decision else [])
+        resumed_result = await again.reception.resume(result.run_id, {result.waiting[0]: decision})
+        assert (resumed_result.answer, resumed_result.agent, again.payments) == (
+            "Done.",
+            "billing",
+            [1] if decision else [],
+        )
         assert again.model.requests == []
         assert fold(await journal.read(result.run_id)).agent == "billing"
 
@@ -197,10 +201,10 @@ def test_each_agents_own_approver_answers_and_else_the_first_agents():
     turns = (TO_BILLING, calling("refund"), saying("Done."))
     own = Desks(*turns, approve="all", billing={"approve": "none"})
     own.reception.run_sync("My money, please.")
-    assert own.paid == []
+    assert own.payments == []
     first = Desks(*turns, approve="none")
     first.reception.run_sync("My money, please.")
-    assert first.paid == []
+    assert first.payments == []
     back = Desks(TO_BILLING, TO_RECEPTION, saying("Bye."), billing={"approve": "all"})
     assert back.reception.run_sync("Hello?").agent == "reception"
 
@@ -231,17 +235,17 @@ def test_a_killed_run_goes_on_as_the_right_agent():
             journal.look = lambda record: None
             again = Desks(*turns, journal=journal, approve="all")
             result = await again.reception.resume(journal.records[0].run_id)
-            desks.paid += again.paid
-        return result, desks.paid
+            desks.payments += again.payments
+        return result, desks.payments
 
     whole, _ = asyncio.run(until(None))
     for number in range(1, len(whole.run_records.records)):
         event = whole.run_records.records[number].event
-        killed, paid = asyncio.run(until(number))
-        assert (killed.answer, killed.agent) == ("Bye.", "reception"), event
-        assert len(paid) == 1 or "unknown" in str(killed.messages), event
-        handed = [each.event.agent for each in killed.run_records.records if isinstance(each.event, HandedOff)]
-        assert handed == ["billing", "reception"], event
+        killed_run, payments = asyncio.run(until(number))
+        assert (killed_run.answer, killed_run.agent) == ("Bye.", "reception"), event
+        assert len(payments) == 1 or "unknown" in str(killed_run.messages), event
+        agents = [each.event.agent for each in killed_run.run_records.records if isinstance(each.event, HandedOff)]
+        assert agents == ["billing", "reception"], event
 
 
 def test_a_run_does_not_resume_with_a_stranger():
@@ -264,8 +268,8 @@ def test_a_result_as_text_goes_on_in_another_process():
         desks = Desks(*turns)
         waiting = await desks.reception.loads(text)
         assert waiting.agent == "billing"
-        done = await desks.reception.resume(waiting, {waiting.waiting[0]: True})
-        assert (done.answer, desks.paid) == ("Done.", [1])
+        resumed_result = await desks.reception.resume(waiting, {waiting.waiting[0]: True})
+        assert (resumed_result.answer, desks.payments) == ("Done.", [1])
 
     asyncio.run(work())
 
@@ -277,8 +281,8 @@ def test_a_run_that_is_suspended_after_a_hand_off_continues():
         async for _ in run.states():
             run.suspend()
         assert run.state.status == "suspended"
-        done = await desks.reception.resume(result_of(run))
-        assert (done.answer, done.agent) == ("Done.", "billing")
+        resumed_result = await desks.reception.resume(result_of(run))
+        assert (resumed_result.answer, resumed_result.agent) == ("Done.", "billing")
 
     asyncio.run(work())
 

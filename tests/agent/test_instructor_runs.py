@@ -76,9 +76,9 @@ def test_a_model_that_fails_before_there_is_any_step_leaves_its_error_in_the_sta
     info, events = asyncio.run(main())
     assert info.status == "failed"
     assert "on fire" in next(event.error for event in events if isinstance(event, ModelFailed))
-    finished = events[-1]
-    assert isinstance(finished, RunFinished)
-    assert finished.reason not in ("", "answer")
+    run_end = events[-1]
+    assert isinstance(run_end, RunFinished)
+    assert run_end.reason not in ("", "answer")
 
 
 def test_text_that_quotes_the_arguments_of_a_call_is_kept():

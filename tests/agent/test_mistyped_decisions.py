@@ -78,16 +78,16 @@ def test_a_decision_that_is_mistyped_is_no_yes(decision, problem):
     waiting = agent.run_sync("go")
     with pytest.raises(ConfigurationError, match=problem):
         asyncio.run(agent.resume(waiting, {waiting.waiting[0]: decision}))
-    judged = an_agent(approve=Approval(policy=lambda request: decision)).run_sync("go")
-    assert judged.status == "awaiting_approval"
-    assert "the policy failed" in judged.requests[0].reason
+    result = an_agent(approve=Approval(policy=lambda request: decision)).run_sync("go")
+    assert result.status == "awaiting_approval"
+    assert "the policy failed" in result.requests[0].reason
     assert ran == []
 
 
 def test_a_yes_to_another_request_is_refused():
     """As of a service that takes the answers of two questions for each other."""
 
-    class Mixed:
+    class MixedUpApprover:
         async def together(self, requests):
             yes, no = requests
             return [Decision(False, digest=no.digest), Decision(True, digest=yes.digest)]
@@ -95,7 +95,7 @@ def test_a_yes_to_another_request_is_refused():
     async def another(request):
         return Decision(True, digest=replace(request, digest="0" * 64).digest)
 
-    for approve in (Mixed(), another):
+    for approve in (MixedUpApprover(), another):
         with pytest.raises(ConfigurationError, match="made for another call"):
             an_agent("/tmp/a", "/etc/b", approve=approve).run_sync("go")
     assert ran == []

@@ -36,7 +36,7 @@ def run(provider, **options):
     return agent.run_sync("Go.")
 
 
-def answered(result):
+def answers_of(result):
     return [message for message in result.messages if message.role == "assistant"]
 
 
@@ -53,7 +53,7 @@ def test_native_calls_run_and_their_results_go_back(chunk):
     first, second = provider.requests
     assert [spec.name for spec in first.tools] == ["read", "ping"]
     assert first.messages[0] == Message.system("Be brief.")  # without any dialect's rules
-    turn = answered(result)[0]
+    turn = answers_of(result)[0]
     assert [(call.name, call.arguments, call.provider_id) for call in turn.calls] == [
         ("read", {"path": "a"}, "abc"),
         ("ping", {}, None),
@@ -107,13 +107,13 @@ def test_a_call_left_in_the_text_is_used_and_reported(text, dialect, chunk):
 )
 def test_what_is_no_complete_call_of_a_known_tool_stays_text(text):
     result = run(ScriptedProvider([text], tools=True))
-    assert (result.answer, answered(result)[0].calls) == (text, ())
+    assert (result.answer, answers_of(result)[0].calls) == (text, ())
 
 
 def test_a_call_that_came_natively_too_runs_once():
     provider = ScriptedProvider([ScriptedTurn(BLOCK, calls=[READ_A]), "Done."])
     result = run(provider)
-    assert [call.provider_id for call in answered(result)[0].calls] == ["abc"]
+    assert [call.provider_id for call in answers_of(result)[0].calls] == ["abc"]
 
 
 @pytest.mark.parametrize("chunk", [None, 1, 4])
@@ -134,8 +134,8 @@ def test_a_call_that_came_natively_too_runs_once():
 def test_text_that_only_repeats_a_calls_arguments_is_dropped(text, expected, chunk):
     turn = ScriptedTurn(text, calls=[READ_A, ScriptedCall("ping")])
     result = run(ScriptedProvider([turn, "Done."], chunk=chunk))
-    assert answered(result)[0].text == expected
-    assert len(answered(result)[0].calls) == 2
+    assert answers_of(result)[0].text == expected
+    assert len(answers_of(result)[0].calls) == 2
 
 
 def test_an_answer_in_json_is_an_answer():
@@ -146,19 +146,19 @@ def test_arguments_that_cannot_be_read_are_told_and_the_other_call_runs():
     turn = ScriptedTurn("", calls=[ScriptedCall("read", '{"path": "a', "x"), ScriptedCall("read", {"path": "b"}, "y")])
     provider = ScriptedProvider([turn, "Done."])
     result = run(provider)
-    broken, whole = answered(result)[0].calls
-    assert isinstance(broken, MalformedCall)
+    malformed_call, whole = answers_of(result)[0].calls
+    assert isinstance(malformed_call, MalformedCall)
     assert isinstance(whole, ToolCall)
-    failed, read_b = provider.requests[1].messages[-1].results
-    assert (failed.code, failed.status) == ("malformed", "failure")
-    assert "write one JSON object" in failed.text
+    failure, read_b = provider.requests[1].messages[-1].results
+    assert (failure.code, failure.status) == ("malformed", "failure")
+    assert "write one JSON object" in failure.text
     assert read_b.text == "content of b"
 
 
 def test_a_call_that_the_token_limit_cut_never_runs():
     turn = ScriptedTurn("", "length", calls=[ScriptedCall("read", '{"path": "a', "x")])
     result = run(ScriptedProvider([turn, "Done."]))
-    assert isinstance(answered(result)[0].calls[0], MalformedCall)
+    assert isinstance(answers_of(result)[0].calls[0], MalformedCall)
     assert "the turn ended in the middle" in result.messages[-2].results[0].text
 
 
@@ -184,7 +184,7 @@ def test_a_server_that_takes_no_tools_gets_them_as_text(status, message):
     assert "<execute>" in text.messages[0].text
 
 
-UNFORCED = [
+REFUSALS = [
     "Thinking may not be enabled when tool_choice forces tool use.",  # Anthropic
     "Thinking mode does not support this tool_choice",  # DeepSeek
     "Invalid tool_choice type: 'object'. Supported string values: none, auto, required",  # LM Studio
@@ -195,7 +195,7 @@ class Forcing(ScriptedProvider):
     capabilities = Capabilities(tools=True, tool_choice=True)
 
 
-@pytest.mark.parametrize("message", UNFORCED)
+@pytest.mark.parametrize("message", REFUSALS)
 @pytest.mark.parametrize("dialect", ["auto", "native"])
 def test_a_server_that_has_no_call_forced_is_asked_in_words(message, dialect):
     refusal = ScriptedTurn("", error=ProviderError(message, status=400))
@@ -252,9 +252,9 @@ def test_a_playbook_file_holds_native_calls(tmp_path, size):
     assert result.messages[-2].results[0].text == "content of a"
 
 
-@pytest.mark.parametrize(("name", "meant"), [("nativ", "native"), ("ReAct!", "react")])
-def test_a_driver_that_is_misspelled_is_named(name, meant):
-    with pytest.raises(UnknownDialect, match=f"Did you mean '{meant}'"):
+@pytest.mark.parametrize(("name", "suggestion"), [("nativ", "native"), ("ReAct!", "react")])
+def test_a_driver_that_is_misspelled_is_named(name, suggestion):
+    with pytest.raises(UnknownDialect, match=f"Did you mean '{suggestion}'"):
         Agent(ScriptedProvider([]), dialect=name)
 
 
@@ -269,5 +269,5 @@ LEAK = '<tool_call>{"name": "read", "arguments": {"path": "a"}}</tool_call>'
 
 def test_a_driver_made_by_hand_reads_leaked_calls_too():
     result = Agent(NativeDriver(ScriptedProvider([LEAK, "Done."]), resume=True), [read]).run_sync("Go.")
-    assert (result.answer, [call.name for call in answered(result)[0].calls]) == ("Done.", ["read"])
+    assert (result.answer, [call.name for call in answers_of(result)[0].calls]) == ("Done.", ["read"])
     assert Agent(NativeDriver(ScriptedProvider([LEAK]), leaks=None), [read]).run_sync("Go.").answer == LEAK

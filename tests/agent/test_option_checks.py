@@ -78,7 +78,7 @@ class Unasync(Interceptor):
         return call
 
 
-class Unawaited:
+class SyncInterceptor:
     level = "model"
 
     def after(self, request, turn, context):
@@ -91,7 +91,7 @@ SETTINGS = [
     ({"approve": Approval(policy=look)}, "must be a plain function, and .*look.* is async"),
     ({"observers": [look]}, "must not be async, but .*look.* is"),
     ({"interceptors": [Unasync()]}, "Unasync.before is not async; write `async def before`"),
-    ({"interceptors": [Unawaited()]}, "Unawaited.after is not async"),
+    ({"interceptors": [SyncInterceptor()]}, "SyncInterceptor.after is not async"),
     ({"tools": {"add": add}}, "tools must be a list of functions"),
     ({"tools": add}, r"tools=\[it\]"),
     ({"tools": "add"}, "tools must be a list of functions"),

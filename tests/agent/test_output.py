@@ -131,21 +131,23 @@ TYPES = [
 ]
 
 
-@pytest.mark.parametrize(("wanted", "text", "value"), TYPES)
-def test_any_type_of_pydantics(wanted, text, value):
-    _, result = run("prompted", [text], wanted)
+@pytest.mark.parametrize(("answer_type", "text", "value"), TYPES)
+def test_any_type_of_pydantics(answer_type, text, value):
+    _, result = run("prompted", [text], answer_type)
     assert (result.status, result.output) == ("answered", value)
-    if wanted is not str:
-        assert run("tool", [answer_turn("tool", text)], wanted)[1].output == value
+    if answer_type is not str:
+        assert run("tool", [answer_turn("tool", text)], answer_type)[1].output == value
 
 
-@pytest.mark.parametrize(("wanted", "text", "value"), TYPES)
-def test_what_is_no_object_is_wrapped_for_an_api(wanted, text, value):
-    wrapped = text if wanted is Pair else f'{{"value": {text}}}' if wanted is not str else '{"value": "just words"}'
-    provider, result = run("native", [wrapped], wanted)
+@pytest.mark.parametrize(("answer_type", "text", "value"), TYPES)
+def test_what_is_no_object_is_wrapped_for_an_api(answer_type, text, value):
+    native_text = (
+        text if answer_type is Pair else f'{{"value": {text}}}' if answer_type is not str else '{"value": "just words"}'
+    )
+    provider, result = run("native", [native_text], answer_type)
     schema = provider.requests[0].output.schema
     assert schema["type"] == "object"
-    if wanted is not str:
+    if answer_type is not str:
         assert result.output == value
 
 
@@ -192,9 +194,9 @@ def test_a_tool_of_the_answers_name_is_refused():
         Agent(ScriptedProvider([]), [final_answer], output=Output(Town, mode="tool"))
 
 
-class Renamed(BaseModel):
+class AliasedCity(BaseModel):
     full: str = Field(validation_alias="fullName", serialization_alias="name")
-    hidden: int = Field(exclude=True)
+    secret: int = Field(exclude=True)
 
 
 class Colour(Enum):
@@ -203,8 +205,8 @@ class Colour(Enum):
 
 @MODES
 def test_an_answer_is_read_as_it_was_written_whatever_its_own_json_would_be(mode):
-    _, result = run(mode, [answer_turn(mode, '{"fullName": "Ulm", "hidden": 1}')], Renamed)
-    assert result.output == Renamed(fullName="Ulm", hidden=1)
+    _, result = run(mode, [answer_turn(mode, '{"fullName": "Ulm", "secret": 1}')], AliasedCity)
+    assert result.output == AliasedCity(fullName="Ulm", secret=1)
 
 
 @pytest.mark.parametrize(

@@ -46,12 +46,12 @@ def recorded_text(journal):
 def test_a_turn_that_fails_in_the_middle_keeps_what_there_is():
     turn = ScriptedTurn("It is fo", error=ProviderError("down", status=503), reasoning="Let me see.")
     journal = WatchedJournal()
-    with pytest.raises(ProviderError) as failed:
+    with pytest.raises(ProviderError) as raised_error:
         asyncio.run(Agent(ScriptedProvider([turn]), journal=journal).run("go"))
     (event,) = journal.all(ModelTextReceived)
     assert (event.text, event.reasoning) == ("It is fo", "Let me see.")
-    assert failed.value.result.answer == ""
-    assert [message.role for message in failed.value.result.messages] == ["user"]
+    assert raised_error.value.result.answer == ""
+    assert [message.role for message in raised_error.value.result.messages] == ["user"]
     assert "✂ cut off: It is fo" in "\n".join(timeline(journal.records))
 
 
@@ -73,8 +73,8 @@ def test_a_long_turn_is_recorded_as_it_comes_and_its_answer_is_whole():
     events = journal.all(ModelTextReceived)
     assert 3 <= len(events) <= 20 / FLUSH_SECONDS
     assert "".join(pieces).startswith("".join(event.text for event in events))
-    (answered,) = journal.all(ModelAnswered)
-    assert answered.message.text.split() == "".join(pieces).split()
+    (answer,) = journal.all(ModelAnswered)
+    assert answer.message.text.split() == "".join(pieces).split()
     assert "cut off" not in "\n".join(timeline(journal.records))
 
 
@@ -85,14 +85,14 @@ class Feed:
 
     def __init__(self, *pieces, kind=TextDelta):
         self.pieces, self.kind, self.deliveries = pieces, kind, []
-        self.reached = asyncio.Event()
+        self.all_sent = asyncio.Event()
 
     async def stream(self, request):
         for seconds, piece in self.pieces:
             await asyncio.sleep(seconds)
             self.deliveries.append((loop_clock(), piece))
             yield self.kind(piece)
-        self.reached.set()
+        self.all_sent.set()
         await asyncio.Event().wait()
 
     async def aclose(self):
@@ -171,7 +171,7 @@ def test_a_call_that_was_half_written_is_kept_as_it_was(dialect, text, end):
         run = agent.start("go")
         working = asyncio.create_task(run.finish())
         if end != "failed":
-            await provider.reached.wait()
+            await provider.all_sent.wait()
             working.cancel()
         await asyncio.wait([working])
         assert working.cancelled() or isinstance(working.exception(), ProviderError)
@@ -300,9 +300,9 @@ def test_the_records_of_a_long_turn_have_all_of_it_once():
     run_jumping(agent.run("go"))
     first, _ = raw_of(journal)
     assert first == ("".join(pieces) + CALL, "")
-    answered, _ = journal.all(ModelAnswered)
-    assert answered.raw_text is not None
-    assert len(answered.raw_text) <= len(CALL), "the rest is in the records of before"
+    answer, _ = journal.all(ModelAnswered)
+    assert answer.raw_text is not None
+    assert len(answer.raw_text) <= len(CALL), "the rest is in the records of before"
 
 
 def test_raw_text_has_placeholders_for_secrets_and_needs_a_journal():

@@ -16,8 +16,8 @@ from toolspeak.tools.builtin import workspace_tools
 
 
 def turn_with_calls(*calls):
-    made = tuple(ToolCall(f"c{i}", name, arguments) for i, (name, arguments) in enumerate(calls))
-    return get_dialect("cogency-json").render([Message("assistant", made)])[0].text
+    calls_made = tuple(ToolCall(f"c{i}", name, arguments) for i, (name, arguments) in enumerate(calls))
+    return get_dialect("cogency-json").render([Message("assistant", calls_made)])[0].text
 
 
 def run(journal, tools, turns, **options):
@@ -64,8 +64,8 @@ def test_another_name_of_the_journals_file_is_not_read_either(tmp_path):
     journal = SqliteJournal(tmp_path / "toolspeak.db")
     calls = [("shell", {"command": "ln toolspeak.db other"}), ("read", {"path": "other"})]
     events = run(journal, workspace_tools(tmp_path), [turn_with_calls(*calls), "done"], approve="all")
-    linked, read = [event.result for event in events if isinstance(event, ToolFinished)]
-    assert linked.status == "success"
+    write_result, read = [event.result for event in events if isinstance(event, ToolFinished)]
+    assert write_result.status == "success"
     assert "'other' is a journal of runs" in read.text
 
 
@@ -107,12 +107,12 @@ def test_the_rules_and_the_servers_of_a_command_are_not_for_its_model(tmp_path):
     (tmp_path.parent / f"{tmp_path.name}.json").write_text(json.dumps(book))
     model = f"scripted:{tmp_path.parent / tmp_path.name}.json"
     options = ("--model", model, "--approve", "all", "--journal", "none", "--json")
-    done = completed_text(
+    process = completed_text(
         ["run", *options, "--rules", "rules", "--mcp", ".mcp.json", "--prices", "prices", "--record", "tape", "go"],
         cwd=tmp_path,
     )
-    assert done.returncode == 0, done.stderr
-    lines = [line for line in done.stdout.splitlines() if "ToolFinished" in line]
+    assert process.returncode == 0, process.stderr
+    lines = [line for line in process.stdout.splitlines() if "ToolFinished" in line]
     assert len(lines) == 16
     assert sum("no tool may change it" in line for line in lines) >= 8
     assert not any('"success"' in line for line in lines)

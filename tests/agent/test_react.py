@@ -129,8 +129,8 @@ def test_a_bad_decision_is_asked_for_again_with_what_is_wrong(bad):
     ]
     assert all(bad != message.text for message in provider.requests[2].messages) or not bad
     kind = DecisionExtractionFailed if stage.stage == "decision_extraction" else DecisionValidationFailed
-    (failed,) = [event for event in observations if isinstance(event, kind)]
-    assert (failed.raw, failed.attempt, failed.max_attempts) == (bad, 1, 3)
+    (failure,) = [event for event in observations if isinstance(event, kind)]
+    assert (failure.raw, failure.attempt, failure.max_attempts) == (bad, 1, 3)
     assert any(isinstance(event, ToolCallStarted) for event in observations)
 
 
@@ -138,9 +138,9 @@ def test_a_bad_decision_is_asked_for_again_with_what_is_wrong(bad):
 def test_after_the_last_retry_it_is_a_failed_pseudo_call_and_the_run_goes_on(bad, stage):
     provider, result = run([bad, bad, final()], max_retries=1)
     assert (result.status, result.answer) == ("answered", "Done.")
-    (broken,) = [part for message in result.messages for part in message.calls]
-    assert isinstance(broken, MalformedCall)
-    assert (broken.name, broken.code, broken.raw) == (stage, stage, bad)
+    (malformed_call,) = [part for message in result.messages for part in message.calls]
+    assert isinstance(malformed_call, MalformedCall)
+    assert (malformed_call.name, malformed_call.code, malformed_call.raw) == (stage, stage, bad)
     assert provider.requests[2].messages[-2].text == bad
     assert provider.requests[2].messages[-1].text.startswith("Observation: ERROR - ")
 
@@ -167,8 +167,8 @@ def test_the_final_answer_may_be_asked_for_once_more():
 
 
 def test_usage_counts_every_attempt():
-    counted = [ScriptedTurn(text, usage=Usage(10, 2, 1, 0)) for text in ("no", "{}", final())]
-    assert run(counted)[1].usage == Usage(30, 6, 3, 0)
+    turns = [ScriptedTurn(text, usage=Usage(10, 2, 1, 0)) for text in ("no", "{}", final())]
+    assert run(turns)[1].usage == Usage(30, 6, 3, 0)
 
 
 def test_usage_that_is_unknown_of_one_attempt_is_estimated():
@@ -177,24 +177,24 @@ def test_usage_that_is_unknown_of_one_attempt_is_estimated():
     class Silent(ScriptedProvider):
         async def stream(self, request):
             async for delta in super().stream(request):
-                unknown = isinstance(delta, TurnEnded) and len(self.requests) == 1
-                yield replace(delta, usage=Usage()) if unknown else delta
+                is_unknown = isinstance(delta, TurnEnded) and len(self.requests) == 1
+                yield replace(delta, usage=Usage()) if is_unknown else delta
 
-    counted = [ScriptedTurn(text, usage=Usage(10_000, 2)) for text in ("no", final())]
-    result = Agent(ReActDriver(Silent(counted)), TOOLS).run_sync("Go.")
+    turns = [ScriptedTurn(text, usage=Usage(10_000, 2)) for text in ("no", final())]
+    result = Agent(ReActDriver(Silent(turns)), TOOLS).run_sync("Go.")
     assert result.state.totals.estimated
     assert 0 < result.usage.input < 10_000
-    known = [Usage(1, 2, 1), Usage(3, 4, None, 2)]
-    assert Usage.of_one_turn(known) == Usage(4, 6, 1, 2)
-    assert Usage.of_one_turn([*known, Usage(5, None)]) == Usage()
+    usages = [Usage(1, 2, 1), Usage(3, 4, None, 2)]
+    assert Usage.of_one_turn(usages) == Usage(4, 6, 1, 2)
+    assert Usage.of_one_turn([*usages, Usage(5, None)]) == Usage()
     assert Usage.of_one_turn([]) == Usage()
 
 
 def test_an_api_with_schemas_is_asked_for_one():
-    class Structured(ScriptedProvider):
+    class StructuredProvider(ScriptedProvider):
         capabilities = Capabilities(output=True)
 
-    provider = Structured([final()])
+    provider = StructuredProvider([final()])
     Agent(ReActDriver(provider), TOOLS).run_sync("Go.")
     output = provider.requests[0].output
     assert output is not None
@@ -289,8 +289,11 @@ def test_a_draft_in_a_thought_is_no_decision(opening):
 
 
 def test_a_decision_that_quotes_the_end_of_a_thought_is_whole():
-    fenced = f"```json\n{final('</think> ends it')}\n```"
-    assert [run([text])[1].answer for text in (final("</think> [1]"), fenced)] == ["</think> [1]", "</think> ends it"]
+    fenced_text = f"```json\n{final('</think> ends it')}\n```"
+    assert [run([text])[1].answer for text in (final("</think> [1]"), fenced_text)] == [
+        "</think> [1]",
+        "</think> ends it",
+    ]
 
 
 def test_arguments_written_as_a_text_are_read():
@@ -318,12 +321,12 @@ def test_calls_that_the_server_made_of_decisions_are_its_mistake():
 
 def test_the_answer_that_is_asked_for_once_more_is_heard_too():
     """So that it is kept if it is cut off."""
-    provider, heard = ScriptedProvider([final(), "In plain words."]), []
+    provider, deltas = ScriptedProvider([final(), "In plain words."]), []
 
     async def turn():
         request = TurnRequest([Message.user("Go.")], TOOLS.specs)
-        conversation = ReActDriver(provider, final_via_inference=True).open(DriverContext(heard.append))
+        conversation = ReActDriver(provider, final_via_inference=True).open(DriverContext(deltas.append))
         return [delta async for delta in conversation.turn(request)]
 
     asyncio.run(turn())
-    assert [delta.text for delta in heard if isinstance(delta, TextDelta)] == [final(), "In plain words."]
+    assert [delta.text for delta in deltas if isinstance(delta, TextDelta)] == [final(), "In plain words."]

@@ -67,8 +67,8 @@ def test_another_process_gets_the_whole_of_what_the_model_may_page_through(tmp_p
         assert waiting.status == "awaiting_approval"
         await journal.aclose()
         journal = SqliteJournal(tmp_path / "j.db")
-        decided = dict.fromkeys(waiting.waiting, True)
-        result = await an_agent(provider, with_put, journal=journal).resume(waiting.run_id, decided)
+        decisions = dict.fromkeys(waiting.waiting, True)
+        result = await an_agent(provider, with_put, journal=journal).resume(waiting.run_id, decisions)
         await journal.aclose()
         return result
 

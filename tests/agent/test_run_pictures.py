@@ -47,7 +47,7 @@ def tool_started(name: str, **fields) -> ToolStarted:
     return ToolStarted(name, f"tool_{name}", "key", effects=READS, **fields)
 
 
-def finished(name: str, status="success") -> ToolFinished:
+def tool_finished(name: str, status="success") -> ToolFinished:
     return ToolFinished(ToolResult(name, f"tool_{name}", status, (TextPart("x"),)))
 
 
@@ -61,8 +61,8 @@ def bars(*events: tuple[float, Event]):
 
 def test_calls_that_run_at_once_have_lanes_of_their_own_and_lanes_are_used_again():
     events = [(0, START), (0, ASK), (1, calls("a", "b")), (1, tool_started("a")), (1, tool_started("b"))]
-    events += [(2, finished("a")), (4, finished("b"))]
-    more = [(4, ASK), (5, calls("c")), (6, tool_started("c", waited_for=("b",))), (7, finished("c", "failure"))]
+    events += [(2, tool_finished("a")), (4, tool_finished("b"))]
+    more = [(4, ASK), (5, calls("c")), (6, tool_started("c", waited_for=("b",))), (7, tool_finished("c", "failure"))]
     assert bars(*events, *more) == [
         ("turn", 0, 0, 1, "done"),
         ("reads", 1, 1, 2, "done"),
@@ -82,7 +82,7 @@ def test_a_nights_wait_for_a_decision_takes_little_of_the_axis():
     events = [
         *((0, START), (0, ASK), (4, calls("a")), (5, question), (5, RunPaused("awaiting_approval", ("a",)))),
         *((36_005, ApprovalDecided("a", True, by="ann")), (36_005, RunResumed())),
-        *((36_006, tool_started("a")), (36_010, finished("a"))),
+        *((36_006, tool_started("a")), (36_010, tool_finished("a"))),
     ]
     chart = chart_of(records(*events))
     assert chart.idle == 36_000
@@ -104,8 +104,8 @@ def test_a_lost_process_and_a_turn_that_was_cut_off_are_seen():
 def test_what_goes_on_is_open_and_what_waits_outside_is_seen():
     waits = [(0, START), (0, ASK), (1, calls("a")), (1, tool_started("a")), (2, CallSuspended("a", event="payment"))]
     assert bars(*waits)[-1] == ("outside", 1, 2, 2, "open")
-    ended = [*waits, (5, WaitEnded("a", "payment")), (5, LimitReached("steps", 1, 1)), (5, tool_started("a"))]
-    assert [kind for kind, *_ in bars(*ended)] == ["turn", "reads", "outside", "reads"]
+    events = [*waits, (5, WaitEnded("a", "payment")), (5, LimitReached("steps", 1, 1)), (5, tool_started("a"))]
+    assert [kind for kind, *_ in bars(*events)] == ["turn", "reads", "outside", "reads"]
     assert bars((0, START), (0, ASK)) == [("turn", 0, 0, 0, "open")]
     assert chart_of([]).bars == ()
 
@@ -116,7 +116,7 @@ def test_each_attempt_of_a_call_and_of_a_turn_is_a_bar_with_its_wait():
         (6, tool_started("a")),
         (7, RetryScheduled("reset", 0.5, call_id="a")),
         (7.5, tool_started("a")),
-        (8, finished("a")),
+        (8, tool_finished("a")),
     ]
     assert bars(*turns, *call) == [
         ("turn", 0, 0, 2, "failed"), ("wait", 0, 2, 5, "done"), ("turn", 0, 5, 6, "done"),
@@ -171,10 +171,10 @@ def test_a_chart_grows_as_its_records_come():
         (0, ASK),
         (1, calls("a", "b")),
         (2, tool_started("a")),
-        (3, finished("a")),
+        (3, tool_finished("a")),
         (3, tool_started("b")),
     ]
-    whole = records(*events, (4, finished("b")))
+    whole = records(*events, (4, tool_finished("b")))
     builder = ChartBuilder()
     for number, record in enumerate(whole, 1):
         builder.add(record)
@@ -187,8 +187,8 @@ def test_a_picture_is_xml_whatever_the_run_says():
     odd = "<script>alert(1)</script> & \0 \x1b[31m \ud800 \u202e ]]> \uffff"
     nasty = ToolCall("a", odd, {odd: odd, "n": [odd] * 3})
     answer = ModelAnswered(Message("assistant", (TextPart(odd), nasty)), "tool_calls")
-    failed = ToolFinished(ToolResult("a", odd, "failure", (TextPart(odd),)))
-    tree = ET.fromstring(run_svg(records((0, START), (0, ASK), (1, answer), (1, tool_started("a")), (9, failed)), odd))
+    failure = ToolFinished(ToolResult("a", odd, "failure", (TextPart(odd),)))
+    tree = ET.fromstring(run_svg(records((0, START), (0, ASK), (1, answer), (1, tool_started("a")), (9, failure)), odd))
     assert len(tree.findall(f"{SVG}rect")) == 2
     assert not tree.findall(f".//{SVG}script")
     assert "<script>" in "".join(tree.itertext())
@@ -197,7 +197,12 @@ def test_a_picture_is_xml_whatever_the_run_says():
 def test_a_picture_of_a_very_long_run_is_bounded():
     events = [(0.0, START)]
     for step in range(MOST_BARS):
-        events += [(step, ASK), (step + 0.5, calls("a")), (step + 0.5, tool_started("a")), (step + 0.9, finished("a"))]
+        events += [
+            (step, ASK),
+            (step + 0.5, calls("a")),
+            (step + 0.5, tool_started("a")),
+            (step + 0.9, tool_finished("a")),
+        ]
     chart = chart_of(records(*events))
     assert len(chart.bars) == 2 * MOST_BARS
     picture = as_chart_svg(chart)

@@ -43,7 +43,7 @@ LOOK = turn("", ("look_up", {"city": "Oslo"}))
 PAINT = turn("", ("paint", {"what": "rain"}))
 
 
-def written(name: str, **arguments: str) -> Any:
+def call_turn(name: str, **arguments: str) -> Any:
     return turn(f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>")
 
 
@@ -69,12 +69,12 @@ def compare(
     """Runs `main`, which returns the ids of its runs, and compares all their requests with what the server got."""
 
     async def go():
-        async with reach(api, *script, **settings) as reached:
+        async with reach(api, *script, **settings) as endpoint:
             async with journal_at(tmp_path / "runs.db") as journal:
-                run_ids = await main(reached, journal)
+                run_ids = await main(endpoint, journal)
             # Another process, so to speak: without the agent, the provider and the key.
             async with journal_at(tmp_path / "runs.db") as journal:
-                return await requests_of(journal, run_ids), reached.model.bodies
+                return await requests_of(journal, run_ids), endpoint.model.bodies
 
     requests, bodies = asyncio.run(go())
     assert [each.note for each in requests] == [""] * len(bodies)
@@ -86,8 +86,8 @@ def compare(
 
 @each_api
 def test_each_turn_over_each_api(api: Api, tmp_path):
-    async def main(reached, journal):
-        agent = Agent(reached.provider, TOOLS, journal=journal, approve="all", instructions="Be brief. 😀")
+    async def main(endpoint, journal):
+        agent = Agent(endpoint.provider, TOOLS, journal=journal, approve="all", instructions="Be brief. 😀")
         question = Message("user", (TextPart("What is it?"), ImagePart("image/png", PNG)))
         return [(await agent.run(question)).run_id]
 
@@ -100,8 +100,8 @@ def test_each_turn_over_each_api(api: Api, tmp_path):
 def test_a_service_that_deviates_from_openai(keep_reasoning, short_ids, tmp_path):
     """The last case is how each run of OpenAI's format was recorded before a format was a value."""
 
-    async def main(reached, journal):
-        run = await Agent(reached.provider, TOOLS, journal=journal).run("Weather?")
+    async def main(endpoint, journal):
+        run = await Agent(endpoint.provider, TOOLS, journal=journal).run("Weather?")
         parts = await recorded_parts(journal, run.run_id, len(await journal.read(run.run_id)) - 1)
         settings = {"keep_reasoning": keep_reasoning, "short_ids": short_ids}
         assert json.loads(parts[DRIVER])["wire"] == {"format": "openai-chat", **settings}
@@ -117,25 +117,25 @@ def test_a_service_that_deviates_from_openai(keep_reasoning, short_ids, tmp_path
 
 @pytest.mark.parametrize("dialect", ["hermes", "cogency-json", "qwen3-coder", "mistral-args", "auto", "react"])
 def test_calls_as_text_after_a_resume(dialect, tmp_path):
-    async def main(reached, journal):
+    async def main(endpoint, journal):
         def new() -> Agent:
-            return Agent(reached.provider, TOOLS, journal=journal, dialect=dialect, instructions="Be brief.")
+            return Agent(endpoint.provider, TOOLS, journal=journal, dialect=dialect, instructions="Be brief.")
 
-        paused = await new().run("Paint the rain.")
-        if paused.status != "awaiting_approval":
-            return [paused.run_id]
-        return [(await new().resume(paused.run_id, dict.fromkeys(paused.waiting, True))).run_id]
+        paused_run = await new().run("Paint the rain.")
+        if paused_run.status != "awaiting_approval":
+            return [paused_run.run_id]
+        return [(await new().resume(paused_run.run_id, dict.fromkeys(paused_run.waiting, True))).run_id]
 
     decision = turn(json.dumps({"thought": "t", "type": "final_answer", "answer": "Done."}))
     script = (
-        [decision] if dialect == "react" else [written("look_up", city="Oslo"), written("paint", what="x"), "Done."]
+        [decision] if dialect == "react" else [call_turn("look_up", city="Oslo"), call_turn("paint", what="x"), "Done."]
     )
     compare(tmp_path, main, APIS["ollama" if dialect == "auto" else "openai"], *script)
 
 
 def test_a_session_its_fork_and_a_shorter_history(tmp_path):
-    async def main(reached, journal):
-        agent = Agent(reached.provider, TOOLS, journal=journal, dialect="hermes", window=1200)
+    async def main(endpoint, journal):
+        agent = Agent(endpoint.provider, TOOLS, journal=journal, dialect="hermes", window=1200)
         session = Session(agent)
         runs = [await session.run("What is the weather? " + "Please. " * 300), await session.run("And now?")]
         fork = await session.fork(runs[0].run_id)
@@ -143,11 +143,11 @@ def test_a_session_its_fork_and_a_shorter_history(tmp_path):
         runs.append(await fork.run("Once more " + "please " * 400))
         return [run.run_id for run in runs]
 
-    script = [written("look_up", city="Oslo"), "Rain.", "Rain still.", "Sun.", "They ask for the weather.", "More."]
+    script = [call_turn("look_up", city="Oslo"), "Rain.", "Rain still.", "Sun.", "They ask for the weather.", "More."]
 
     async def go():
-        async with reach(APIS["openai"], *script) as reached, journal_at(tmp_path / "runs.db") as journal:
-            return await requests_of(journal, await main(reached, journal)), reached.model.bodies
+        async with reach(APIS["openai"], *script) as endpoint, journal_at(tmp_path / "runs.db") as journal:
+            return await requests_of(journal, await main(endpoint, journal)), endpoint.model.bodies
 
     requests, bodies = asyncio.run(go())
     assert [each.note for each in requests] == [""] * 5
@@ -157,9 +157,9 @@ def test_a_session_its_fork_and_a_shorter_history(tmp_path):
 
 
 def test_a_request_that_failed_and_instructions_that_change(tmp_path):
-    async def main(reached, journal):
+    async def main(endpoint, journal):
         agent = Agent(
-            reached.provider,
+            endpoint.provider,
             TOOLS,
             journal=journal,
             instructions=lambda context: f"Messages: {len(context.state.history)}",
@@ -176,16 +176,16 @@ def test_a_request_that_failed_and_instructions_that_change(tmp_path):
 def test_what_the_driver_learnt_of_its_server(tmp_path):
     """The server takes no tools: the turn is asked for again as text."""
 
-    async def main(reached, journal):
-        agent = Agent(reached.provider, TOOLS, journal=journal, approve="all")
+    async def main(endpoint, journal):
+        agent = Agent(endpoint.provider, TOOLS, journal=journal, approve="all")
         return [(await agent.run("Weather?")).run_id]
 
     refusal = Status("400 Bad Request", message="this model does not support tools")
 
     async def go():
-        script = [refusal, written("look_up", city="Oslo"), "Rain."]
-        async with reach(APIS["openai"], *script) as reached, journal_at(tmp_path / "runs.db") as journal:
-            return await requests_of(journal, await main(reached, journal)), reached.model.bodies
+        script = [refusal, call_turn("look_up", city="Oslo"), "Rain."]
+        async with reach(APIS["openai"], *script) as endpoint, journal_at(tmp_path / "runs.db") as journal:
+            return await requests_of(journal, await main(endpoint, journal)), endpoint.model.bodies
 
     requests, bodies = asyncio.run(go())
     assert [(each.is_proved, json.loads(each.body)) for each in requests] == [(True, body) for body in bodies[1:]]
@@ -193,7 +193,7 @@ def test_what_the_driver_learnt_of_its_server(tmp_path):
 
 def test_what_cannot_be_proved_says_so(tmp_path):
     async def go():
-        async with reach(APIS["openai"], LOOK, "Rain.", "Hi.") as reached, journal_at(tmp_path / "runs.db") as journal:
+        async with reach(APIS["openai"], LOOK, "Rain.", "Hi.") as endpoint, journal_at(tmp_path / "runs.db") as journal:
 
             class Hurry(Interceptor):
                 level = "model"
@@ -201,25 +201,25 @@ def test_what_cannot_be_proved_says_so(tmp_path):
                 async def before(self, request, context):
                     return replace(request, messages=[*request.messages, Message.user("Hurry.")])
 
-            agent = Agent(reached.provider, TOOLS, journal=journal, interceptors=[Hurry()])
-            changed = await agent.run("Weather?")
-            scripted = await Agent(ScriptedProvider(["Hi."]), journal=journal).run("Hi")
-            hidden = Agent(
-                reached.provider, journal=journal, secrets={"CITY": "Trondheim"}, instructions="In Trondheim."
+            agent = Agent(endpoint.provider, TOOLS, journal=journal, interceptors=[Hurry()])
+            changed_request = await agent.run("Weather?")
+            scripted_request = await Agent(ScriptedProvider(["Hi."]), journal=journal).run("Hi")
+            agent_with_secret = Agent(
+                endpoint.provider, journal=journal, secrets={"CITY": "Trondheim"}, instructions="In Trondheim."
             )
-            secret = await hidden.run("Hi")
+            secret = await agent_with_secret.run("Hi")
             return [
-                *(await requests_of(journal, [changed.run_id]))[:1],
-                *await requests_of(journal, [scripted.run_id]),
+                *(await requests_of(journal, [changed_request.run_id]))[:1],
+                *await requests_of(journal, [scripted_request.run_id]),
                 *await requests_of(journal, [secret.run_id]),
             ]
 
-    changed, scripted, secret = asyncio.run(go())
-    assert not changed.is_proved
-    assert changed.body
-    assert "NOT what was sent" in changed.note
-    assert scripted.body == ""
-    assert "did not record" in scripted.note
+    changed_request, scripted_request, secret = asyncio.run(go())
+    assert not changed_request.is_proved
+    assert changed_request.body
+    assert "NOT what was sent" in changed_request.note
+    assert scripted_request.body == ""
+    assert "did not record" in scripted_request.note
     assert "Trondheim" not in f"{secret}"
 
 
@@ -228,8 +228,8 @@ def test_equal_parts_are_stored_once(tmp_path):
 
     async def go(count: int) -> int:
         path = tmp_path / f"{count}.db"
-        async with reach(APIS["openai"], *["Hi."] * count) as reached, journal_at(path) as journal:
-            agent = Agent(reached.provider, TOOLS, journal=journal, instructions="Be brief. " * 2000)
+        async with reach(APIS["openai"], *["Hi."] * count) as endpoint, journal_at(path) as journal:
+            agent = Agent(endpoint.provider, TOOLS, journal=journal, instructions="Be brief. " * 2000)
             for _ in range(count):
                 await agent.run("Hi")
         return path.stat().st_size

@@ -23,7 +23,7 @@ from toolspeak.providers.openai import OpenAIProvider
 from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
 
 MODEL = "Qwen/Qwen3-8B"
-BROKEN = '<tool_call>\n{"name": "look", "arguments": {"where": }}\n</tool_call>'
+BAD_CALL = '<tool_call>\n{"name": "look", "arguments": {"where": }}\n</tool_call>'
 VLLM = capabilities_of("vllm", MODEL)
 
 
@@ -37,8 +37,10 @@ def run(server: Vllm, *tasks: str, dialect: str = "hermes", capabilities: Capabi
     """The last result of an agent that is given the tasks, one after the other."""
 
     async def go() -> Any:
-        async with serve(server) as served:
-            model = OpenAIProvider(MODEL, base_url=served.base_url, name="vllm", capabilities=capabilities, retries=0)
+        async with serve(server) as running_server:
+            model = OpenAIProvider(
+                MODEL, base_url=running_server.base_url, name="vllm", capabilities=capabilities, retries=0
+            )
             async with Agent(model, [look], dialect=dialect, instructions="Be brief.", **settings) as agent:
                 return [await agent.run(task) for task in tasks or ("go",)][-1]
 
@@ -67,9 +69,9 @@ def test_tools_calls_and_results_are_the_apis_and_the_reply_is_read_by_us():
     assert is_the_servers(first)
     assert is_the_servers(second)
     assert first["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "go"}]
-    called, result_message = second["messages"][2:]
-    ((call,), call_id) = called["tool_calls"], result_message["tool_call_id"]
-    assert (called["role"], call["id"], call["function"]["name"]) == ("assistant", call_id, "look")
+    call_message, result_message = second["messages"][2:]
+    ((call,), call_id) = call_message["tool_calls"], result_message["tool_call_id"]
+    assert (call_message["role"], call["id"], call["function"]["name"]) == ("assistant", call_id, "look")
     assert json.loads(call["function"]["arguments"]) == {"where": "here"}
     assert result_message == {"role": "tool", "tool_call_id": call_id, "content": "here is empty"}
     assert first["skip_special_tokens"] is False
@@ -133,8 +135,8 @@ def test_a_server_that_cannot_say_now_is_asked_again_by_the_next_run(status: str
         await (whole(status, b"{}") if len(bodies) == 1 else server)(exchange)
 
     async def go() -> None:
-        async with serve(first_in_trouble) as served:
-            model = OpenAIProvider(MODEL, base_url=served.base_url, name="vllm", capabilities=VLLM, retries=0)
+        async with serve(first_in_trouble) as running_server:
+            model = OpenAIProvider(MODEL, base_url=running_server.base_url, name="vllm", capabilities=VLLM, retries=0)
             async with Agent(model, [look], dialect="hermes", instructions="Be brief.") as agent:
                 with pytest.raises(ProviderError):
                     await agent.run("go")
@@ -146,11 +148,11 @@ def test_a_server_that_cannot_say_now_is_asked_again_by_the_next_run(status: str
 
 
 def test_a_call_that_could_not_be_read_is_told_in_the_dialect():
-    server = Vllm([BROKEN, CALL, "Empty."])
+    server = Vllm([BAD_CALL, CALL, "Empty."])
     result = run(server)
     assert result.answer == "Empty."
     reply, feedback, *rest = server.bodies[2]["messages"][2:]
-    assert (reply["role"], reply["content"].split()) == ("assistant", BROKEN.split())
+    assert (reply["role"], reply["content"].split()) == ("assistant", BAD_CALL.split())
     assert (feedback["role"], feedback["content"].startswith("<tool_response>\nERROR: ")) == ("user", True)
     assert [message["role"] for message in rest] == ["assistant", "tool"]
 
@@ -190,8 +192,8 @@ def test_beside_native_calls_it_takes_over_from_a_server_without_a_parser():
 
 
 def provider(name: str, model: str, **more: Any) -> Provider:
-    known = replace(capabilities_of(name, model), **more)
-    return OpenAIProvider(model, base_url="http://127.0.0.1:9/v1", name=name, capabilities=known)
+    known_capabilities = replace(capabilities_of(name, model), **more)
+    return OpenAIProvider(model, base_url="http://127.0.0.1:9/v1", name=name, capabilities=known_capabilities)
 
 
 @pytest.mark.parametrize(

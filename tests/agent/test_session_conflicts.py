@@ -17,18 +17,19 @@ DIALECT = "cogency-json"
 
 
 class Shop:
-    """A tool that costs money; `paid` is what was bought, `hang` keeps the next call at work until it is cancelled."""
+    """A tool that costs money; `payments` names what was bought, and `hang` keeps the next call at work until it is
+    cancelled."""
 
     def __init__(self):
-        self.paid, self.hang, self.entered = [], False, asyncio.Event()
+        self.payments, self.hang, self.tool_begun = [], False, asyncio.Event()
 
         @tool(effects=lambda thing: Effects(writes={f"order:{thing}"}, external=True))
         async def pay(thing: str) -> str:
             "Buys a thing."
             if self.hang:
-                self.entered.set()
+                self.tool_begun.set()
                 await asyncio.Event().wait()
-            self.paid.append(thing)
+            self.payments.append(thing)
             return f"paid for {thing}"
 
         self.tools = Toolset([pay])
@@ -56,37 +57,37 @@ def test_a_task_after_a_call_that_awaits_approval_is_refused_and_says_how_to_dec
         with pytest.raises(RunError, match=rf"{waiting.run_id}, waits for a decision about pay.*toolspeak resume"):
             await session.run("What is the weather?")
         assert len(shop.model.requests) == 1, "the refused task reaches no model"
-        done = await agent.resume(waiting.run_id, {waiting.waiting[0]: True})
-        assert (done.answer, shop.paid) == ("Bought.", ["bread"])
+        resumed_result = await agent.resume(waiting.run_id, {waiting.waiting[0]: True})
+        assert (resumed_result.answer, shop.payments) == ("Bought.", ["bread"])
         assert (await session.run("What is the weather?")).answer == "Sunny."
         assert texts(await session.messages()) == ["paid for bread"]
 
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("suspended", [False, True], ids=["awaiting", "suspended"])
-def test_a_run_that_is_closed_never_runs_its_calls_and_the_model_reads_that(suspended):
+@pytest.mark.parametrize("is_suspended", [False, True], ids=["awaiting", "suspended"])
+def test_a_run_that_is_closed_never_runs_its_calls_and_the_model_reads_that(is_suspended):
     async def main():
         shop = Shop()
-        session, agent = shop.session(shop.calls("bread", "milk"), "Sunny.", approve="all" if suspended else None)
+        session, agent = shop.session(shop.calls("bread", "milk"), "Sunny.", approve="all" if is_suspended else None)
         run = await session.start("Buy bread and milk.")
-        if suspended:
+        if is_suspended:
             shop.journal.look = lambda record: isinstance(record.event, ModelAsked) and run.suspend()
         first = await agent.finish(run)
         shop.journal.look = lambda record: None
-        assert first.status == ("suspended" if suspended else "awaiting_approval")
+        assert first.status == ("suspended" if is_suspended else "awaiting_approval")
         with pytest.raises(RunError):
             await session.run("What is the weather?")
         assert (await session.run("What is the weather?", when_open="close")).answer == "Sunny."
         not_run = "this call did not run: the conversation continued without it"
         assert texts(await session.messages()) == [not_run, not_run]
         assert not_run in str(shop.model.requests[-1].messages)
-        closed = [record.event for record in await shop.journal.read(first.run_id)][-1]
-        assert closed == RunFinished("no_answer", "", "closed")
+        last_event = [record.event for record in await shop.journal.read(first.run_id)][-1]
+        assert last_event == RunFinished("no_answer", "", "closed")
         for again in (first, first.run_id):
             with pytest.raises(RunError):
                 await agent.resume(again, dict.fromkeys(first.waiting, True))
-        assert (shop.paid, shop.journal.all(ToolStarted)) == ([], [])
+        assert (shop.payments, shop.journal.all(ToolStarted)) == ([], [])
 
     asyncio.run(main())
 
@@ -97,7 +98,7 @@ def test_a_call_that_was_under_way_when_its_run_was_interrupted_has_an_unknown_o
         session, agent = shop.session(shop.calls("bread", "bread"), "Sunny.", approve="all")
         shop.hang = True
         task = asyncio.create_task(session.run("Buy bread."))
-        await shop.entered.wait()
+        await shop.tool_begun.wait()
         task.cancel()
         await asyncio.wait([task])
         shop.hang = False
@@ -108,7 +109,7 @@ def test_a_call_that_was_under_way_when_its_run_was_interrupted_has_an_unknown_o
         run_id = shop.journal.records[0].run_id
         with pytest.raises(RunError, match="it has ended"):
             await agent.resume(run_id)
-        assert shop.paid == []
+        assert shop.payments == []
 
     asyncio.run(main())
 
@@ -199,7 +200,7 @@ def test_a_closed_call_does_not_run_from_a_text_either():
             await agent.loads(text)
         with pytest.raises(RunError, match="belongs to session"):
             await Agent(shop.model, shop.tools, dialect=DIALECT).loads(text)
-        assert shop.paid == []
+        assert shop.payments == []
 
     asyncio.run(main())
 
@@ -216,7 +217,7 @@ def test_a_run_of_a_session_goes_on_from_a_text_where_the_session_is_kept():
         assert (await agent.resume(waiting, yes)).answer == "Bought."
         with pytest.raises(RunConflict):
             await agent.resume(again, yes)
-        assert shop.paid == ["bread"]
+        assert shop.payments == ["bread"]
         assert [message.text for message in await session.messages()][:3] == ["Hi.", "Hello.", "Buy bread."]
         assert (await session.run("And?")).answer == "Paid."
 

@@ -34,15 +34,15 @@ CLERK = [lambda messages: native(("put", {"name": the_name(messages)})), lambda 
 
 
 class Family:
-    """A boss whose tools give work to a clerk, who has the tool `put`; `done` is what happened."""
+    """A boss whose tools give work to a clerk, who has the tool `put`; `log` is what happened."""
 
     def __init__(self, *boss, clerk=CLERK, journal=None, clerk_options=None, **options):
-        self.done = done = []
+        self.log = log = []
 
         @tool(effects=lambda name: Effects(writes={f"file:{name}"}), preview=lambda name: f"put {name}")
         def put(name: str) -> str:
             "Puts."
-            done.append(name)
+            log.append(name)
             return f"{name} is put"
 
         if not isinstance(clerk, Agent):
@@ -54,7 +54,7 @@ class Family:
         async def ask(question: str, ctx: RunContext) -> str:
             "Asks the clerk."
             answer = (await clerk.run(question, parent_run_id=ctx.state.run_id)).answer
-            done.append(f"answer {answer}")
+            log.append(f"answer {answer}")
             return answer
 
         @tool(read_only=True)
@@ -79,7 +79,7 @@ class Family:
         @tool(effects=Effects(writes={"file:own"}))
         async def own() -> str:
             "Writes."
-            done.append("own")
+            log.append("own")
             return "own"
 
         self.journal = WatchedJournal() if journal is None else journal
@@ -89,7 +89,7 @@ class Family:
 
     @property
     def puts(self):
-        return [one for one in self.done if len(one) == 1]
+        return [one for one in self.log if len(one) == 1]
 
     def clerks(self):
         """The states of the clerk's runs."""
@@ -117,7 +117,7 @@ def test_the_parent_waits_with_the_questions_of_the_run_it_started(how):
     assert (waiting.status, request.call_id.partition("/")[2]) == ("awaiting_approval", "call_1_0")
     assert (request.call.name, request.call.arguments, request.preview) == ("put", {"name": "a"}, "put a")
     assert request.reason == "clerk: writes file:a"
-    assert family.done == []  # nothing was made of an answer that is not there
+    assert family.log == []  # nothing was made of an answer that is not there
     result = resume(family, waiting)
     assert (result.status, result.answer) == ("answered", "All is put.")
     assert family.puts == ["a"]
@@ -146,10 +146,10 @@ def test_a_decision_that_ends_the_run_ends_the_family():
 def test_calls_of_the_parent_are_asked_about_before_anything_runs():
     family = Family(native(("own", {}), ("ask", {"question": "Put a."})), "Done.")
     waiting = family.boss.run_sync("Go.")
-    assert (waiting.waiting, family.done) == (("call_1_0",), [])
+    assert (waiting.waiting, family.log) == (("call_1_0",), [])
     waiting = resume(family, waiting)
-    assert (len(waiting.waiting), family.done) == (1, ["own"])
-    assert (resume(family, waiting).answer, family.done) == ("Done.", ["own", "a", "answer a done."])
+    assert (len(waiting.waiting), family.log) == (1, ["own"])
+    assert (resume(family, waiting).answer, family.log) == ("Done.", ["own", "a", "answer a done."])
 
 
 @pytest.mark.parametrize(
@@ -281,12 +281,12 @@ def test_closing_a_run_closes_the_runs_it_waits_for():
 
 
 def test_a_run_that_is_suspended_by_itself_suspends_its_parent():
-    entered = asyncio.Event()
+    entry = asyncio.Event()
 
     class Slow(ScriptedProvider):
         async def stream(self, request):
-            if not entered.is_set():
-                entered.set()
+            if not entry.is_set():
+                entry.set()
                 (info,) = [info for info in await family.journal.runs() if info.agent == "clerk"]
                 running[info.run_id].suspend()
             async for delta in super().stream(request):
@@ -335,8 +335,8 @@ def test_a_tool_may_answer_for_the_run_it_started():
         "Asks the clerk."
         try:
             return (await clerk.run(question, parent_run_id=ctx.state.run_id)).answer
-        except SubRunPaused as paused:
-            waiting = paused.result
+        except SubRunPaused as pause:
+            waiting = pause.result
             return (await clerk.resume(waiting, dict.fromkeys(waiting.waiting, True))).answer
 
     result = Agent(family.provider, [ask]).run_sync("Go.")
@@ -402,16 +402,16 @@ def test_one_process_pauses_and_another_goes_on(tmp_path: Path, how: str, puts: 
 def test_a_run_whose_process_died_is_found_again_by_the_call_that_started_it():
     family = Family(ASKING, "Done.", clerk_options={"approve": "all"})
 
-    class Died(BaseException):
+    class ProcessDeath(BaseException):
         pass
 
     def look(record):
         if record.agent == "clerk" and type(record.event).__name__ == "ModelAsked" and record.step == 2:
             family.journal.look = lambda record: None
-            raise Died
+            raise ProcessDeath
 
     family.journal.look = look
-    with pytest.raises(Died):
+    with pytest.raises(ProcessDeath):
         family.boss.run_sync("Go.")
     (info,) = [info for info in asyncio.run(family.journal.runs()) if info.agent == "boss"]
     result = asyncio.run(family.boss.resume(info.run_id))

@@ -10,7 +10,7 @@ from toolspeak.data.messages import Usage
 from toolspeak.data.prices import Price
 from toolspeak.testing import ScriptedCall, ScriptedProvider, ScriptedTurn
 
-HUNDRED = {"scripted": Price(100, 1000)}  # USD per million tokens: a TURN is 0.20
+PRICES = {"scripted": Price(100, 1000)}  # USD per million tokens: a TURN is 0.20
 TURN = Usage(1000, 100)
 
 
@@ -26,7 +26,7 @@ def searching(turns):
     return ScriptedProvider([*calls, ScriptedTurn("It is not there.", usage=TURN)])
 
 
-def play(limits, *, own=None, prices=HUNDRED, of_scout=HUNDRED, turns=9, journal=None):
+def play(limits, *, own=None, prices=PRICES, of_scout=PRICES, turns=9, journal=None):
     """A parent whose tool starts a scout. Returns its result, the scout's model, and the scout's records."""
     journal = MemoryJournal() if journal is None else journal
     model = searching(turns)
@@ -54,8 +54,8 @@ def test_a_sub_run_ends_at_what_its_parent_has_left_of_its_tokens():
     # The boss's first turn takes 1,100 of 5,000 tokens; four turns of the scout take the rest, the fifth wraps up.
     _, model, events = play(Limits(tokens=5000), turns=4)
     assert len(model.requests) == 5
-    reached = limit_of(events)
-    assert (reached.limit, reached.used, reached.allowed) == ("tokens", 4400, 3900)
+    limit_event = limit_of(events)
+    assert (limit_event.limit, limit_event.used, limit_event.allowed) == ("tokens", 4400, 3900)
     start = events[0]
     assert isinstance(start, RunStarted)
     assert start.limits == Limits(tokens=3900)
@@ -64,8 +64,12 @@ def test_a_sub_run_ends_at_what_its_parent_has_left_of_its_tokens():
 def test_a_sub_run_ends_at_what_its_parent_has_left_of_its_money():
     _, model, events = play(Limits(cost=0.5), turns=2)
     assert len(model.requests) == 3
-    reached = limit_of(events)
-    assert (reached.limit, reached.used, reached.allowed) == ("cost", pytest.approx(0.4), pytest.approx(0.3))
+    limit_event = limit_of(events)
+    assert (limit_event.limit, limit_event.used, limit_event.allowed) == (
+        "cost",
+        pytest.approx(0.4),
+        pytest.approx(0.3),
+    )
 
 
 def test_the_lower_limit_counts():

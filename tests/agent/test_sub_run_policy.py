@@ -5,13 +5,13 @@ import pytest
 from toolspeak import Agent, Approval, Decision, Effects, Rule, RunContext, tool
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
-bought = []
+purchases = []
 
 
 @tool(effects=lambda thing: Effects(writes={f"order:{thing}"}))
 def buy(thing: str) -> str:
     "Buys."
-    bought.append(thing)
+    purchases.append(thing)
     return "bought"
 
 
@@ -26,7 +26,7 @@ def family(**options):
         return (await buyer.run(task, parent_run_id=ctx.state.run_id)).answer
 
     boss = [ScriptedTurn("", calls=[ScriptedCall("ask", {"task": "Buy."})]), "Done."]
-    bought.clear()
+    purchases.clear()
     return Agent(ScriptedProvider(boss), [ask], **options)
 
 
@@ -47,7 +47,7 @@ def no_bombs(request):
 @pytest.mark.parametrize("approve", ["all", yes, Together()])
 def test_what_the_policy_refuses_is_refused_whoever_says_yes(approve, policy):
     assert family(approve=Approval(approve, policy=policy)).run_sync("go").answer == "Done."
-    assert bought == ["pear"]
+    assert purchases == ["pear"]
 
 
 def test_what_the_policy_refuses_is_not_asked():
@@ -59,9 +59,9 @@ def test_what_the_policy_lets_pass_is_asked():
     """Its yes was said of the run's own calls."""
     waiting = family(approve=Approval(policy=[Rule("approve", tool="buy")])).run_sync("go")
     assert len(waiting.requests) == 2
-    assert bought == []
+    assert purchases == []
 
 
 def test_what_the_policy_could_not_judge_is_let_pass_by_nobody():
     family(approve=Approval("all", policy=lambda request: request.nothing)).run_sync("go")
-    assert bought == []
+    assert purchases == []

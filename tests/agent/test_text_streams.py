@@ -42,26 +42,26 @@ BLOCK = '<execute>[{"name": "stock", "args": {"item": "apple"}}]</execute>'
 BASKET = '{"owner": "Bob", "pears": [{"sort": "Abate", "weight": 120}, {"sort": "Conference", "weight": 95}]}'
 
 
-async def gathered(stream):
+async def gather(stream):
     return [each async for each in stream]
 
 
 def items(stream):
-    return asyncio.run(gathered(stream))
+    return asyncio.run(gather(stream))
 
 
 def values_of(stream):
     return [each.value for each in items(stream)]
 
 
-def scripted(*turns, chunk=3, **options):
-    made = [turn if isinstance(turn, ScriptedTurn) else ScriptedTurn(turn, chunk=chunk) for turn in turns]
-    return ScriptedProvider(made, **options)
+def scripted_provider(*turns, chunk=3, **options):
+    turns_made = [turn if isinstance(turn, ScriptedTurn) else ScriptedTurn(turn, chunk=chunk) for turn in turns]
+    return ScriptedProvider(turns_made, **options)
 
 
 TWO_TURNS = {
-    "text": lambda: scripted(f"<think>Hm.</think>I look. {BLOCK}", "We have 3."),
-    "native": lambda: scripted(ScriptedTurn("I look. ", calls=CALL, reasoning="Hm."), "We have 3."),
+    "text": lambda: scripted_provider(f"<think>Hm.</think>I look. {BLOCK}", "We have 3."),
+    "native": lambda: scripted_provider(ScriptedTurn("I look. ", calls=CALL, reasoning="Hm."), "We have 3."),
 }
 
 
@@ -82,7 +82,7 @@ def test_accumulated_text_begins_anew_with_each_turn(way):
 
 
 def test_text_that_proves_to_be_reasoning_is_taken_back():
-    texts = items(Agent(scripted("Hm, 3.</think>We have 3.")).stream_text("How many?", accumulated=True))
+    texts = items(Agent(scripted_provider("Hm, 3.</think>We have 3.")).stream_text("How many?", accumulated=True))
     assert "" in texts
     assert texts[-1] == "We have 3."
 
@@ -93,14 +93,14 @@ def test_an_answer_that_no_turn_wrote_as_text_is_the_last_piece():
         "Ends."
         raise AgentStop("enough", answer="We have 3.")
 
-    model = scripted("I look. " + BLOCK.replace("stock", "end").replace('"item": "apple"', ""))
+    model = scripted_provider("I look. " + BLOCK.replace("stock", "end").replace('"item": "apple"', ""))
     assert "".join(items(Agent(model, [end]).stream_text("go"))) == "I look. \n\nWe have 3."
-    model = scripted(BLOCK.replace("stock", "end").replace('"item": "apple"', ""))
+    model = scripted_provider(BLOCK.replace("stock", "end").replace('"item": "apple"', ""))
     assert items(Agent(model, [end]).stream_text("go", accumulated=True)) == ["We have 3."]
 
 
 def test_a_session_streams_after_its_messages():
-    model = scripted("One.", "Two.")
+    model = scripted_provider("One.", "Two.")
     session = Session(Agent(model, journal=MemoryJournal()))
     assert "".join(items(session.stream_text("1"))) == "One."
     assert items(session.stream_text("2", accumulated=True))[-1] == "Two."
@@ -109,7 +109,7 @@ def test_a_session_streams_after_its_messages():
 
 def test_a_run_that_is_started_streams_too_and_says_how_it_ended():
     async def watch():
-        run = Agent(scripted("Hello.")).start("Hi.")
+        run = Agent(scripted_provider("Hello.")).start("Hi.")
         return "".join([text async for text in stream_text(run)]), run.state.status
 
     assert asyncio.run(watch()) == ("Hello.", "answered")
@@ -122,14 +122,14 @@ def test_leaving_the_loop_cancels_the_run():
         await stream.aclose()
         return [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
 
-    assert asyncio.run(leave(Agent(scripted("Hello, Bob.")).stream_text("Hi."))) == []
-    assert asyncio.run(leave(Agent(scripted(BASKET), output=Basket).stream_output("Hi."))) == []
-    session = Session(Agent(scripted("Hello, Bob."), journal=MemoryJournal()))
+    assert asyncio.run(leave(Agent(scripted_provider("Hello, Bob.")).stream_text("Hi."))) == []
+    assert asyncio.run(leave(Agent(scripted_provider(BASKET), output=Basket).stream_output("Hi."))) == []
+    session = Session(Agent(scripted_provider("Hello, Bob."), journal=MemoryJournal()))
     assert asyncio.run(leave(session.stream_text("Hi."))) == []
 
 
 def test_a_failing_model_raises():
-    model = scripted(ScriptedTurn("Hel", error=ProviderError("no route")))
+    model = scripted_provider(ScriptedTurn("Hel", error=ProviderError("no route")))
     with pytest.raises(ProviderError, match="no route"):
         items(Agent(model).stream_text("Hi."))
 
@@ -144,7 +144,7 @@ def test_an_answer_grows_to_the_validated_whole(mode):
         if mode == "prompted"
         else f'<execute>[{{"name": "final_answer", "args": {{"answer": {BASKET}}}}}]</execute>'
     )
-    values = values_of(Agent(scripted(turn, chunk=1), output=Output(Basket, mode=mode)).stream_output("Pack."))
+    values = values_of(Agent(scripted_provider(turn, chunk=1), output=Output(Basket, mode=mode)).stream_output("Pack."))
     assert values[-1] == Basket.model_validate_json(BASKET)
     partial = [value for value in values if not hasattr(value, "pears")]
     assert partial[-1].owner == "Bob"
@@ -159,34 +159,36 @@ def test_an_answer_grows_to_the_validated_whole(mode):
 
 def test_a_native_call_grows_too():
     turn = ScriptedTurn("", calls=[ScriptedCall("final_answer", {"answer": {"sort": "Abate", "weight": 120}})], chunk=1)
-    values = values_of(Agent(scripted(turn), output=Output(Pear, mode="tool")).stream_output("Pick."))
+    values = values_of(Agent(scripted_provider(turn), output=Output(Pear, mode="tool")).stream_output("Pick."))
     assert values[-1] == Pear(sort="Abate", weight=120)
 
 
 def test_prose_and_fences_around_an_answer_are_left_out():
     text = 'Here it is:\n```json\n{"sort": "Abate", "weight": 120}\n```\nEnjoy.'
-    values = values_of(Agent(scripted(text, chunk=1), output=Output(Pear, mode="prompted")).stream_output("Pick."))
+    values = values_of(
+        Agent(scripted_provider(text, chunk=1), output=Output(Pear, mode="prompted")).stream_output("Pick.")
+    )
     assert {getattr(value, "sort", "") for value in values} >= {"", "Ab", "Abate"}
     assert values[-1] == Pear(sort="Abate", weight=120)
 
 
 def test_a_word_of_a_list_is_no_part_of_itself():
     text = '{"sort": "Abate", "weight": 120, "kind": "greenish"}'
-    values = values_of(Agent(scripted(text, chunk=1), output=Pear).stream_output("Pick."))
+    values = values_of(Agent(scripted_provider(text, chunk=1), output=Pear).stream_output("Pick."))
     assert {value.kind for value in values if "kind" in value.model_fields_set} == {"greenish"}
 
 
-def sorts_of(streamed, attempt):
-    return {getattr(each.value, "sort", "") for each in streamed if each.attempt == attempt}
+def sorts_of(items_of_stream, attempt):
+    return {getattr(each.value, "sort", "") for each in items_of_stream if each.attempt == attempt}
 
 
 def test_after_an_answer_that_does_not_fit_the_items_begin_anew():
-    model = scripted('{"sort": "Abate", "weight": 0}', '{"sort": "Conference", "weight": 95}', chunk=1)
-    streamed = items(Agent(model, output=Output(Pear, retries=1)).stream_output("Pick."))
-    assert sorts_of(streamed, 1) >= {"", "Ab", "Abate"}
-    assert sorts_of(streamed, 2) >= {"", "Co", "Conference"}
-    assert [each.is_final for each in streamed] == [False] * (len(streamed) - 1) + [True]
-    assert streamed[-1] == StreamedOutput(Pear(sort="Conference", weight=95), 2, is_final=True)
+    model = scripted_provider('{"sort": "Abate", "weight": 0}', '{"sort": "Conference", "weight": 95}', chunk=1)
+    stream_items = items(Agent(model, output=Output(Pear, retries=1)).stream_output("Pick."))
+    assert sorts_of(stream_items, 1) >= {"", "Ab", "Abate"}
+    assert sorts_of(stream_items, 2) >= {"", "Co", "Conference"}
+    assert [each.is_final for each in stream_items] == [False] * (len(stream_items) - 1) + [True]
+    assert stream_items[-1] == StreamedOutput(Pear(sort="Conference", weight=95), 2, is_final=True)
 
 
 def final_answer(weight, sort, **more):
@@ -195,39 +197,39 @@ def final_answer(weight, sort, **more):
 
 
 def test_an_answering_call_that_is_refused_is_taken_back():
-    model = scripted(final_answer(0, "Abate"), final_answer(95, "Conference"))
-    streamed = items(Agent(model, output=Output(Pear, mode="tool")).stream_output("Pick."))
-    assert "Abate" in sorts_of(streamed, 1)
-    assert sorts_of(streamed, 2) >= {"C", "Conference"}
-    assert sorts_of(streamed, 3) == set()
-    assert streamed[-1] == StreamedOutput(Pear(sort="Conference", weight=95), 2, is_final=True)
+    model = scripted_provider(final_answer(0, "Abate"), final_answer(95, "Conference"))
+    stream_items = items(Agent(model, output=Output(Pear, mode="tool")).stream_output("Pick."))
+    assert "Abate" in sorts_of(stream_items, 1)
+    assert sorts_of(stream_items, 2) >= {"C", "Conference"}
+    assert sorts_of(stream_items, 3) == set()
+    assert stream_items[-1] == StreamedOutput(Pear(sort="Conference", weight=95), 2, is_final=True)
 
 
 def test_turns_without_any_of_the_answer_are_no_attempts():
-    model = scripted(ScriptedTurn("I look.", calls=CALL), final_answer(95, "Conference"))
-    streamed = items(Agent(model, [stock], output=Output(Pear, mode="tool")).stream_output("Pick."))
-    assert {each.attempt for each in streamed} == {1}
+    model = scripted_provider(ScriptedTurn("I look.", calls=CALL), final_answer(95, "Conference"))
+    stream_items = items(Agent(model, [stock], output=Output(Pear, mode="tool")).stream_output("Pick."))
+    assert {each.attempt for each in stream_items} == {1}
 
 
 def test_the_result_of_a_streamed_run_has_the_answer():
-    async def streamed():
-        run = Agent(scripted('{"sort": "Abate", "weight": 95}'), output=Pear).start("Pick.")
+    async def stream_all():
+        run = Agent(scripted_provider('{"sort": "Abate", "weight": 95}'), output=Pear).start("Pick.")
         last = [each async for each in stream_output(run)][-1]
         return last.value, result_of(run).output
 
-    assert asyncio.run(streamed()) == (Pear(sort="Abate", weight=95),) * 2
+    assert asyncio.run(stream_all()) == (Pear(sort="Abate", weight=95),) * 2
 
 
 def test_a_run_without_an_answer_raises():
     with pytest.raises(RunError, match="has no output: the model's answers do not match the output type"):
-        items(Agent(scripted("I cannot."), output=Output(Pear, retries=0)).stream_output("Pick."))
+        items(Agent(scripted_provider("I cannot."), output=Output(Pear, retries=0)).stream_output("Pick."))
     waits = Agent(
-        scripted(ScriptedTurn("", calls=[ScriptedCall("pick", {})])), [pick], output=Output(Pear, mode="tool")
+        scripted_provider(ScriptedTurn("", calls=[ScriptedCall("pick", {})])), [pick], output=Output(Pear, mode="tool")
     )
     with pytest.raises(RunError, match="has no output: it is awaiting approval"):
         items(waits.stream_output("Pick."))
     with pytest.raises(ConfigurationError, match="output="):
-        items(Agent(scripted("Hello.")).stream_output("Hi."))
+        items(Agent(scripted_provider("Hello.")).stream_output("Hi."))
 
 
 @dataclass(frozen=True)
@@ -256,14 +258,16 @@ class Row(TypedDict):
     ],
 )
 def test_types_that_can_be_partial_are(kind, text, partial, whole):
-    values = values_of(Agent(scripted(text, chunk=1), output=Output(kind, mode="prompted")).stream_output("go"))
+    values = values_of(
+        Agent(scripted_provider(text, chunk=1), output=Output(kind, mode="prompted")).stream_output("go")
+    )
     assert partial is None or partial in values[:-1]
     assert values[-1] == whole
 
 
 def test_a_frozen_dataclass_has_the_fields_that_are_there():
     text = '{"name": "Bonn", "people": 330000, "rivers": ["Rhein"]}'
-    values = values_of(Agent(scripted(text, chunk=1), output=Town).stream_output("go"))
+    values = values_of(Agent(scripted_provider(text, chunk=1), output=Town).stream_output("go"))
     assert values[-1] == Town("Bonn", 330000, ("Rhein",))
     assert not hasattr(values[0], "people")
     assert values[0].rivers == ()
@@ -271,6 +275,6 @@ def test_a_frozen_dataclass_has_the_fields_that_are_there():
 
 def test_a_stream_is_read_in_linear_time():
     text = '{"sort": "' + "x" * 20_000 + '", "weight": 1}'
-    values = values_of(Agent(scripted(text, chunk=2), output=Pear).stream_output("go"))
+    values = values_of(Agent(scripted_provider(text, chunk=2), output=Pear).stream_output("go"))
     assert len(values) < 1000
     assert values[-1].weight == 1

@@ -46,12 +46,12 @@ class Disk:
     """A tool that writes, and what it was asked to write."""
 
     def __init__(self) -> None:
-        self.written: list[tuple[str, str]] = []
+        self.writes: list[tuple[str, str]] = []
 
         @tool()
         def write(path: str, text: str = "") -> str:
             """Writes a file."""
-            self.written.append((path, text))
+            self.writes.append((path, text))
             return "written"
 
         self.tool = write
@@ -61,53 +61,53 @@ def run(api: Api, *script: Any, **settings: Any) -> tuple[Disk, Any, Reached]:
     async def go() -> tuple[Disk, Any, Reached]:
         disk = Disk()
         async with (
-            reach(api, *script, **settings) as reached,
-            Agent(reached.provider, [disk.tool], approve="all") as agent,
+            reach(api, *script, **settings) as endpoint,
+            Agent(endpoint.provider, [disk.tool], approve="all") as agent,
         ):
-            return disk, await agent.run("go"), reached
+            return disk, await agent.run("go"), endpoint
 
     return asyncio.run(go())
 
 
-def second_request(reached: Reached) -> str:
+def second_request(endpoint: Reached) -> str:
     """All that the second request says."""
-    return str(reached.model.bodies[1])
+    return str(endpoint.model.bodies[1])
 
 
 @each_option
 def test_a_last_call_at_the_limit_never_runs(api: Api, options: dict[str, Any]):
-    disk, result, reached = run(api, turn("", ONE, TWO, usage=AT_LIMIT), "done", options=options)
-    assert disk.written == [("a", "")]
+    disk, result, endpoint = run(api, turn("", ONE, TWO, usage=AT_LIMIT), "done", options=options)
+    assert disk.writes == [("a", "")]
     assert (result.status, result.answer) == ("answered", "done")
-    assert "limit of tokens" in second_request(reached)
+    assert "limit of tokens" in second_request(endpoint)
 
 
 @each_option
 def test_a_turn_that_passes_its_limit_is_taken_for_cut_too(api: Api, options: dict[str, Any]):
-    disk, _, reached = run(api, turn("", TWO, usage=Usage(10, LIMIT + 3)), "done", options=options)
-    assert disk.written == []
-    assert "limit of tokens" in second_request(reached)
+    disk, _, endpoint = run(api, turn("", TWO, usage=Usage(10, LIMIT + 3)), "done", options=options)
+    assert disk.writes == []
+    assert "limit of tokens" in second_request(endpoint)
 
 
 @each_option
 def test_below_the_limit_every_call_runs(api: Api, options: dict[str, Any]):
     disk, _, _ = run(api, turn("", ONE, TWO, usage=BELOW), "done", options=options)
-    assert sorted(disk.written) == [("a", ""), ("b", "half of i")]
+    assert sorted(disk.writes) == [("a", ""), ("b", "half of i")]
 
 
-@pytest.mark.parametrize("unlimited", [0, -1, -2, None, "many"])
-def test_what_is_no_limit_cuts_nothing(unlimited: Any):
-    disk, _, _ = run(APIS["ollama"], turn("", TWO, usage=AT_LIMIT), "done", options={"num_predict": unlimited})
-    assert disk.written == [("b", "half of i")]
+@pytest.mark.parametrize("no_limit", [0, -1, -2, None, "many"])
+def test_what_is_no_limit_cuts_nothing(no_limit: Any):
+    disk, _, _ = run(APIS["ollama"], turn("", TWO, usage=AT_LIMIT), "done", options={"num_predict": no_limit})
+    assert disk.writes == [("b", "half of i")]
 
 
 @each_api
 def test_a_last_call_of_a_turn_that_says_it_was_cut_never_runs(api: Api):
     """Also where nobody asked for a limit: a full context, a server's own limit."""
-    disk, result, reached = run(api, turn("", ONE, TWO, usage=BELOW, finish="length"), "done")
-    assert disk.written == [("a", "")]
+    disk, result, endpoint = run(api, turn("", ONE, TWO, usage=BELOW, finish="length"), "done")
+    assert disk.writes == [("a", "")]
     assert result.status == "answered"
-    assert "limit of tokens" in second_request(reached)
+    assert "limit of tokens" in second_request(endpoint)
 
 
 @each_api
@@ -125,7 +125,7 @@ def test_a_call_that_text_follows_was_whole(name: str):
     first, *rest = turn("", TWO)
     script = [first, *rest[:-2], TextDelta("And now"), *rest[-2:-1], TurnEnded("length", AT_LIMIT)]
     disk, _, _ = run(APIS[name], script, "done")
-    assert disk.written == [("b", "half of i")]
+    assert disk.writes == [("b", "half of i")]
 
 
 def test_a_server_that_says_tool_calls_where_it_cut():
@@ -150,11 +150,11 @@ def test_a_server_that_says_tool_calls_where_it_cut():
                 await model.aclose()
 
     # A client of the gateway has read the arguments by then: it must not read that the call is complete.
-    start, first, second, malformed, batch, ended = asyncio.run(go())
+    start, first, second, malformed_call, batch, turn_end = asyncio.run(go())
     assert isinstance(start, CallStarted)
     assert (first.text + second.text) == '{"path": "b"}'
-    assert (malformed.name, malformed.code, malformed.raw) == ("write", "truncated", '{"path": "b"}')
-    assert (batch.selected, ended.finish) == ((), "length")
+    assert (malformed_call.name, malformed_call.code, malformed_call.raw) == ("write", "truncated", '{"path": "b"}')
+    assert (batch.selected, turn_end.finish) == ((), "length")
 
 
 # --- calls in text -----------------------------------------------------------------------------------------------
@@ -168,8 +168,8 @@ def run_text(text: str, *, dialect: str, usage: Usage, **turn_: Any) -> tuple[Di
         options = {"max_tokens": LIMIT}
         playing = APIS["openai"]
         async with (
-            reach(playing, turn(text, usage=usage, **turn_), "done", options=options) as reached,
-            Agent(reached.provider, [disk.tool], dialect=dialect, approve="all") as agent,
+            reach(playing, turn(text, usage=usage, **turn_), "done", options=options) as endpoint,
+            Agent(endpoint.provider, [disk.tool], dialect=dialect, approve="all") as agent,
         ):
             return disk, await agent.run("go")
 
@@ -179,9 +179,9 @@ def run_text(text: str, *, dialect: str, usage: Usage, **turn_: Any) -> tuple[Di
 def test_in_text_a_call_without_its_end_marker_is_cut_at_the_limit():
     """A model that ends by itself may leave the marker out."""
     disk, result = run_text(OPEN, dialect="hermes", usage=BELOW)
-    assert (disk.written, result.status) == ([("b", "")], "answered")
+    assert (disk.writes, result.status) == ([("b", "")], "answered")
     disk, result = run_text(OPEN, dialect="hermes", usage=AT_LIMIT)
-    assert (disk.written, result.status) == ([], "answered")
+    assert (disk.writes, result.status) == ([], "answered")
     (cut,) = [part for message in result.messages for part in message.parts if isinstance(part, MalformedCall)]
     assert cut.code == "truncated"
 
@@ -200,15 +200,15 @@ WHOLE = [
 @pytest.mark.parametrize(("dialect", "text"), WHOLE, ids=[name for name, _ in WHOLE])
 def test_in_text_a_call_whose_end_was_read_is_whole(dialect: str, text: str, finish: str):
     disk, _ = run_text(text, dialect=dialect, usage=AT_LIMIT, finish=finish)
-    assert disk.written == [("b", "")]
+    assert disk.writes == [("b", "")]
     disk, _ = run_text(text[:-1], dialect=dialect, usage=AT_LIMIT, finish=finish)
-    assert disk.written == []
+    assert disk.writes == []
 
 
 @pytest.mark.parametrize(("usage", "ran"), [(AT_LIMIT, []), (BELOW, [("b", "")])])
 def test_a_call_that_a_server_left_in_its_text(usage: Usage, ran: Any):
     disk, result = run_text(OPEN, dialect="native", usage=usage)
-    assert (disk.written, result.status) == (ran, "answered")
+    assert (disk.writes, result.status) == (ran, "answered")
 
 
 def test_a_limit_that_a_client_asks_for_needs_no_provider_that_knows_it():
@@ -217,8 +217,8 @@ def test_a_limit_that_a_client_asks_for_needs_no_provider_that_knows_it():
         request = TurnRequest([Message.user("go")], [Disk().tool.spec], options={"max_tokens": LIMIT})
         return [delta async for delta in NativeDriver(model).open().turn(request)]
 
-    *_, malformed, batch, ended = asyncio.run(go())
-    assert (malformed.code, batch.selected, batch.ok, ended.finish) == ("truncated", (), False, "length")
+    *_, malformed_call, batch, turn_end = asyncio.run(go())
+    assert (malformed_call.code, batch.selected, batch.ok, turn_end.finish) == ("truncated", (), False, "length")
 
 
 @pytest.mark.parametrize("finish", ["stop", "length"])
@@ -229,6 +229,6 @@ def test_a_limit_that_a_client_asks_for_needs_no_provider_that_knows_it():
 def test_in_text_a_call_that_a_bracket_more_would_break_is_cut(dialect: str, text: str, finish: str):
     """A model that ends by itself leaves nothing out."""
     disk, _ = run_text(text, dialect=dialect, usage=BELOW)
-    assert disk.written == [("b", "")]
+    assert disk.writes == [("b", "")]
     disk, _ = run_text(text, dialect=dialect, usage=AT_LIMIT, finish=finish)
-    assert disk.written == []
+    assert disk.writes == []

@@ -14,13 +14,13 @@ from toolspeak import Agent, tool
 from toolspeak.agent.drivers.text import with_words
 from toolspeak.data.messages import TextMessage
 from toolspeak.errors import ProviderError
-from toolspeak.providers.capabilities import APIS as KNOWN
+from toolspeak.providers.capabilities import APIS as KNOWN_APIS
 from toolspeak.providers.capabilities import Capabilities
 
 CALL = '<tool_call>\n{"name": "look", "arguments": {"where": "here"}}\n</tool_call>'
 AGAIN = CALL.replace('"here"', '"there"')
 BARE = {"role": "tool", "content": "here is empty"}
-FRAMED = {"role": "user", "content": "<tool_result>\nhere is empty\n</tool_result>"}
+FRAMED_RESULT = {"role": "user", "content": "<tool_result>\nhere is empty\n</tool_result>"}
 TAKES = Capabilities(tool_role=True)
 
 both = pytest.mark.parametrize("name", ["openai", "ollama"])
@@ -37,21 +37,21 @@ def run(name: str, *script: Any, capabilities: Capabilities = TAKES, dialect: An
 
     async def go() -> tuple[list[list[Any]], Any]:
         async with (
-            reach(APIS[name], *script, capabilities=capabilities) as reached,
-            Agent(reached.provider, [look], dialect=dialect) as agent,
+            reach(APIS[name], *script, capabilities=capabilities) as endpoint,
+            Agent(endpoint.provider, [look], dialect=dialect) as agent,
         ):
-            _unread(reached)
+            _unread(endpoint)
             result: Any = None
             for _ in range(times):
                 result = await agent.run("go")
-            return [body["messages"] for body in reached.model.bodies], result
+            return [body["messages"] for body in endpoint.model.bodies], result
 
     return asyncio.run(go())
 
 
-def _unread(reached: Reached) -> None:
+def _unread(endpoint: Reached) -> None:
     """A message of role `tool` without an id is none of the API's own: the server here only keeps what was sent."""
-    reached.model.api = replace(reached.model.api, wire=_Unread(reached.model.api.wire))
+    endpoint.model.api = replace(endpoint.model.api, wire=_Unread(endpoint.model.api.wire))
 
 
 class _Unread:
@@ -62,8 +62,8 @@ class _Unread:
         return getattr(self._wire, name)
 
     def decode_request(self, body: Any) -> Any:
-        known = [message for message in body["messages"] if message["role"] != "tool"]
-        return self._wire.decode_request({**body, "messages": known})
+        other_messages = [message for message in body["messages"] if message["role"] != "tool"]
+        return self._wire.decode_request({**body, "messages": other_messages})
 
 
 @both
@@ -77,7 +77,7 @@ def test_a_result_is_a_tool_turn_without_a_frame_of_ours(name: str):
 @both
 def test_elsewhere_it_is_the_users_with_its_frame(name: str):
     (_, second), _ = run(name, CALL, "Empty.", capabilities=Capabilities())
-    assert second[-1] == FRAMED
+    assert second[-1] == FRAMED_RESULT
 
 
 @both
@@ -106,7 +106,11 @@ REFUSALS = [
 def test_a_server_that_refuses_it_is_asked_again_and_remembered(name: str, problem: str):
     script = [CALL, Status("400 Bad Request", message=problem), "Empty.", CALL, "Empty again."]
     requests, result = run(name, *script, times=2)
-    assert [messages[-1] for messages in (requests[1], requests[2], requests[4])] == [BARE, FRAMED, FRAMED]
+    assert [messages[-1] for messages in (requests[1], requests[2], requests[4])] == [
+        BARE,
+        FRAMED_RESULT,
+        FRAMED_RESULT,
+    ]
     assert len(requests) == 5
     assert (result.status, result.answer) == ("answered", "Empty again.")
 
@@ -130,4 +134,9 @@ def test_a_tool_choice_does_not_stand_in_a_result():
 
 
 def test_the_engines_that_take_it():
-    assert {name for name, known in KNOWN.items() if known.tool_role} == {"ollama", "vllm", "sglang", "llamacpp"}
+    assert {name for name, capabilities in KNOWN_APIS.items() if capabilities.tool_role} == {
+        "ollama",
+        "vllm",
+        "sglang",
+        "llamacpp",
+    }

@@ -49,9 +49,9 @@ class Engine:
             await exchange.send(head.encode(), error_body)
             return
         roles = [message["role"] for message in body["messages"]]
-        done = "tool" in roles or sum("3" in str(message["content"]) for message in body["messages"][1:]) > 0
-        delta = {"content": "3"} if done else {"content": adding(1, 2)}
-        if body.get("tools") and self.writes and not done:
+        is_done = "tool" in roles or sum("3" in str(message["content"]) for message in body["messages"][1:]) > 0
+        delta = {"content": "3"} if is_done else {"content": adding(1, 2)}
+        if body.get("tools") and self.writes and not is_done:
             delta = {"tool_calls": [CALL]}
         usage = {"prompt_tokens": 10 + 60 * bool(body.get("tools") and self.writes), "completion_tokens": 1}
         events = [

@@ -34,7 +34,7 @@ def natively(*calls):
     return ScriptedTurn("", calls=[ScriptedCall(*call) for call in calls])
 
 
-def offered(model: ScriptedProvider) -> list[list[str]]:
+def offered_tools(model: ScriptedProvider) -> list[list[str]]:
     """The names of the tools of each request."""
     return [[spec.name for spec in request.tools] for request in model.requests]
 
@@ -50,7 +50,7 @@ def first_add_then_note(ctx: RunContext):
 def test_a_function_gives_the_tools_of_each_turn():
     model = ScriptedProvider([natively(ADDING), natively(NOTING), "Done."], tools=True)
     result = Agent(model, first_add_then_note, approve="all").run_sync("Go.")
-    assert offered(model) == [["add"], ["note"], ["note"]]
+    assert offered_tools(model) == [["add"], ["note"], ["note"]]
     assert results(result) == ["3", "wrote a"]
     events = [each.event for each in result.run_records.records if isinstance(each.event, ModelAsked)]
     digests = [each.tools_digest for each in events]
@@ -114,9 +114,9 @@ def test_a_filter_selects_from_a_toolset():
     agent = Agent(model, BOTH.filtered_per_turn(allowed), deps_type=set)
     agent.run_sync("Hello?", deps={"add", "note"})
     agent.run_sync("Hello?", deps={"note"})
-    assert offered(model) == [["add", "note"], ["note"]]
-    chosen = Agent(ScriptedProvider([]), BOTH.filtered_per_turn(lambda ctx, each: True), tool_choice="add")
-    assert chosen is not None
+    assert offered_tools(model) == [["add", "note"], ["note"]]
+    agent_with_choice = Agent(ScriptedProvider([]), BOTH.filtered_per_turn(lambda ctx, each: True), tool_choice="add")
+    assert agent_with_choice is not None
     with pytest.raises(UnknownTool, match="there is no tool 'ad'"):
         Agent(ScriptedProvider([]), BOTH.filtered_per_turn(lambda ctx, each: True), tool_choice="ad")
 
@@ -138,7 +138,7 @@ def test_a_call_of_a_tool_that_the_turn_does_not_have_fails_and_the_run_goes_on(
 def test_no_tools_at_all_in_a_turn():
     model = ScriptedProvider([natively(ADDING), "Done."], tools=True)
     result = Agent(model, lambda ctx: [add] if ctx.state.step == 0 else []).run_sync("Go.")
-    assert (offered(model), result.answer) == ([["add"], []], "Done.")
+    assert (offered_tools(model), result.answer) == ([["add"], []], "Done.")
 
 
 def test_the_tools_of_the_answer_and_of_hand_offs_are_always_there():
@@ -146,13 +146,13 @@ def test_the_tools_of_the_answer_and_of_hand_offs_are_always_there():
     turns = [natively(ADDING), natively(("transfer_to_other", {}))]
     model = ScriptedProvider(turns, tools=True)
     result = Agent(model, first_add_then_note, handoffs=[other], approve="all").run_sync("Go.")
-    assert offered(model) == [["add", "transfer_to_other"], ["note", "transfer_to_other"]]
+    assert offered_tools(model) == [["add", "transfer_to_other"], ["note", "transfer_to_other"]]
     assert (result.answer, result.agent) == ("From the other.", "other")
 
     answering = ScriptedProvider([natively(("final_answer", {"answer": 3}))], tools=True)
     agent = Agent(answering, first_add_then_note, output=Output(int, mode="tool"))
     assert agent.run_sync("What is 1 + 2?").output == 3
-    assert offered(answering) == [["add", "final_answer"]]
+    assert offered_tools(answering) == [["add", "final_answer"]]
 
 
 def test_the_other_agent_of_a_hand_off_computes_its_own_tools():
@@ -160,7 +160,7 @@ def test_the_other_agent_of_a_hand_off_computes_its_own_tools():
     others = ScriptedProvider([natively(ADDING), natively(NOTING), "Done."], tools=True)
     other = Agent(others, lambda ctx: [add] if ctx.state.step == 1 else [note], name="other")
     result = Agent(model, [note], handoffs=[other], approve="all").run_sync("Go.")
-    assert (offered(others), result.answer) == ([["add"], ["note"], ["note"]], "Done.")
+    assert (offered_tools(others), result.answer) == ([["add"], ["note"], ["note"]], "Done.")
 
 
 class Desk:
@@ -190,12 +190,12 @@ def test_a_resumed_run_asks_the_function_for_the_tools_of_the_turn_it_left():
     async def work():
         journal = WatchedJournal()
         first, second = Desk(journal, later=[add]), Desk(journal, later=[add])
-        paused = await first.agent.run("Go.")
-        assert (paused.status, first.calls) == ("awaiting_approval", 1)
-        result = await second.agent.resume(paused.run_id, {paused.waiting[0]: True})
+        paused_run = await first.agent.run("Go.")
+        assert (paused_run.status, first.calls) == ("awaiting_approval", 1)
+        result = await second.agent.resume(paused_run.run_id, {paused_run.waiting[0]: True})
         assert (result.answer, first.ran, second.ran) == ("Done.", [], ["a"])
         assert second.calls == 2  # for the calls that were left, and before the next turn
-        assert offered(second.model) == [["add"]]
+        assert offered_tools(second.model) == [["add"]]
         assert first.model.requests[0].tools != second.model.requests[0].tools
 
     asyncio.run(work())
@@ -205,9 +205,11 @@ def test_an_approval_holds_for_the_tool_that_was_shown():
     async def work():
         journal = WatchedJournal()
         first, second = Desk(journal), Desk(journal)
-        paused = await first.agent.run("Go.")
+        paused_run = await first.agent.run("Go.")
         second.description = "Writes a note, and sends it to everybody."
-        again = await second.agent.resume(paused.run_id, {paused.waiting[0]: Decision(True, digest=_digest(paused))})
+        again = await second.agent.resume(
+            paused_run.run_id, {paused_run.waiting[0]: Decision(True, digest=_digest(paused_run))}
+        )
         assert (again.status, second.ran) == ("awaiting_approval", [])
         result = await second.agent.resume(again.run_id, {again.waiting[0]: True})
         assert (result.answer, second.ran) == ("Done.", ["a"])
@@ -215,17 +217,19 @@ def test_an_approval_holds_for_the_tool_that_was_shown():
     asyncio.run(work())
 
 
-def _digest(paused):
-    return paused.requests[0].digest
+def _digest(paused_run):
+    return paused_run.requests[0].digest
 
 
 def test_a_tool_that_is_gone_when_its_call_was_approved_fails_cleanly():
     async def work():
         journal = WatchedJournal()
         first = Desk(journal)
-        paused = await first.agent.run("Go.")
+        paused_run = await first.agent.run("Go.")
         model = ScriptedProvider([natively(NOTING), "Done."], tools=True, follow=True)
-        result = await Agent(model, lambda ctx: [add], journal=journal).resume(paused.run_id, {paused.waiting[0]: True})
+        result = await Agent(model, lambda ctx: [add], journal=journal).resume(
+            paused_run.run_id, {paused_run.waiting[0]: True}
+        )
         assert results(result) == ["no tool of this turn is called 'note'. Known: add."]
         assert (result.answer, journal.all(ToolStarted)) == ("Done.", [])
 
@@ -280,8 +284,8 @@ def test_a_cassette_records_the_tools_of_each_turn_and_calls_the_function_when_i
         return Agent(ScriptedProvider(turns, tools=True), tools, approve="all", cassette=cassette)
 
     recording = agent(Cassette.record(tmp_path / "run.jsonl")).run_sync("Go.")
-    played = agent(Cassette.replay(tmp_path / "run.jsonl")).run_sync("Go.")
-    assert results(played) == results(recording) == ["3", "wrote a"]
+    replay = agent(Cassette.replay(tmp_path / "run.jsonl")).run_sync("Go.")
+    assert results(replay) == results(recording) == ["3", "wrote a"]
     with pytest.raises(ReplayDiverged, match="tools"):
         agent(Cassette.replay(tmp_path / "run.jsonl"), lambda ctx: [add]).run_sync("Go.")
 

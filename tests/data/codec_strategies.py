@@ -17,13 +17,13 @@ from toolspeak.data.values import UntaggedStruct
 
 def joined_surrogates(text: str) -> str:
     """A high and a low surrogate side by side become the character they stand for; lone ones stay."""
-    joined: list[str] = []
+    characters: list[str] = []
     for character in text:
-        if joined and "\ud800" <= joined[-1] <= "\udbff" and "\udc00" <= character <= "\udfff":
-            joined[-1] = chr(0x10000 + ((ord(joined[-1]) - 0xD800) << 10) + ord(character) - 0xDC00)
+        if characters and "\ud800" <= characters[-1] <= "\udbff" and "\udc00" <= character <= "\udfff":
+            characters[-1] = chr(0x10000 + ((ord(characters[-1]) - 0xD800) << 10) + ord(character) - 0xDC00)
         else:
-            joined.append(character)
-    return "".join(joined)
+            characters.append(character)
+    return "".join(characters)
 
 
 ANY_CHARACTER = st.one_of(st.sampled_from('\x00\ud800\udbff\udc00\udfff\u2028\x7f"\\</é😀'), st.characters())
@@ -40,8 +40,8 @@ JSON_VALUES = st.recursive(
 
 
 def _extras(cls: type) -> st.SearchStrategy[dict[str, Any]]:
-    reserved = {"type", "format", *(field.name for field in fields(cls) if field.name != "extra")}
-    return st.dictionaries(KEYS.filter(lambda key: key not in reserved), JSON_VALUES, max_size=2)
+    reserved_keys = {"type", "format", *(field.name for field in fields(cls) if field.name != "extra")}
+    return st.dictionaries(KEYS.filter(lambda key: key not in reserved_keys), JSON_VALUES, max_size=2)
 
 
 def _of_hint(hint: Any) -> st.SearchStrategy[Any]:

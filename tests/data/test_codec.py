@@ -156,8 +156,8 @@ def test_a_decoded_record_is_as_frozen_as_a_new_one():
 @settings(deadline=None)
 @given(JSON_VALUES)
 def test_a_json_value_survives_with_its_types(value: Any):
-    restored = loads(dumps(JsonPart(value))).value
-    assert json.dumps(restored) == json.dumps(value)
+    read_value = loads(dumps(JsonPart(value))).value
+    assert json.dumps(read_value) == json.dumps(value)
 
 
 @pytest.mark.parametrize("text", ["\x00", "a\ud800b", "\udfff", "\u2028", "é😀"])
@@ -231,7 +231,7 @@ def test_tuples_in_json_become_lists_and_whole_numbers_become_floats():
     assert isinstance(limit.used, float)
 
 
-WRITTEN: list[tuple[Any, str]] = [
+STORED_TEXTS: list[tuple[Any, str]] = [
     (LimitReached("cost", 1e-05, 1e16), '"limit":"cost","used":1e-05,"allowed":1e+16}'),
     (LimitReached("steps", 3, 0.0001), '"limit":"steps","used":3.0,"allowed":0.0001}'),
     (Limits(seconds=60), '"steps":50,"seconds":60.0,"repeats":4,"failures":8}'),
@@ -245,7 +245,7 @@ WRITTEN: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "text"), WRITTEN, ids=[text for _, text in WRITTEN])
+@pytest.mark.parametrize(("value", "text"), STORED_TEXTS, ids=[text for _, text in STORED_TEXTS])
 def test_the_text_of_values_that_libraries_write_differently(value: Any, text: str):
     assert dumps(value).startswith(f'{{"format":1,"type":"{type(value).__name__}",{text}')
     assert dumps(value) == json.dumps(dump(value), separators=(",", ":"))
@@ -281,8 +281,8 @@ def test_msgspec_and_the_loops_read_alike(value: Any, data: st.DataObject):
     if isinstance(by_loops, FormatError):
         assert str(outcome) == str(by_loops)
         return
-    unknown = by_loops.data if isinstance(by_loops, UnknownEvent) else getattr(by_loops, "extra", {})
-    unknown.pop("of a later version", None)
+    unknown_fields = by_loops.data if isinstance(by_loops, UnknownEvent) else getattr(by_loops, "extra", {})
+    unknown_fields.pop("of a later version", None)
     assert dumps(outcome) == dumps(by_loops)
 
 
@@ -320,7 +320,7 @@ def test_a_number_that_is_not_json_is_refused_inside_an_object_too():
         load({"format": 1, "type": "LimitReached", "limit": "steps", "used": float("nan"), "allowed": 1.0})
 
 
-BROKEN: list[tuple[str, Any, str]] = [
+BAD_FIELDS: list[tuple[str, Any, str]] = [
     ("Record.event.result.content[2].text", 5, "expected text, found an integer"),
     ("Record.event.result.content[2].text", None, "expected text, found null"),
     ("Record.event.result.content[2]", "x", "expected an object, found text"),
@@ -348,17 +348,17 @@ def _set(document: dict[str, Any], place: str, value: Any) -> None:
     at[int(last) if last.isdigit() else last] = value
 
 
-@pytest.mark.parametrize(("place", "value", "problem"), BROKEN)
+@pytest.mark.parametrize(("place", "value", "problem"), BAD_FIELDS)
 def test_an_ill_typed_field_is_named(place: str, value: Any, problem: str):
     document = dump(RECORD)
     _set(document, place, value)
     if not problem:  # unknown fields are no error
         assert load(document).event.result.extra == {"opaque": 1}
         return
-    with pytest.raises(FormatError) as caught:
+    with pytest.raises(FormatError) as raised_error:
         load(document)
-    assert str(caught.value).startswith(f"{place}: ")
-    assert problem in str(caught.value)
+    assert str(raised_error.value).startswith(f"{place}: ")
+    assert problem in str(raised_error.value)
 
 
 @pytest.mark.parametrize("place", ["Record.run_id", "Record.event", "Record.event.result.content[2].text"])
@@ -367,9 +367,9 @@ def test_a_missing_field_is_named(place: str):
     _set(document, place, None)
     text = json.dumps(document).replace(f', "{place.rpartition(".")[2]}": null', "")
     text = text.replace(f'"{place.rpartition(".")[2]}": null, ', "")
-    with pytest.raises(FormatError, match="missing") as caught:
+    with pytest.raises(FormatError, match="missing") as raised_error:
         loads(text)
-    assert str(caught.value).startswith(f"{place}: ")
+    assert str(raised_error.value).startswith(f"{place}: ")
 
 
 @pytest.mark.parametrize("version", [0, 2, 17, "1", 1.0, True, None, [], 10**5000], ids=lambda v: type(v).__name__)
@@ -396,9 +396,9 @@ def test_an_unknown_format_version_says_what_to_do(version: Any):
     ],
 )
 def test_text_that_cannot_be_read(text: str, problem: str):
-    with pytest.raises(FormatError) as caught:
+    with pytest.raises(FormatError) as raised_error:
         loads(text)
-    assert problem in str(caught.value)
+    assert problem in str(raised_error.value)
 
 
 def _endless() -> list[Any]:
@@ -430,9 +430,9 @@ UNWRITABLE: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("value", "problem"), UNWRITABLE, ids=[problem for _, problem in UNWRITABLE])
 def test_a_value_that_could_not_be_read_back_is_refused_on_write(value: Any, problem: str):
-    with pytest.raises(FormatError) as caught:
+    with pytest.raises(FormatError) as raised_error:
         dumps(value)
-    assert problem in str(caught.value)
+    assert problem in str(raised_error.value)
 
 
 def test_a_nested_extra_may_hold_a_field_named_format():

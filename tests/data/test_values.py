@@ -36,19 +36,19 @@ def test_a_quick_value_takes_what_its_fields_say(cls):
     parameters = inspect.signature(cls).parameters
     assert list(parameters) == [each.name for each in fields(cls)]
     for each in fields(cls):
-        required = each.default is MISSING and each.default_factory is MISSING
-        assert (parameters[each.name].default is inspect.Parameter.empty) == required
+        is_required = each.default is MISSING and each.default_factory is MISSING
+        assert (parameters[each.name].default is inspect.Parameter.empty) == is_required
 
 
 @pytest.mark.parametrize("cls", QUICK)
 def test_what_is_not_given_is_what_the_field_says(cls):
-    needed = [each for each in fields(cls) if each.default is MISSING and each.default_factory is MISSING]
-    made = cls(*needed)
+    required_fields = [each for each in fields(cls) if each.default is MISSING and each.default_factory is MISSING]
+    instance = cls(*required_fields)
     for each in fields(cls):
         if each.default_factory is no_extra:
-            assert getattr(made, each.name) is no_extra()
-        elif each not in needed:
-            assert getattr(made, each.name) == each.default
+            assert getattr(instance, each.name) is no_extra()
+        elif each not in required_fields:
+            assert getattr(instance, each.name) == each.default
 
 
 @pytest.mark.parametrize("cls", QUICK)
@@ -59,9 +59,9 @@ def test_a_quick_value_is_frozen_and_can_be_copied(cls):
     with pytest.raises(AttributeError, match="immutable"):
         setattr(value, first, "another")
     assert copy.deepcopy(value) == pickle.loads(pickle.dumps(value)) == value
-    changed = replace(value, **{first: "another"})
-    assert changed != value
-    assert getattr(changed, first) == "another"
+    other_value = replace(value, **{first: "another"})
+    assert other_value != value
+    assert getattr(other_value, first) == "another"
 
 
 def test_a_missing_argument_is_named():

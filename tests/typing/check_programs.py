@@ -18,7 +18,7 @@ import pytest
 PROGRAMS = Path(__file__).with_name("programs")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DOCS = Path(__file__).parents[2] / "docs"
-UNTYPED = {
+UNTYPED_PAGES = {
     "adapters": "frameworks that are not installed here",
     "adding-a-dialect": "blocks of several files",
     "custom-provider": "leaves annotations out",
@@ -31,14 +31,14 @@ UNTYPED = {
 Errors = dict[tuple[str, int], str]
 
 
-def finished(*command: str) -> str:
+def output_of(*command: str) -> str:
     run = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
     assert run.returncode in (0, 1), run.stdout + run.stderr
     return run.stdout
 
 
 def pyright(folder: Path) -> Errors:
-    report = json.loads(finished("pyright", "--pythonpath", sys.executable, "--outputjson", str(folder)))
+    report = json.loads(output_of("pyright", "--pythonpath", sys.executable, "--outputjson", str(folder)))
     assert report["summary"]["filesAnalyzed"] == len(list(folder.glob("*.py")))
     return {
         (Path(each["file"]).name, each["range"]["start"]["line"] + 1): each["message"]
@@ -48,12 +48,12 @@ def pyright(folder: Path) -> Errors:
 
 
 def mypy(folder: Path) -> Errors:
-    report = finished("mypy", "--strict", "--follow-imports=silent", "--cache-dir=/dev/null", str(folder))
+    report = output_of("mypy", "--strict", "--follow-imports=silent", "--cache-dir=/dev/null", str(folder))
     lines = re.findall(r"^(\S+):(\d+): error: (.*)$", report, re.MULTILINE)
     return {(Path(file).name, int(line)): message for file, line, message in lines}
 
 
-def marked(checker: str) -> set[tuple[str, int]]:
+def marked_lines(checker: str) -> set[tuple[str, int]]:
     return {
         (path.name, number)
         for path in PROGRAMS.glob("*.py")
@@ -68,10 +68,10 @@ def test_the_examples_are_typed():
 
 
 def test_the_programs_of_the_guides_are_typed(tmp_path: Path):
-    assert {path.stem for path in (DOCS / "guides").glob("*.md")} > UNTYPED.keys()
+    assert {path.stem for path in (DOCS / "guides").glob("*.md")} > UNTYPED_PAGES.keys()
     for page in (DOCS / "guides").glob("*.md"):
         blocks = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
-        if blocks and page.stem not in UNTYPED:
+        if blocks and page.stem not in UNTYPED_PAGES:
             (tmp_path / f"{page.stem.replace('-', '_')}.py").write_text("\n".join(blocks), "utf-8")
     assert len([*tmp_path.glob("*.py")]) > 10
     assert pyright(tmp_path) == {}
@@ -89,7 +89,7 @@ def test_the_shop_of_the_tutorial_and_its_tests_are_typed(tmp_path: Path):
 @pytest.mark.parametrize("check", [pyright, mypy])
 def test_a_checker_finds_what_is_wrong_and_nothing_else(check: Callable[[Path], Errors]):
     errors = check(PROGRAMS)
-    wrong = marked(check.__name__)
+    wrong = marked_lines(check.__name__)
     assert len(wrong) > 50
     assert {place: message for place, message in errors.items() if place not in wrong} == {}
     assert wrong - errors.keys() == set()

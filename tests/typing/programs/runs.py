@@ -55,7 +55,7 @@ async def ask_person(call: ToolCall, result: ToolResult | None) -> str | None:
     return None if result is None else call.name
 
 
-guarded = Agent(
+guarded_agent = Agent(
     "openai:qwen3",
     interceptors=[
         Retry(2, tools=["look_up"]),

@@ -41,7 +41,7 @@ def read(path: str) -> str:
 total: int = add(19, 23)
 text: str = read("a")
 none: None = write("a", "b")
-made: list[Tool] = [add, write, find, read]
+tool_list: list[Tool] = [add, write, find, read]
 toolset = Toolset([add, read, len])
 name: str = add.spec.name
 
@@ -78,14 +78,14 @@ def book(booking: Booking, ctx: RunContext[Database]) -> int:
     return len(booking.day)
 
 
-booked = Tool.from_model(book, effects=lambda booking: Effects(writes={str(booking)}), timeout=3)
-searched = Tool.from_schema(letters_of, parameters={"type": "object"}, read_only=True)
+book_tool = Tool.from_model(book, effects=lambda booking: Effects(writes={str(booking)}), timeout=3)
+search_tool = Tool.from_schema(letters_of, parameters={"type": "object"}, read_only=True)
 passed_on = Tool.from_openai(letters_of, {"type": "function", "name": "letters"})
-letters: int = searched("a")
+letters: int = search_tool("a")
 guests: int = passed_on("a")
 
-booked("monday")  # wrong
-searched(3)  # wrong
+book_tool("monday")  # wrong
+search_tool(3)  # wrong
 Tool.from_schema(letters_of, parameters={}, readonly=True)  # wrong
 Tool.from_schema(letters_of)  # wrong
 Tool.from_model(book, timeout="3")  # wrong

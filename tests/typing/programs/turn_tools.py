@@ -51,11 +51,11 @@ async def slowly_selected(ctx: RunContext[Database], each: Tool) -> bool:
 assert_type(Agent("openai:qwen3", of_turn, deps_type=Database), Agent[Database, None])
 assert_type(Agent("openai:qwen3", slowly, deps_type=Archive), Agent[Archive, None])
 assert_type(Agent("openai:qwen3", lambda ctx: [people], deps_type=Database), Agent[Database, None])
-computed: TurnTools[Database] = of_turn
-filtered = Toolset([people, towns]).filtered_per_turn(selected)
-assert_type(filtered, ToolFilter[Database])
-agent = Agent("openai:qwen3", filtered, deps_type=Database)
-agent_of_archives = Agent("openai:qwen3", filtered, deps_type=Archive)
+turn_tools: TurnTools[Database] = of_turn
+tool_filter = Toolset([people, towns]).filtered_per_turn(selected)
+assert_type(tool_filter, ToolFilter[Database])
+agent = Agent("openai:qwen3", tool_filter, deps_type=Database)
+agent_of_archives = Agent("openai:qwen3", tool_filter, deps_type=Archive)
 slow = Agent("openai:qwen3", Toolset([people]).filtered_per_turn(slowly_selected), deps_type=Database)
 in_line = Agent("openai:qwen3", Toolset([towns]).filtered_per_turn(lambda ctx, each: each.name != "towns"))
 
@@ -64,6 +64,6 @@ async def run() -> None:
     await agent.run("Which town?", deps=Archive())
     Agent("openai:qwen3", names, deps_type=Database)  # wrong
     Agent("openai:qwen3", of_turn, deps_type=str)  # wrong
-    Agent("openai:qwen3", filtered, deps_type=str)  # wrong
+    Agent("openai:qwen3", tool_filter, deps_type=str)  # wrong
     Toolset([people]).filtered_per_turn(of_turn)  # wrong
     await agent.run("Which town?")  # wrong
