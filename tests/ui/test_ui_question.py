@@ -40,7 +40,7 @@ def screens(approval: ApprovalRequest, width: int, rows: int) -> list[str]:
         console.width, console.height = width, rows
         question.show(console, rows)
         pages.append(re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue()))
-        if not question.hidden:
+        if not question.characters_left:
             return pages
 
 

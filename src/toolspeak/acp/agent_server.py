@@ -136,25 +136,30 @@ class AgentServer:
             raise RpcError(f"the cursor {params.cursor!r} is not one of a list", INVALID_PARAMS)
         rows: list[JsonObject] = []
         infos, position = await self._journal.sessions(), int(cursor)
-        wanted = None if params.cwd is None else _real(params.cwd)
-        wanted_others = None
+        folder_filter = None if params.cwd is None else _real(params.cwd)
+        others_filter = None
         if params.additional_directories is not None:
-            wanted_others = [_real(folder) for folder in params.additional_directories]
+            others_filter = [_real(folder) for folder in params.additional_directories]
         while position < len(infos) and len(rows) < PAGE:
             info = infos[position]
             position += 1
             setup = await setup_of(self._journal, info)
             folder, others = folder_of(setup), cast("list[JSON]", setup.get("folders") or [])
-            if info.principal is None and folder and wanted in (None, folder) and wanted_others in (None, others):
-                updated = datetime.fromtimestamp(info.updated, UTC).isoformat()
+            if (
+                info.principal is None
+                and folder
+                and folder_filter in (None, folder)
+                and others_filter in (None, others)
+            ):
+                updated_at = datetime.fromtimestamp(info.updated, UTC).isoformat()
                 row: JsonObject = {"sessionId": info.session_id, "cwd": folder, "additionalDirectories": others}
-                rows.append({**row, "title": info.title, "updatedAt": updated})
+                rows.append({**row, "title": info.title, "updatedAt": updated_at})
         return {"sessions": rows, **({"nextCursor": str(position)} if position < len(infos) else {})}
 
     async def _close(self, params: SessionIdParams) -> JsonObject:
         session = self._sessions.pop(params.session_id, None)
         if session is None:
-            raise self._unknown(params.session_id)
+            raise self._closed_session_error(params.session_id)
         session.cancel()
         await session.aclose()
         return {}
@@ -225,10 +230,10 @@ class AgentServer:
     def _session(self, session_id: str) -> EditorSession:
         session = self._sessions.get(session_id)
         if session is None:
-            raise self._unknown(session_id)
+            raise self._closed_session_error(session_id)
         return session
 
-    def _unknown(self, session_id: str) -> RpcError:
+    def _closed_session_error(self, session_id: str) -> RpcError:
         return RpcError(f"session {session_id!r} is not open here: make it with session/new, or load it", NOT_FOUND)
 
     async def _known_session(self, session_id: str) -> SessionInfo:

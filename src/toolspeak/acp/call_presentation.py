@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Mapping, Sequence
 
-from toolspeak.acp.prompt_content import blocks_of, fenced, text_block
+from toolspeak.acp.prompt_content import blocks_of, fence, text_block
 from toolspeak.data.messages import JSON, JsonPart, MalformedCall, TextPart, ToolCall, ToolResult
 from toolspeak.data.values import quick
 from toolspeak.ui.format import argument_lines, one_line, printable, shorten
@@ -127,13 +127,13 @@ def result_fields(result: ToolResult, has_content: bool) -> JsonObject:
 def _result_blocks(result: ToolResult) -> Sequence[JsonObject]:
     match result.content:
         case (JsonPart({"exit_code": exit_code, "output": str(output)} as value),):
-            ended = ("" if output else "No output.") if exit_code == 0 else f"exit code {exit_code}"
-            notes = "\n".join(str(each) for each in (ended, value.get("timed_out"), value.get("sandbox")) if each)
-            return [text_block("\n".join([fenced(printable(output), "console") if output else "", notes]).strip())]
+            ending = ("" if output else "No output.") if exit_code == 0 else f"exit code {exit_code}"
+            notes = "\n".join(str(each) for each in (ending, value.get("timed_out"), value.get("sandbox")) if each)
+            return [text_block("\n".join([fence(printable(output), "console") if output else "", notes]).strip())]
         case _:
             return [
                 # In a fence nothing that a file or a server says is Markdown, whose pictures would be fetched.
-                text_block(fenced(printable(block["text"]))) if block["type"] == "text" else block
+                text_block(fence(printable(block["text"]))) if block["type"] == "text" else block
                 for block in blocks_of(result.content)
             ]
 

@@ -211,7 +211,7 @@ class EditorSession:
             with suppress(RpcError):
                 await self.prompt(None)
         elif run.status in _RESUMABLE:
-            await self.say("*The last turn of this session was interrupted. Your next message continues it.*")
+            await self.say("*The last turn of this session was end_interrupted_turn. Your next message continues it.*")
 
     async def _keep_mode(self, run: Run) -> None:
         with suppress(RunError):  # the run has not begun, and keeps the mode when it does; or has just ended
@@ -351,7 +351,7 @@ class EditorSession:
         with suppress(RunError):  # it may have ended, or not have begun
             await close_run(self.journal, run_id, partial_text=view.partial_text)
         with suppress(PeerGone):
-            for update in view.interrupted():
+            for update in view.end_interrupted_turn():
                 await self.send(update)
             await self._show_title()
 
@@ -372,8 +372,8 @@ class EditorSession:
         info = await self.journal.session(self.session_id)
         if info is not None and info.title != self._title:
             self._title = info.title
-            updated = datetime.fromtimestamp(info.updated, UTC).isoformat()
-            await self.send({"sessionUpdate": "session_info_update", "title": info.title, "updatedAt": updated})
+            updated_at = datetime.fromtimestamp(info.updated, UTC).isoformat()
+            await self.send({"sessionUpdate": "session_info_update", "title": info.title, "updatedAt": updated_at})
 
     async def _change_of(self, call: ToolCall) -> FileChange | None:
         outcome = await in_thread(lambda: file_change(self._files or self._disk, call))

@@ -47,25 +47,25 @@ class EditorTerminals:
                 outputByteLimit=limit,
             )
         )
-        timed_out, ended = False, TerminalExit()
+        timed_out, exit_status = False, TerminalExit()
         try:
             terminal_id = (await asyncio.shield(creation)).terminal_id
             await self._show(ctx.run_id or "", ctx.call.id, terminal_id)
             try:
                 async with asyncio.timeout(timeout):
                     wait = self._ask(TerminalExit, "terminal/wait_for_exit", seconds=None, terminalId=terminal_id)
-                    ended = await wait
+                    exit_status = await wait
             except TimeoutError:
                 timed_out = True
                 await self._ask(_Nothing, "terminal/kill", terminalId=terminal_id)
             text = await self._ask(TerminalText, "terminal/output", terminalId=terminal_id)
         finally:
             await finished(self._release(creation))
-        ended = text.exit_status or ended
+        exit_status = text.exit_status or exit_status
         output = f"[the beginning of the output was left out]\n{text.output}" if text.truncated else text.output
-        if ended.signal and ended.exit_code is None:
-            output = f"{output}\n[ended by the signal {ended.signal}]"
-        return CommandOutcome(ended.exit_code, output, timed_out)
+        if exit_status.signal and exit_status.exit_code is None:
+            output = f"{output}\n[ended by the signal {exit_status.signal}]"
+        return CommandOutcome(exit_status.exit_code, output, timed_out)
 
     async def _release(self, creation: asyncio.Future[TerminalCreated]) -> None:
         """Ends what still runs in the terminal, which the editor may be making now."""

@@ -127,22 +127,24 @@ class Peer:
         number = self._last_id
         future = self._calls[number] = asyncio.get_running_loop().create_future()
         try:
-            await self._lines.write(encoded({"jsonrpc": "2.0", "id": number, "method": method, "params": params}))
+            await self._lines.write(
+                encode_message({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+            )
             return await future
         finally:
             del self._calls[number]
 
     async def notify(self, method: str, params: Mapping[str, JSON]) -> None:
         """Sends a notification. Waits while the other side reads slowly. Raises PeerGone."""
-        await self._lines.write(encoded({"jsonrpc": "2.0", "method": method, "params": params}))
+        await self._lines.write(encode_message({"jsonrpc": "2.0", "method": method, "params": params}))
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Does work beside the requests, until it is done or the connection ends."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._forget_task)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _forget_task(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, PeerGone):
             _LOG.error("a task of the connection failed", exc_info=error)
@@ -207,7 +209,7 @@ class Peer:
                 response["error"]["data"] = outcome.data
         else:
             response["result"] = outcome
-        await self._lines.write(encoded(response))
+        await self._lines.write(encode_message(response))
 
 
 class _TheirError(msgspec.Struct):
@@ -223,7 +225,7 @@ def _their_error(raw: msgspec.Raw) -> RpcError:
     return RpcError(error.message or f"the editor refused (code {error.code})", error.code)
 
 
-def encoded(message: Mapping[str, JSON]) -> bytes:
+def encode_message(message: Mapping[str, JSON]) -> bytes:
     """The message as a line. What JSON or UTF-8 cannot hold (NaN, lone surrogates) is replaced."""
     try:
         return msgspec.json.encode(message) + b"\n"

@@ -54,5 +54,5 @@ def _only_edits(request: ApprovalRequest, folders: tuple[str, ...]) -> bool:
         and request.command_line is None
         and not effects.external
         and bool(effects.writes)
-        and all(any(covers(key, written) for key in keys) for written in effects.writes)
+        and all(any(covers(key, write_key) for key in keys) for write_key in effects.writes)
     )

@@ -10,7 +10,7 @@ from toolspeak.acp.call_presentation import FileChange, JsonObject, call_fields,
 from toolspeak.acp.client_messages import PermissionAnswer
 from toolspeak.acp.json_rpc import Peer, PeerGone, RpcError, params_as
 from toolspeak.acp.permission_modes import Mode, decision_by_mode
-from toolspeak.acp.prompt_content import fenced, text_block
+from toolspeak.acp.prompt_content import fence, text_block
 from toolspeak.agent.recording.recorder import StreamItem
 from toolspeak.data.approvals import Decision, Escalate, Rule
 from toolspeak.data.events import ApprovalRequested, Record
@@ -21,7 +21,7 @@ from toolspeak.execute.approval.policy_rules import fitting
 from toolspeak.tools.files.text_format import visible
 from toolspeak.ui.format import is_diff, one_line, shorten
 
-CLOSED = "the user closed the question without an answer"
+CLOSED_QUESTION = "the user closed the question without an answer"
 
 _ALWAYS_REFUSED = "the user refuses this call, and every other one like it"
 
@@ -55,17 +55,17 @@ class EditorApprover:
         self._session_id = session_id
         self._folders = folders
         self._change_of = change_of
-        self._announced: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self._announcements: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._refusals: list[Rule] = []
 
     def begin(self, run_id: str) -> None:
         """The stream of this run is read from now on."""
         self.run_id = run_id
-        self._announced.clear()
+        self._announcements.clear()
 
     def saw(self, item: StreamItem) -> None:
         if isinstance(item, Record) and isinstance(item.event, ApprovalRequested):
-            self._announced[item.event.call_id].set()
+            self._announcements[item.event.call_id].set()
 
     async def together(self, requests: Sequence[ApprovalRequest], /) -> Sequence[Decision | Escalate]:
         decisions = [self._without_question(request) for request in requests]
@@ -95,7 +95,7 @@ class EditorApprover:
         if decision is not None or question is None:
             return decision or Escalate()
         if request.state is not None and request.state.run_id == self.run_id:
-            await self._announced[request.call.id].wait()
+            await self._announcements[request.call.id].wait()
         try:
             raw = await self._peer.call("session/request_permission", question)
             outcome = params_as(PermissionAnswer, raw).outcome
@@ -114,7 +114,7 @@ class EditorApprover:
                 self._refusals.append(_rule_for_always(request))
                 return Decision(False, _ALWAYS_REFUSED, by=_BY, digest=request.digest)
             case "cancelled":
-                return Decision(False, CLOSED, by=_BY, ends_run=True, digest=request.digest)
+                return Decision(False, CLOSED_QUESTION, by=_BY, ends_run=True, digest=request.digest)
             case other:
                 return Escalate(f"the editor chose {other!r}, which is not among the options")
 
@@ -124,13 +124,13 @@ class EditorApprover:
         fields = call_fields(request.call, self._folders[0], change)
         content: list[JsonObject] = [content_of(text_block(f"{visible(request.tool.name)} {visible(request.reason)}"))]
         if request.repaired_from is not None:
-            text = f"The model wrote this, which is not valid:\n{fenced(visible(request.repaired_from))}"
+            text = f"The model wrote this, which is not valid:\n{fence(visible(request.repaired_from))}"
             content.append(content_of(text_block(text)))
         if change is not None:
             content.append(change.content())
         if request.preview and (change is None or not request.preview.startswith("--- ")):
             language = "diff" if is_diff(request.preview) else "console"
-            content.append(content_of(text_block(fenced(visible(request.preview), language))))
+            content.append(content_of(text_block(fence(visible(request.preview), language))))
         return {**fields, "toolCallId": shown_id(self.run_id, request.call.id), "status": "pending", "content": content}
 
 

@@ -28,7 +28,7 @@ def _part(block: PromptBlock, index: int) -> ContentPart:
         case "image":
             if not block.data and block.uri and block.uri.startswith(("http://", "https://")):
                 return ImagePart(block.mime_type or "", url=block.uri)
-            return ImagePart(block.mime_type or "image/png", _decoded(block.data, f"prompt[{index}].data"))
+            return ImagePart(block.mime_type or "image/png", _decode(block.data, f"prompt[{index}].data"))
         case "resource" if block.resource is not None:
             return _resource(block.resource, f"prompt[{index}].resource.blob")
         case "resource_link" if block.uri:
@@ -45,13 +45,13 @@ def _resource(resource: ResourceContents, place: str) -> ContentPart:
     name = place_of_uri(resource.uri)
     if resource.text is not None:
         return TextPart(f'\n<file path="{name}">\n{resource.text}\n</file>\n')
-    data, media_type = _decoded(resource.blob or "", place), resource.mime_type or "application/octet-stream"
+    data, media_type = _decode(resource.blob or "", place), resource.mime_type or "application/octet-stream"
     if media_type.startswith("image/"):
         return ImagePart(media_type, data)
     return FilePart(name.rpartition("/")[2] or "file", media_type, data)
 
 
-def _decoded(text: str, place: str) -> bytes:
+def _decode(text: str, place: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -92,7 +92,7 @@ def text_block(text: str) -> dict[str, JSON]:
     return {"type": "text", "text": text}
 
 
-def fenced(text: str, language: str = "") -> str:
+def fence(text: str, language: str = "") -> str:
     """The text as a block of code in Markdown, with a fence that the text cannot end."""
     fence = "```"
     while fence in text:

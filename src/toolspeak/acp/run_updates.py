@@ -15,7 +15,7 @@ from toolspeak.acp.call_presentation import (
     result_fields,
     shown_id,
 )
-from toolspeak.acp.prompt_content import blocks_of, fenced, text_block
+from toolspeak.acp.prompt_content import blocks_of, fence, text_block
 from toolspeak.agent.recording.recorder import StreamItem
 from toolspeak.data.deltas import (
     CallCompleted,
@@ -113,11 +113,11 @@ class RunUpdates:
             case ToolProgress(call_id, message):
                 lines = self._progress.setdefault(call_id, deque(maxlen=_PROGRESS_LINES))
                 lines.append(shorten(printable(message), _PROGRESS_LINE))
-                block = text_block(fenced("\n".join(lines), "console"))
+                block = text_block(fence("\n".join(lines), "console"))
                 return [self._update("tool_call_update", call_id, content=[content_of(block)])]
             case TurnRestarted():
-                dropped = self._drop(list(self._ids.values()), "The turn is requested again.")
-                return [*dropped, *self._note("The turn is requested again: the text above does not count.")]
+                drop_updates = self._drop(list(self._ids.values()), "The turn is requested again.")
+                return [*drop_updates, *self._note("The turn is requested again: the text above does not count.")]
             case Record():
                 return self._of_record(item, changes)
             case _:
@@ -144,13 +144,13 @@ class RunUpdates:
             case "user":
                 return self.user_message(message)
             case "assistant":
-                return self._answered(message)
+                return self._of_answer(message)
             case "tool":
-                return [update for result in message.results for update in self._finished(result)]
+                return [update for result in message.results for update in self._of_result(result)]
             case _:
                 return []
 
-    def interrupted(self) -> list[JsonObject]:
+    def end_interrupted_turn(self) -> list[JsonObject]:
         """The updates at the end of a turn that was interrupted: its calls are over."""
         return self._drop(list(self._open), "The turn was interrupted.")
 
@@ -166,25 +166,25 @@ class RunUpdates:
                 return []
             case ModelAnswered(message):
                 self._is_recorded = True
-                return self._answered(message)
+                return self._of_answer(message)
             case ApprovalRequested(call_id):
                 self._questions.add(call_id)
                 return []
-            case ApprovalDecided(call_id, approved, reason, by) if call_id not in self._questions:
+            case ApprovalDecided(call_id, is_approved, reason, by) if call_id not in self._questions:
                 call = self._open.get(call_id)
                 because = f": {reason}" if reason else ""
                 name = one_line((call.name if call is not None else None) or call_id)
-                return self._note(f"{name} is {'allowed' if approved else 'refused'} by {by or 'someone'}{because}.")
+                return self._note(f"{name} is {'allowed' if is_approved else 'refused'} by {by or 'someone'}{because}.")
             case ToolStarted(call_id, _, _, _, _, _, changed_call):
                 fields = {} if changed_call is None else call_fields(changed_call, self._folder)
                 return [self._update("tool_call_update", call_id, status="in_progress", **fields)]
             case ToolFinished(result):
-                return self._finished(result, changes)
+                return self._of_result(result, changes)
             case HistoryCompacted():
                 return self._note(f"{compaction_text(event)}.")
-            case LimitReached(limit, _, allowed):
+            case LimitReached(limit, _, maximum):
                 return self._note(
-                    f"The limit of {allowed:g} {limit} is reached: the model is asked for a final answer."
+                    f"The limit of {maximum:g} {limit} is reached: the model is asked for a final answer."
                 )
             case AnswerRejected(reason):
                 return self._note(f"The answer does not match the requested type: {reason}")
@@ -196,13 +196,13 @@ class RunUpdates:
                 what = "The model's API failed and is asked" if call_id is None else "A call failed and runs"
                 return self._note(f"{what} again after {seconds:.1f} s: {error}")
             case RunFinished(_, answer):
-                dropped = self._drop(list(self._open), "The run ended before the call had a result.")
+                drop_updates = self._drop(list(self._open), "The run ended before the call had a result.")
                 is_new = answer.strip() and answer.strip() != self._turn_text.strip()
-                return [*dropped, *(self._chunk("agent_message_chunk", answer) if is_new else ())]
+                return [*drop_updates, *(self._chunk("agent_message_chunk", answer) if is_new else ())]
             case _:
                 return []
 
-    def _answered(self, message: Message) -> list[JsonObject]:
+    def _of_answer(self, message: Message) -> list[JsonObject]:
         """A turn as it is recorded: what was not shown while it streamed."""
         updates: list[JsonObject] = []
         shows_text = not self._turn_text
@@ -212,8 +212,10 @@ class RunUpdates:
             elif isinstance(part, TextPart) and part.text and shows_text:
                 self._turn_text += part.text
                 updates += self._chunk("agent_message_chunk", part.text)
-        counted = {call.id for call in message.calls}
-        updates += self._drop([each for each in self._ids.values() if each not in counted], "The call does not count.")
+        counted_ids = {call.id for call in message.calls}
+        updates += self._drop(
+            [each for each in self._ids.values() if each not in counted_ids], "The call does not count."
+        )
         for call in message.calls:
             if self._open.get(call.id) is None:
                 updates += self._announce(call)
@@ -227,7 +229,7 @@ class RunUpdates:
             self._with_content.add(call.id)
         return [self._update(kind, call.id, status="pending", **fields)]
 
-    def _finished(self, result: ToolResult, changes: Sequence[FileChange] = ()) -> list[JsonObject]:
+    def _of_result(self, result: ToolResult, changes: Sequence[FileChange] = ()) -> list[JsonObject]:
         call = self._open.pop(result.call_id, None)
         self._progress.pop(result.call_id, None)
         fields = result_fields(result, result.call_id in self._with_content)

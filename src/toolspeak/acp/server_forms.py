@@ -48,7 +48,7 @@ class EditorForms:
                 if schema is None:
                     return Escalate("the form has fields that an editor cannot show")
                 return await self._answer({**question, "mode": "form", "requestedSchema": schema})
-            if url is None and (not arguments.keys() >= _required(request) or None in arguments.values()):
+            if url is None and (not arguments.keys() >= _required_fields(request) or None in arguments.values()):
                 return Escalate("the editor shows no forms")
             return await self._permission(request)
         except PeerGone:
@@ -95,9 +95,9 @@ def _url_of(request: ApprovalRequest) -> str | None:
     return url if isinstance(url, str) and properties == {"url": {"const": url}} else None
 
 
-def _required(request: ApprovalRequest) -> set[str]:
-    required = request.tool.parameters.get("required")
-    names = cast("list[Any]", required) if isinstance(required, list) else []
+def _required_fields(request: ApprovalRequest) -> set[str]:
+    required_names = request.tool.parameters.get("required")
+    names = cast("list[Any]", required_names) if isinstance(required_names, list) else []
     return {each for each in names if isinstance(each, str)}
 
 

@@ -22,8 +22,8 @@ def config_options(mode: Mode, model: str, models: Mapping[str, str]) -> list[Js
         names.setdefault(value, name)
     model_values: list[JsonObject] = []
     for value, name in names.items():
-        described = {} if name == value else {"description": value}
-        model_values.append({"value": value, "name": name, **described})
+        description = {} if name == value else {"description": value}
+        model_values.append({"value": value, "name": name, **description})
     return [
         {
             "id": "mode",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from toolspeak.acp.call_presentation import JsonObject
 from toolspeak.acp.editor_session import EditorSession
-from toolspeak.acp.prompt_content import fenced
+from toolspeak.acp.prompt_content import fence
 from toolspeak.agent.state.state import Totals
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.changes.change_store import ChangeStore
@@ -58,8 +58,8 @@ async def run_slash_command(session: EditorSession, name: str, rest: str) -> Jso
 
 async def _model(session: EditorSession, name: str) -> str:
     if not name:
-        known = "\n".join(f"- {each}" for each in session.models)
-        return f"The model is `{session.setup.model}`. `/model NAME` changes it.\n\n{known}"
+        model_list = "\n".join(f"- {each}" for each in session.models)
+        return f"The model is `{session.setup.model}`. `/model NAME` changes it.\n\n{model_list}"
     await session.set_model(name, between_turns=True)
     return f"The model is now `{printable(session.setup.model)}`."
 
@@ -103,7 +103,7 @@ async def _diff(session: EditorSession, _rest: str) -> str:
         return "This session has changed no file."
     text = printable(patch[:_MOST_PATCH].decode(errors="replace"))
     more = f"\n{len(patch) - _MOST_PATCH:,} more bytes: `toolspeak changes` shows all." if patch[_MOST_PATCH:] else ""
-    return fenced(text, "diff") + more
+    return fence(text, "diff") + more
 
 
 async def _undo(session: EditorSession, _rest: str) -> str:

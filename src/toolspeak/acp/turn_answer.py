@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolspeak.acp.call_presentation import JsonObject
-from toolspeak.acp.permission_requests import CLOSED
+from toolspeak.acp.permission_requests import CLOSED_QUESTION
 from toolspeak.agent import RunResult
 from toolspeak.data.run_values import PAUSED_STATUSES
 
@@ -36,7 +36,7 @@ def answer_to_prompt(result: RunResult[Any]) -> tuple[JsonObject, str]:
         answer["stopReason"] = "max_tokens"
     elif result.state.limit is not None:
         answer["stopReason"] = "max_turn_requests"
-    elif result.state.stop is not None and result.state.stop.message == CLOSED:
+    elif result.state.stop is not None and result.state.stop.message == CLOSED_QUESTION:
         answer["stopReason"] = "cancelled"
     elif result.reason in ("refusal", "content_filter"):
         answer["stopReason"] = "refusal"

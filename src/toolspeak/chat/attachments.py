@@ -91,11 +91,11 @@ def _content(path: Path, folder: Path, name: str, first: int | None, last: int |
     try:
         if path.is_dir():
             real = os.path.realpath(path)
-            ignored = IgnoredPaths.to_leave_out(real, os.path.realpath(folder))
+            ignored_paths = IgnoredPaths.to_leave_out(real, os.path.realpath(folder))
             entries = sorted(
                 f"{entry.name}/" if entry.is_dir() else entry.name
                 for entry in path.iterdir()
-                if ignored is None or not ignored.names(os.path.join(real, entry.name), entry.is_dir())
+                if ignored_paths is None or not ignored_paths.names(os.path.join(real, entry.name), entry.is_dir())
             )
             more = [f"… {len(entries) - MOST_ENTRIES:,} more"] if len(entries) > MOST_ENTRIES else []
             return TextPart("\n".join([f"\n\n[The folder {name}]", *entries[:MOST_ENTRIES], *more, ""]))

@@ -36,7 +36,7 @@ from toolspeak.ui.terminal_approver import understand
 
 _KEYS = "(y)es · (n)o and why · (e)dit · (r)emember this approval · (a)pprove all · (q)uit the turn"
 _HIDDEN_KEYS = (
-    "{hidden:,} more characters: (s)how the next, or the (w)hole, first · (n)o and why · (e)dit · (q)uit the turn"
+    "{count:,} more characters: (s)how the next, or the (w)hole, first · (n)o and why · (e)dit · (q)uit the turn"
 )
 _APPROVES_ALL = "Until this program ends, only repaired calls need your approval. /approve ask ends that."
 _PROMPT = "Run it? › "
@@ -44,7 +44,7 @@ _LINE_KEYS = "Enter takes your version, Esc leaves the call as it is. With $EDIT
 _PANEL_ROWS = 10
 """The screen rows for the list, the keys, the input and the status line."""
 
-_CONTINUED: StyledLine = [("class:note", "    ↳ ")]
+_CONTINUATION_INDENT: StyledLine = [("class:note", "    ↳ ")]
 """In front of the second and later rows of a long line: where a diff has its sign, a file's text has none."""
 
 _FILE = re.compile(r"^\+\+\+ (?:b/)?(.+?)(?:\t.*)?$", re.MULTILINE)
@@ -75,7 +75,8 @@ class _CallQuestion:
             return "approved, runs when all are answered" if self.decision.approved else "refused"
         if not self.has_begun:
             return "not shown yet"
-        return f"{self.question.hidden:,} characters not shown yet" if self.question.hidden else "shown"
+        count = self.question.characters_left
+        return f"{count:,} characters not shown yet" if count else "shown"
 
 
 class CallApprover:
@@ -86,25 +87,26 @@ class CallApprover:
     - `rules_path`: the file in which the agent stores rules; "" if it has none. Rules for this conversation alone stay
       here, and end with the program.
     - `before_end`: is called before an answer ends the run.
-    - `unasked`: gets the id of each call that an earlier answer approves: the person does not see its question.
+    - `on_standing_approval`: gets the id of each call that an earlier answer approves. The person does not see
+      its question.
     """
 
     def __init__(
         self,
         front: Front,
         rules_path: str = "",
-        unasked: Callable[[str], None] = lambda _: None,
+        on_standing_approval: Callable[[str], None] = lambda _: None,
         before_end: Callable[[], object] = lambda: None,
     ) -> None:
         self.rules_path = rules_path
         self.approves_all = False
         """Whether every call runs without a question, except repaired ones."""
         self._front = front
-        self._unasked, self._before_end = unasked, before_end
+        self._on_standing_approval, self._before_end = on_standing_approval, before_end
         self._rules = StandingRules()
         self._on_screen: _CallQuestion | None = None  # the question that was written last
         self._lock = asyncio.Lock()  # the calls of a sub-run may ask while another question is open
-        self._announced: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self._announcements: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._open: list[_CallQuestion] = []
         self._at = 0
         self._asks_more = False  # a question about the answer is open, such as which rule
@@ -117,7 +119,7 @@ class CallApprover:
     def saw(self, item: StreamItem) -> None:
         """Takes what the person has seen of the run: a question follows the text that led to it."""
         if isinstance(item, Record) and isinstance(item.event, ApprovalRequested):
-            self._announced[item.event.call_id].set()
+            self._announcements[item.event.call_id].set()
 
     def approve_all(self) -> None:
         """Approves every call from now on, except repaired ones, also those that are asked about now."""
@@ -135,8 +137,8 @@ class CallApprover:
         """Asks about all calls of a batch, and returns the answers in their order."""
         async with self._lock:
             for request in requests:
-                await self._announced[request.call.id].wait()
-                del self._announced[request.call.id]
+                await self._announcements[request.call.id].wait()
+                del self._announcements[request.call.id]
             self._open, self._at = [_CallQuestion(request) for request in requests], 0
             try:
                 await self._ask()
@@ -147,7 +149,7 @@ class CallApprover:
 
     async def at_any_time(self, request: ApprovalRequest, /) -> Decision | Escalate:
         """Asks what no record announces: an MCP server's question during a call."""
-        self._announced[request.call.id].set()
+        self._announcements[request.call.id].set()
         (answer,) = await self.together([request])
         return answer
 
@@ -155,7 +157,7 @@ class CallApprover:
         while (current := self._next()) is not None:
             standing = self._standing(current)
             if standing is not None:
-                self._unasked(current.request.call.id)
+                self._on_standing_approval(current.request.call.id)
                 current.decision = standing
                 continue
             if current is not self._on_screen:
@@ -188,7 +190,7 @@ class CallApprover:
             self._refuse_rest(answer.reason, ends_run=True)
         elif not answer.yes:
             self._decide(current, Decision(False, answer.reason, by="user"))
-        elif current.question.hidden:
+        elif current.question.characters_left:
             self._show(current)  # as for s: it is approved once all of it was shown
         elif answer.remember:
             await self._remember(current)
@@ -238,7 +240,7 @@ class CallApprover:
     def _show(self, current: _CallQuestion, *, whole: bool = False) -> None:
         """Writes the next screen of a question, or the `whole` rest of it."""
         rows = None if whole else max(5, self._front.rows - _PANEL_ROWS - current.has_begun)
-        columns, indentation = max(20, self._front.columns), cells(_CONTINUED)
+        columns, indentation = max(20, self._front.columns), cells(_CONTINUATION_INDENT)
         file = _FILE.search(current.request.preview) if is_diff(current.request.preview) else None
         if not current.has_begun:
             self._front.print([[]])
@@ -247,10 +249,12 @@ class CallApprover:
             self._front.print([truncate(head, columns)])
         current.has_begun, self._on_screen = True, current
         for line in current.question.next_lines(columns, rows, lambda text, width: pieces_of(text, width, indentation)):
-            painted_line = _painted(line, file[1] if file else "")
+            painted_line = _paint(line, file[1] if file else "")
             # Every space of what would run counts.
             is_reason = line[1] == REASON_STYLE
-            self._front.print(wrap(painted_line, columns) if is_reason else rows_of(painted_line, columns, _CONTINUED))
+            self._front.print(
+                wrap(painted_line, columns) if is_reason else rows_of(painted_line, columns, _CONTINUATION_INDENT)
+            )
 
     def rows(self, columns: int) -> list[StyledLine]:
         """The list of the batch's calls, each with its state, and what can be answered."""
@@ -270,10 +274,10 @@ class CallApprover:
                 )
                 rows.append([*truncate(line, max(10, columns - len(state))), ("class:note", state)])
         current = self._open[self._at]
-        hidden = current.question.hidden
+        count = current.question.characters_left
         if self._asks_more:
             return rows
-        keys = _HIDDEN_KEYS.format(hidden=hidden) if hidden else _KEYS
+        keys = _HIDDEN_KEYS.format(count=count) if count else _KEYS
         return [*rows, *wrap([("class:note", keys)], columns)]
 
     def _note(self, text: str, style: str = "note") -> None:
@@ -283,9 +287,9 @@ class CallApprover:
 
     async def _remember(self, current: _CallQuestion) -> None:
         """Approves the call, and those that the person chooses besides."""
-        offered = rules_offered(question_fact(current.request))
+        rule_choices = rules_offered(question_fact(current.request))
         places = ["in this conversation", *([f"also later, kept in {self.rules_path}"] if self.rules_path else [])]
-        choices = [(place, *each) for place in places for each in offered]
+        choices = [(place, *each) for place in places for each in rule_choices]
         self._note("Always approve:")
         for number, (place, _, text) in enumerate(choices, 1):
             self._note(f"  {number}  {text}, {printable(place)}")
@@ -328,16 +332,16 @@ class CallApprover:
                 text = await self._ask_more("Arguments: ", current.draft or arguments_to_json(arguments))
             current.draft = text or current.draft
             if not text or (
-                arguments_to_json(edited := arguments_from_text(text, extension)) == arguments_to_json(arguments)
+                arguments_to_json(new_arguments := arguments_from_text(text, extension)) == arguments_to_json(arguments)
             ):
                 self._note("The arguments are unchanged.")
                 return
-            current.revise(await current.request.revised(edited))
+            current.revise(await current.request.revised(new_arguments))
         except ConfigurationError as error:
             self._note(printable(str(error)), "error")
 
 
-def _painted(line: Line, file: str) -> StyledLine:
+def _paint(line: Line, file: str) -> StyledLine:
     """A line of a question with its colours: those of a diff, and in it those of the file's code."""
     text, style = line
     text = printable(text)

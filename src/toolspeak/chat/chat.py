@@ -315,8 +315,8 @@ class Chat:
         earlier = max(0, len(messages) - _SHOWN_MESSAGES)
         while earlier and messages[earlier].role != "user":
             earlier -= 1
-        hidden = f", after {earlier:,} earlier messages" if earlier else ""
-        self.transcript.note(f"· conversation {session.session_id[:8]} goes on{hidden}: {session.title}")
+        omission = f", after {earlier:,} earlier messages" if earlier else ""
+        self.transcript.note(f"· conversation {session.session_id[:8]} goes on{omission}: {session.title}")
         self.transcript.messages(messages[earlier:])
         with suppress(OSError):
             if text := take_unsent(session.session_id):

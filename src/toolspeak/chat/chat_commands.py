@@ -44,7 +44,7 @@ class ChatCommands:
         self._front = chat.front
         self._note = chat.transcript.note
         self._sessions: Sequence[SessionInfo] = ()  # as `/sessions` listed them last
-        self._served: Sequence[str] = ()  # the models that the server lists
+        self._server_models: Sequence[str] = ()  # the models that the server lists
         chat.front.arguments_of = self._arguments_of
         # While the model works these take effect at once, and the others after its turn.
         self._now: dict[str, Callable[[str], None]] = {
@@ -117,7 +117,7 @@ class ChatCommands:
     def _served_strings(self) -> Iterable[str]:
         """The model strings of what the server lists, as `/model` has asked it last."""
         prefix, colon, _ = self._chat.setup.model.partition(":")
-        return [f"{prefix}:{name}" if colon else name for name in self._served]
+        return [f"{prefix}:{name}" if colon else name for name in self._server_models]
 
     def _help(self) -> None:
         columns = self._front.columns
@@ -128,13 +128,15 @@ class ChatCommands:
             await self._chat.use(model=with_absolute_path(await self._model_string(name)))
         model = self._chat.setup.model
         self._note(f"· the model is {model or 'not chosen: /model NAME chooses it'}")
-        self._served = await self._chat.keeper.served_models()
+        self._server_models = await self._chat.keeper.served_models()
         served_name = model.partition(":")[2]
-        is_served = any(each in (model, served_name) or each.startswith(f"{served_name}:") for each in self._served)
-        if self._served and not (name and is_served):
-            near = difflib.get_close_matches(served_name or model, self._served, n=3) if name else []
-            names = near or self._served[:_MOST_MODELS]
-            others = len(self._served) - len(names)
+        is_served = any(
+            each in (model, served_name) or each.startswith(f"{served_name}:") for each in self._server_models
+        )
+        if self._server_models and not (name and is_served):
+            near = difflib.get_close_matches(served_name or model, self._server_models, n=3) if name else []
+            names = near or self._server_models[:_MOST_MODELS]
+            others = len(self._server_models) - len(names)
             more = f" and {others:,} more" if others else ""
             start = "! the server does not list it; it has" if name else "· the server has"
             self._note(f"{start} {', '.join(map(one_line, names))}{more}", "warning" if name else "note")
@@ -149,7 +151,7 @@ class ChatCommands:
         """The model string of an alias, or of a name as the server lists it."""
         model = resolved_model(self._config, name)
         provider, colon, _ = self._chat.setup.model.partition(":")
-        if model == name and colon and name in (self._served or await self._chat.keeper.served_models()):
+        if model == name and colon and name in (self._server_models or await self._chat.keeper.served_models()):
             return f"{provider}:{name}"
         return model
 
@@ -157,8 +159,8 @@ class ChatCommands:
         chat = self._chat
         if name:
             await chat.use(dialect=name)
-        written = f" ({chat.dialect})" if chat.dialect else ""
-        self._note(f"· calls are written in: {chat.setup.dialect}{written}")
+        dialect_note = f" ({chat.dialect})" if chat.dialect else ""
+        self._note(f"· calls are written in: {chat.setup.dialect}{dialect_note}")
 
     async def _approve(self, choice: str) -> None:
         if choice:
@@ -185,13 +187,15 @@ class ChatCommands:
 
     async def _cost(self, _argument: str) -> None:
         chat = self._chat
-        tokens, calls, cost, unpriced, estimated = 0, 0, 0.0, False, False
+        tokens, calls, cost, has_unpriced_calls, is_estimate = 0, 0, 0.0, False, False
         for run in await chat.journal.runs(session_id=chat.session_id):
             totals = (await load_state(chat.journal, run.run_id)).totals
             tokens, calls, cost = tokens + totals.tokens, calls + totals.calls, cost + totals.known_cost
-            unpriced, estimated = unpriced or totals.unpriced, estimated or totals.estimated
-        price = "the price of the model is not known (--prices FILE)" if unpriced else money(cost, estimated)
-        about = "~" if estimated else ""
+            has_unpriced_calls, is_estimate = has_unpriced_calls or totals.unpriced, is_estimate or totals.estimated
+        price = (
+            "the price of the model is not known (--prices FILE)" if has_unpriced_calls else money(cost, is_estimate)
+        )
+        about = "~" if is_estimate else ""
         self._note(f"· this conversation: {about}{tokens:,} tokens, {count(calls, 'call')}, {price}")
 
     async def _list_sessions(self, which: str) -> None:
@@ -239,9 +243,9 @@ class ChatCommands:
         if self._chat.state is None:
             self._note("· there is nothing to summarise yet")
         else:
-            await self._chat.wait("the summary", self._compacted())
+            await self._chat.wait("the summary", self._compaction_note())
 
-    async def _compacted(self) -> str:
+    async def _compaction_note(self) -> str:
         return await self._chat.compact() or "· the conversation stays as it is: a hook keeps it"
 
     async def _export(self, name: str) -> None:

@@ -22,7 +22,7 @@ from toolspeak.agent import (
 )
 from toolspeak.agent.agent import result_of
 from toolspeak.agent.recording.recorder import StreamItem
-from toolspeak.cli.exit_codes import ANSWERED, AWAITING_APPROVAL, NO_ANSWER, SUSPENDED
+from toolspeak.cli.exit_codes import AWAITING_APPROVAL, NO_ANSWER, SUCCESS, SUSPENSION
 from toolspeak.cli.json_input import JsonInput
 from toolspeak.cli.options.command_options import write_text
 from toolspeak.cli.options.journal_option import resuming
@@ -135,7 +135,7 @@ async def work(
         click.echo(f"toolspeak: {printable(hint)}", err=True)
     if cassette is not None and cassette.replays and result.status in PAUSED_STATUSES:
         click.echo("toolspeak: the recording ends here: the run was not resumed, or not with --record", err=True)
-        return AWAITING_APPROVAL if result.status == "awaiting_approval" else SUSPENDED
+        return AWAITING_APPROVAL if result.status == "awaiting_approval" else SUSPENSION
     return _finish(result, display.as_json)
 
 
@@ -213,13 +213,13 @@ def _finish(result: RunResult, as_json: bool) -> int:
             "" if result.state.until is None else time.strftime(" until %H:%M:%S", time.localtime(result.state.until))
         )
         click.echo(f"toolspeak: {result.status}{until}: a worker or {resuming(result.run_id)} continues it", err=True)
-        return SUSPENDED
+        return SUSPENSION
     if result.status == "suspended":
         click.echo(f"toolspeak: suspended: {resuming(result.run_id)} continues it", err=True)
-        return SUSPENDED
+        return SUSPENSION
     if result.answer and not as_json and not sys.stdout.isatty():
         write_text(result.answer + "\n")
-    return ANSWERED if result.status == "answered" else NO_ANSWER
+    return SUCCESS if result.status == "answered" else NO_ANSWER
 
 
 def _print_waiting_calls(result: RunResult) -> None:

@@ -28,15 +28,15 @@ async def archive_changes(journal: Journal, files: Sequence[Path]) -> None:
     if store is None or not store.exists():
         return
     try:
-        stranded = await stranded_roots(store, journal)
+        stranded_ids = await stranded_roots(store, journal)
         for file in files:
-            if not stranded:
+            if not stranded_ids:
                 break
             run_ids = _runs_in(file)
-            own = [root_id for root_id in stranded if root_id in run_ids]
+            own = [root_id for root_id in stranded_ids if root_id in run_ids]
             copy_changes(store, file, own)
             delete_roots(store, own)
-            stranded = [root_id for root_id in stranded if root_id not in run_ids]
+            stranded_ids = [root_id for root_id in stranded_ids if root_id not in run_ids]
     finally:
         store.close()
 

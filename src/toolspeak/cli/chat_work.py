@@ -116,10 +116,12 @@ async def _may_count(front: Front, project: ProjectConfig) -> bool:
     while True:
         screen = list(question.next_lines(front.columns, max(6, front.rows - _ROWS)))
         front.print([(theme_class(style), printable(text))] for text, style in screen)
-        prompt = f"{question.hidden:,} more characters. Enter: show them, n: ignore it › "
-        line = await front.ask(prompt if question.hidden else "Trust it, until its content changes? (y)es, (n)o › ")
+        prompt = f"{question.characters_left:,} more characters. Enter: show them, n: ignore it › "
+        line = await front.ask(
+            prompt if question.characters_left else "Trust it, until its content changes? (y)es, (n)o › "
+        )
         answer = understand(line or "n")
-        if not question.hidden:
+        if not question.characters_left:
             return answer is not None and answer.yes
         if answer is not None and not answer.yes:
             return False

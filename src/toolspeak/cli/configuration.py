@@ -36,12 +36,12 @@ def configuration(workspace: str, *, asks: bool = True) -> Config:
 def choices_of(context: click.Context) -> SetupChoices:
     """The settings of a run that the command line names, and not a default."""
     names = get_type_hints(SetupChoices).keys() & context.params.keys()
-    chosen = {
+    choices = {
         name: context.params[name]
         for name in names
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and context.params[name] is not None
     }
-    return cast("SetupChoices", chosen)
+    return cast("SetupChoices", choices)
 
 
 def content_lines(project: ProjectConfig) -> Iterator[Line]:
@@ -56,7 +56,7 @@ def content_lines(project: ProjectConfig) -> Iterator[Line]:
 
 
 def _ask(project: ProjectConfig) -> bool:
-    trusted = run_to_end(confirm_text(content_lines(project), "  Trust it, until its content changes?"))
-    if not trusted:
+    is_trusted = run_to_end(confirm_text(content_lines(project), "  Trust it, until its content changes?"))
+    if not is_trusted:
         click.echo("toolspeak: it is ignored; `toolspeak config trust` trusts it later", err=True)
-    return trusted
+    return is_trusted

@@ -61,7 +61,7 @@ FILES = {
 _FIXED_LINE = "    return amount - amount * discount // 100\n"
 _NOTE = "- A discount is taken in percent: `total` divides by 100, not by 10.\n"
 
-FIXED = {
+FIXED_FILES = {
     **FILES,
     "shop/prices.py": PRICES.replace("    return amount - amount * discount // 10\n", _FIXED_LINE),
     "CHANGES.md": CHANGES + _NOTE,
@@ -78,9 +78,9 @@ ALIAS = "file"
 # Quotations of real results: a wrong or missing result ends the demo. A quotation is text, which a dialect would
 # render as a string, so a number in a call is a placeholder number at first.
 _LINE_FOUND = 990_001
-_QUOTED = {str(_LINE_FOUND): r'{{find:"path": "shop/prices\.py", "line": (\d+)}}'}
+_QUOTATIONS = {str(_LINE_FOUND): r'{{find:"path": "shop/prices\.py", "line": (\d+)}}'}
 _ASSERTION = r"{{find:AssertionError: (-?\d+ != \d+)}}"
-_UNKNOWN = r"{{find:no tool is called '(\w+)'}}"
+_UNKNOWN_TOOL = r"{{find:no tool is called '(\w+)'}}"
 _ALL_PASS = r"{{find:Ran (\d+) tests in [^\"]*OK}}"
 
 
@@ -107,12 +107,12 @@ STEPS = (
         ),
     ),
     DemoStep(
-        f"There is no tool {_UNKNOWN}; `read` it is.",
+        f"There is no tool {_UNKNOWN_TOOL}; `read` it is.",
         (("read", {ALIAS: "shop/prices.py"}),),
         fenced=True,
     ),
     DemoStep(
-        f"Line {_QUOTED[str(_LINE_FOUND)]} divides by 10, and a percentage is divided by 100. I fix that, note it, "
+        f"Line {_QUOTATIONS[str(_LINE_FOUND)]} divides by 10, and a percentage is divided by 100. I fix that, note it, "
         "and run the tests again.",
         (
             (
@@ -133,7 +133,7 @@ STEPS = (
     ),
     DemoStep(
         "Fixed: `total` took the discount in tenths instead of percent "
-        f"(line {_QUOTED[str(_LINE_FOUND)]} of shop/prices.py). All {_ALL_PASS} tests pass."
+        f"(line {_QUOTATIONS[str(_LINE_FOUND)]} of shop/prices.py). All {_ALL_PASS} tests pass."
     ),
 )
 """The playbook for every dialect. If a dialect allows one call per turn, a step becomes several turns."""
@@ -162,5 +162,5 @@ def _render(step: DemoStep, dialect: Dialect, tools: Sequence[ToolSpec]) -> str:
 
 
 def _with_quotations(text: str) -> str:
-    numbers = re.compile("|".join(_QUOTED))
-    return numbers.sub(lambda match: _QUOTED[match[0]], text)
+    numbers = re.compile("|".join(_QUOTATIONS))
+    return numbers.sub(lambda match: _QUOTATIONS[match[0]], text)

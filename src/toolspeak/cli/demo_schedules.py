@@ -10,7 +10,7 @@ from dataclasses import replace
 from rich.console import Console
 from rich.table import Table
 
-from toolspeak.cli.exit_codes import ANSWERED, NO_ANSWER
+from toolspeak.cli.exit_codes import NO_ANSWER, SUCCESS
 from toolspeak.cli.timeline_file import write_timeline
 from toolspeak.data.events import Event, ModelAnswered, Record
 from toolspeak.data.messages import JSON, Message, ToolCall
@@ -115,7 +115,7 @@ async def compare_schedules(console: Console, timeline: str | None) -> int:
     write(console, "\n█ runs  ░ waits for an earlier call", "dim")
     if timeline is not None:
         write_timeline(timeline, [each.lanes for each in outcomes.values()], ", ".join(outcomes))
-    return ANSWERED if outcomes["serializable"].same_as(right) else NO_ANSWER
+    return SUCCESS if outcomes["serializable"].same_as(right) else NO_ANSWER
 
 
 async def _play(schedule: ScheduleName) -> _ScheduleOutcome:

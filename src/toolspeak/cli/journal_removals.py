@@ -88,14 +88,14 @@ async def _archive(journal: MaintainedJournal, folder: Path, before: float, prin
     async for removal in archive_groups(journal, folder, before=before, principal=principal):
         if removal.place is not None:
             files.append(removal.place)
-        click.echo(f"{removal.place}: {_removed(removal)}")
+        click.echo(f"{removal.place}: {_removal_text(removal)}")
     # The other files too: an earlier archiving may have been interrupted before it moved the changes.
     await archive_changes(journal, [*files, *archive_files(folder)])
     if not files:
         click.echo("nothing to archive")
 
 
-def _removed(removal: Removal) -> str:
+def _removal_text(removal: Removal) -> str:
     text = f"{count(removal.runs, 'run')}, {count(removal.records, 'record')}"
     return f"{text}; {removal.busy} changed meanwhile and stay in the journal" if removal.busy else text
 
@@ -118,11 +118,11 @@ async def _prune(journal: MaintainedJournal, before: float, principal: str | Non
         async for group in journal.groups(before=before, principal=principal):
             if group.is_finished:
                 expected.add(group)
-        click.echo(f"toolspeak: {_removed(expected)}", err=True)
+        click.echo(f"toolspeak: {_removal_text(expected)}", err=True)
         await _confirm()
     removal = await prune_groups(journal, before=before, principal=principal)
     await delete_changes(journal)
-    click.echo(f"deleted: {_removed(removal)}")
+    click.echo(f"deleted: {_removal_text(removal)}")
 
 
 async def _confirm(question: str = "Delete for good?") -> None:
@@ -194,7 +194,7 @@ def import_(files: tuple[str, ...], journal: str | None, trust: bool) -> None:
 
 async def _import(journal: MaintainedJournal, files: Sequence[str], trust: bool) -> None:
     for file in files:
-        added = present = closed = 0
+        added_runs = present = closed_runs = 0
         ids: set[str] = set()
         try:
             with click.open_file(file, encoding="utf-8") as stream:
@@ -205,14 +205,14 @@ async def _import(journal: MaintainedJournal, files: Sequence[str], trust: bool)
                     if outcome is None:
                         present += runs
                     else:
-                        added, closed = added + runs, closed + outcome
+                        added_runs, closed_runs = added_runs + runs, closed_runs + outcome
         except (OSError, UnicodeDecodeError, FormatError, RunConflict) as error:
-            raise ToolspeakError(f"{file}: {error}; {count(added, 'run')} before that were imported") from error
+            raise ToolspeakError(f"{file}: {error}; {count(added_runs, 'run')} before that were imported") from error
         if file != "-":
             await import_changes(journal, Path(file), ids)
         notes = [f"{present} were there already"] if present else []
-        notes += [f"{closed} had not ended and were closed"] if closed else []
-        click.echo("; ".join([f"{file}: {count(added, 'run')} imported", *notes]))
+        notes += [f"{closed_runs} had not ended and were closed"] if closed_runs else []
+        click.echo("; ".join([f"{file}: {count(added_runs, 'run')} imported", *notes]))
 
 
 @click.command
@@ -295,7 +295,7 @@ async def _close(journal: MaintainedJournal, before: float, principal: str | Non
     if not yes:
         click.echo(f"toolspeak: {count(len(names), 'run')} that have not ended", err=True)
         await _confirm("Close them?")
-    closed = busy = 0
+    closed_runs = busy = 0
     for name in names:
         try:
             await close_run(journal, name, doubtful=restored)
@@ -304,9 +304,9 @@ async def _close(journal: MaintainedJournal, before: float, principal: str | Non
         except RunError:
             pass  # it has ended meanwhile, with the run whose tool started it
         else:
-            closed += 1
+            closed_runs += 1
     note = f"; {busy} are driven by a process and stay" if busy else ""
-    click.echo(f"closed: {count(closed, 'run')}{note}")
+    click.echo(f"closed: {count(closed_runs, 'run')}{note}")
 
 
 REMOVALS: Sequence[click.Command] = (archive, prune, close, export, import_, erase)

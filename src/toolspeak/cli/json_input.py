@@ -284,8 +284,8 @@ def _checked_line(value: object) -> tuple[str, dict[str, Any]]:
     if not isinstance(line[kind], expected_type) or not line[kind]:
         what = "true" if expected_type is bool else "a text that is not empty"
         raise ValueError(f"expected {what} for {kind!r}")
-    if unknown := sorted(line.keys() - others - {kind}):
-        raise ValueError(f"a line with {kind!r} has no {', '.join(map(repr, unknown))}")
+    if unknown_keys := sorted(line.keys() - others - {kind}):
+        raise ValueError(f"a line with {kind!r} has no {', '.join(map(repr, unknown_keys))}")
     if kind == "decide":
         if not isinstance(line.get("approved"), bool):
             raise ValueError("expected true or false for 'approved'")

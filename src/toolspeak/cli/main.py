@@ -11,7 +11,7 @@ from typing import cast
 import click
 
 from toolspeak.cli.command_table import LazyCommands
-from toolspeak.cli.exit_codes import INTERRUPTED, NO_ANSWER, USAGE
+from toolspeak.cli.exit_codes import INTERRUPTION, NO_ANSWER, USAGE
 from toolspeak.errors import ConfigurationError, ToolspeakError
 
 
@@ -44,7 +44,7 @@ def main() -> None:
             sys.exit(code)
     except (click.exceptions.Abort, KeyboardInterrupt):  # click turns KeyboardInterrupt into Abort
         click.echo("toolspeak: interrupted", err=True)
-        sys.exit(INTERRUPTED)
+        sys.exit(INTERRUPTION)
     except click.ClickException as error:
         error.show()
         sys.exit(USAGE)

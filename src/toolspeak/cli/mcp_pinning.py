@@ -45,12 +45,14 @@ async def show_changes(setup: Setup, name: str | None) -> bool:
                 if state != "changed":
                     continue
                 has_changes = True
-                pinned = before[tool].definition
+                pinned_definition = before[tool].definition
                 write_text(f"{printable(server.name)}: {printable(tool)}\n")
-                if pinned is None:
+                if pinned_definition is None:
                     write_text("  the pinned definition was too long to keep: only its digest is known\n")
                     continue
-                lines = difflib.unified_diff(_lines(pinned), _lines(definition), "pinned", "now", lineterm="")
+                lines = difflib.unified_diff(
+                    _lines(pinned_definition), _lines(definition), "pinned", "now", lineterm=""
+                )
                 write_text("".join(f"  {printable(line)}\n" for line in lines))
             for tool in before.keys() - _states(server, servers, pins).keys():
                 write_text(f"{printable(server.name)}: {printable(tool)} is no longer listed\n")

@@ -76,9 +76,9 @@ async def serve(
     async with AsyncExitStack() as opened_parts:
         journal = journal_of(journal_place)
         opened_parts.push_async_callback(journal.aclose)
-        served, interceptors = await _served(offer, journal, opened_parts)
+        tools_and_agents, interceptors = await _tools_and_agents(offer, journal, opened_parts)
         app = mcp.McpApp(
-            served,
+            tools_and_agents,
             journal=journal,
             approve=Approval(
                 None if offer.approve == "ask" else offer.approve,
@@ -101,32 +101,32 @@ async def serve(
             await serving.serve_http(app, sock)
 
 
-async def _served(
+async def _tools_and_agents(
     offer: Offer, journal: Journal, opened_parts: AsyncExitStack
 ) -> tuple[list[Tool[..., Any] | Agent[Any, Any]], list[AnyInterceptor]]:
     """What the options name. Its parts close with the stack."""
     commands, line = await open_command_sandbox(offer.workspace, is_attended=False, **offer.sandbox)
     opened_parts.push_async_callback(commands.sandbox.aclose)
-    served: list[Tool[..., Any] | Agent[Any, Any]] = []
+    tools_and_agents: list[Tool[..., Any] | Agent[Any, Any]] = []
     interceptors: list[AnyInterceptor] = []
     if offer.builtin:
         click.echo(f"toolspeak mcp: {printable(line)}", err=True)
         # Not `read_result`: each call is a run of its own, without earlier results. Nor is a file open in an editor.
-        served += [
+        tools_and_agents += [
             tool
             for tool in workspace_tools(offer.workspace, env=offer.env, sandbox=commands)
             if tool.name in WORKSPACE_TOOLS
         ]
         interceptors += opened_parts.enter_context(recorders(offer.workspace, journal))
     use_by_default(commands)
-    served += load_tools(offer.tools, [os.getcwd()])
+    tools_and_agents += load_tools(offer.tools, [os.getcwd()])
     for place in offer.agents:
         for agent in load_agents(place):
-            served.append(agent)
+            tools_and_agents.append(agent)
             opened_parts.push_async_callback(agent.aclose)
             if agent.journal is not None and agent.journal is not journal:
                 opened_parts.push_async_callback(agent.journal.aclose)
-    return served, interceptors
+    return tools_and_agents, interceptors
 
 
 def _principal_of(keys: Sequence[Key]) -> Callable[[Mapping[str, Any]], str]:

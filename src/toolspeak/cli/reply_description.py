@@ -85,15 +85,15 @@ class _CallFragments:
 
 
 def _describe(turn: ParsedTurn, fragments: Mapping[str, _CallFragments]) -> dict[str, Any]:
-    ignored = [{**_call(entry.call, fragments), "ignored": entry.reason} for entry in turn.ignored_calls]
+    ignored_parts = [{**_call(entry.call, fragments), "ignored": entry.reason} for entry in turn.ignored_calls]
     if turn.aside.strip():
-        ignored.append({"text": turn.aside, "ignored": "text after the calls"})
+        ignored_parts.append({"text": turn.aside, "ignored": "text after the calls"})
     return {
         "content": turn.text,
         "reasoning": turn.reasoning,
         "calls": [_call(call, fragments) for call in turn.calls if isinstance(call, ToolCall)],
         "malformed": [_call(call, fragments) for call in turn.calls if isinstance(call, MalformedCall)],
-        "ignored": ignored,
+        "ignored": ignored_parts,
         "forged": list(turn.forged_results),
         "notes": list(turn.notes),
     }
@@ -102,13 +102,17 @@ def _describe(turn: ParsedTurn, fragments: Mapping[str, _CallFragments]) -> dict
 def _call(call: ToolCall | MalformedCall, fragments: Mapping[str, _CallFragments]) -> dict[str, Any]:
     """Describes a call. The arguments of a malformed one are the JSON text so far."""
     if isinstance(call, ToolCall):
-        described: dict[str, Any] = {"name": call.name, "arguments": call.arguments, "id": call.provider_id or call.id}
+        description: dict[str, Any] = {
+            "name": call.name,
+            "arguments": call.arguments,
+            "id": call.provider_id or call.id,
+        }
         if call.notes:
-            described["notes"] = list(call.notes)
-        return described if call.repaired_from is None else {**described, "repaired_from": call.repaired_from}
-    described = {"raw": call.raw, "code": call.code, "reason": call.reason, "name": call.name}
+            description["notes"] = list(call.notes)
+        return description if call.repaired_from is None else {**description, "repaired_from": call.repaired_from}
+    description = {"raw": call.raw, "code": call.code, "reason": call.reason, "name": call.name}
     fragment = fragments.get(call.id)
     if fragment is None:
-        return described
+        return description
     arguments = "".join(fragment.arguments)
-    return {**described, "name": fragment.name, "arguments": arguments, "id": fragment.id or call.id}
+    return {**description, "name": fragment.name, "arguments": arguments, "id": fragment.id or call.id}

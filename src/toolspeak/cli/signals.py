@@ -58,11 +58,11 @@ def _interrupting(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> C
     """A handler to replace asyncio's, with which a second Ctrl-C would stop the cleanup that the first one started."""
     first: float | None = None
 
-    def interrupted(_number: int, _frame: FrameType | None) -> None:
+    def handle_interrupt(_number: int, _frame: FrameType | None) -> None:
         nonlocal first
         first = time.monotonic() if first is None else first
         if time.monotonic() - first > _PATIENCE:
             raise KeyboardInterrupt
         loop.call_soon_threadsafe(end)
 
-    return interrupted
+    return handle_interrupt

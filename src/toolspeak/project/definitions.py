@@ -33,7 +33,7 @@ class Definitions(Generic[DefinitionT]):
 
     by_name: Mapping[str, DefinitionT]
     problems: tuple[str, ...] = ()
-    hidden: tuple[str, ...] = ()
+    name_conflicts: tuple[str, ...] = ()
 
 
 def find_definitions(
@@ -49,7 +49,7 @@ def find_definitions(
     """
     by_name: dict[str, DefinitionT] = {}
     places: dict[str, Path] = {}
-    problems, hidden = list[str](), list[str]()
+    problems, name_conflicts = list[str](), list[str]()
     for source in sources_of(kind, workspace):
         for path in _entries(source, problems, fits):
             try:
@@ -59,10 +59,10 @@ def find_definitions(
                 continue
             if definition.name in by_name:
                 other = places[definition.name]
-                hidden.append(f"{path}: not used, since {other} has the same name and is nearer")
+                name_conflicts.append(f"{path}: not used, since {other} has the same name and is nearer")
                 continue
             by_name[definition.name], places[definition.name] = definition, path
-    return Definitions(by_name, tuple(problems), tuple(hidden))
+    return Definitions(by_name, tuple(problems), tuple(name_conflicts))
 
 
 def _entries(source: FileSource, problems: list[str], fits: Callable[[Path], bool]) -> Iterator[Path]:

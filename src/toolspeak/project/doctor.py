@@ -101,13 +101,14 @@ async def _model(setup: Setup) -> Sequence[Diagnosis]:
         tokens, source = await served_window(provider, rows or {})
         findings += [*_dialect(setup, provider), *_window(setup, provider, tokens, source)]
         return [
-            evolve(each, text=_hidden(each.text, provider), remedy=_hidden(each.remedy, provider)) for each in findings
+            evolve(each, text=_hide_key(each.text, provider), remedy=_hide_key(each.remedy, provider))
+            for each in findings
         ]
     finally:
         await provider.aclose()
 
 
-def _hidden(text: str, provider: ApiProvider) -> str:
+def _hide_key(text: str, provider: ApiProvider) -> str:
     """The text without the key: a server may repeat it in any field."""
     for secret in provider.secrets:
         text = text.replace(secret, "[API key]")
@@ -126,12 +127,12 @@ def _key(setup: Setup) -> Diagnosis:
 def _key_variables(setup: Setup) -> Sequence[str]:
     """The environment variables that may hold the key of the model's provider."""
     prefix = _prefix(setup)
-    configured = setup.providers.get(prefix)
-    if configured is None:
+    provider_settings = setup.providers.get(prefix)
+    if provider_settings is None:
         return variables_of(prefix)[1]
-    if configured.key_env:
-        return (configured.key_env,)
-    return () if configured.base_url else variables_of(configured.api)[1]
+    if provider_settings.key_env:
+        return (provider_settings.key_env,)
+    return () if provider_settings.base_url else variables_of(provider_settings.api)[1]
 
 
 def _prefix(setup: Setup) -> str:
@@ -153,8 +154,8 @@ def _server(
     if is_refusal:
         yield Diagnosis("key", "problem", f"{key.text}, and the server refuses it: {problem}")
     else:
-        accepted = key.text.endswith("is set") and not problem
-        yield Diagnosis("key", key.state, f"{key.text}, and the server accepts it" if accepted else key.text)
+        is_accepted = key.text.endswith("is set") and not problem
+        yield Diagnosis("key", key.state, f"{key.text}, and the server accepts it" if is_accepted else key.text)
 
 
 def _model_in_list(setup: Setup, provider: ApiProvider, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Diagnosis]:
@@ -168,8 +169,8 @@ def _model_in_list(setup: Setup, provider: ApiProvider, rows: Mapping[str, Mappi
         yield Diagnosis("model", "ok", f"{name} is one of the server's {len(rows):,}")
         return
     near = difflib.get_close_matches(name, rows, n=3, cutoff=0.4) or sorted(rows)[:3]
-    configured = setup.providers.get(_prefix(setup))
-    api = configured.api if configured is not None else _prefix(setup)
+    provider_settings = setup.providers.get(_prefix(setup))
+    api = provider_settings.api if provider_settings is not None else _prefix(setup)
     owners = " ".join(str(row.get("owned_by", "")) for row in rows.values())
     is_open = api in (*_SHORT_LISTS, *_ANY_NAME) or any(each in owners for each in _ANY_NAME)
     remedy = f"the nearest names: {', '.join(near)}" + (f"; or run: ollama pull {name}" if api == "ollama" else "")
@@ -196,12 +197,12 @@ def _dialect(setup: Setup, provider: Provider) -> Iterator[Diagnosis]:
         either = "native calls if the server takes them (the first turn asks)"
         yield Diagnosis("dialect", "ok", f"{either}, else text in {text}")
     elif setup.dialect != "auto" and dialect is not None:
-        chosen = f"text in {dialect.name}, as you chose"
+        choice = f"text in {dialect.name}, as you chose"
         if own is None or own.name == dialect.name:
-            yield Diagnosis("dialect", "ok", chosen)
+            yield Diagnosis("dialect", "ok", choice)
         else:
             remedy = f"by its name, the model was trained on {own.name}: try --dialect auto"
-            yield Diagnosis("dialect", "warning", chosen, remedy)
+            yield Diagnosis("dialect", "warning", choice, remedy)
     else:
         writer = "; the server writes the prompt" if isinstance(driver, ServerPromptDriver) else ""
         yield Diagnosis("dialect", "ok", f"text in {text}{writer}")

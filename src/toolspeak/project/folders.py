@@ -16,7 +16,7 @@ from toolspeak.tools.builtin import Workspace
 Origin = Literal["project", "user"]
 """Who brings a file: the project in which the agent works, or its user."""
 
-_HIDDEN = (".toolspeak", ".agents", ".claude")
+_HIDDEN_NAMES = (".toolspeak", ".agents", ".claude")
 """The folders in which projects keep files for agents. The first of two files with one name counts."""
 
 
@@ -51,13 +51,13 @@ def sources_of(kind: Literal["skills", "agents"], workspace: Path) -> Iterator[F
     real_paths: set[str] = set()
     candidates = [
         *(
-            FileSource(folder / hidden / kind, "project", top)
+            FileSource(folder / name / kind, "project", top)
             for folder in folders
             if folder != home
-            for hidden in _HIDDEN
+            for name in _HIDDEN_NAMES
         ),
         FileSource(user_folder() / kind, "user", None),
-        *(FileSource(home / hidden / kind, "user", None) for hidden in _HIDDEN),
+        *(FileSource(home / name / kind, "user", None) for name in _HIDDEN_NAMES),
     ]
     for source in candidates:
         real = os.path.realpath(source.path)

@@ -19,7 +19,7 @@ MOST_BYTES = 1024 * 1024
 _MOST_FIELDS = 64 * 1024  # characters of YAML
 _MOST_NODES = 2_000
 _DEEPEST = 16
-_FENCED = re.compile(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 
 
 @quick()
@@ -41,7 +41,7 @@ def read_markdown(path: Path, top: Path | None) -> MarkdownFile:
         raise ConfigurationError(
             f"{path}: the file has {size:,} bytes, and at most {MOST_BYTES:,} are read; move details into other files"
         )
-    match = _FENCED.match(text)
+    match = _FRONT_MATTER.match(text)
     if match is None:
         raise ConfigurationError(f"{path}: the file must begin with its fields between two lines `---`")
     if len(match[1]) > _MOST_FIELDS:

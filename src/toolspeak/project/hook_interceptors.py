@@ -234,7 +234,7 @@ class RunHooks(RunInterceptor):
         if not start.messages:
             return start
         *others, task = start.messages
-        verdict = await _submitted(self._runner, task, context, answers)
+        verdict = await _pass_to_hooks(self._runner, task, context, answers)
         return verdict if isinstance(verdict, Block) else replace(start, messages=(*others, verdict))
 
     async def around(self, start: RunStart, proceed: Any, context: HookContext) -> Finish:
@@ -254,14 +254,14 @@ class MessageHooks(MessageInterceptor):
 
     async def before(self, message: Message, context: HookContext) -> Message | Block:
         """Returns the message with what the hooks add, or leaves it out."""
-        verdict = await _submitted(self._runner, message, context)
+        verdict = await _pass_to_hooks(self._runner, message, context)
         if isinstance(verdict, Block):
             text = visible(message.text[:80]).replace("\n", " ")
             self._runner.tell(f"a UserPromptSubmit hook blocks your message `{text}`: {verdict.reason}")
         return verdict
 
 
-async def _submitted(
+async def _pass_to_hooks(
     runner: HookRunner, message: Message, context: HookContext, answers: Sequence[HookAnswer] = ()
 ) -> Message | Block:
     """A message of the user as the hooks of UserPromptSubmit let it pass. `answers`: those of other hooks, which add to

@@ -108,11 +108,11 @@ class NearerInstructions:
 
         async def call_async(**arguments: Any) -> Any:
             ctx: RunContext[Any] = arguments.pop(parameter)
-            return self._added(await function(**arguments), self._files_at(tool, arguments), ctx)
+            return self._with_files(await function(**arguments), self._files_at(tool, arguments), ctx)
 
         def call(**arguments: Any) -> Any:
             ctx: RunContext[Any] = arguments.pop(parameter)
-            return self._added(function(**arguments), self._files_at(tool, arguments), ctx)
+            return self._with_files(function(**arguments), self._files_at(tool, arguments), ctx)
 
         return evolve(
             tool,
@@ -135,7 +135,7 @@ class NearerInstructions:
                         files[file] = None
         return sorted(files, key=lambda file: -len(file.parts))
 
-    def _added(self, value: Any, files: Sequence[Path], ctx: RunContext[Any]) -> Any:
+    def _with_files(self, value: Any, files: Sequence[Path], ctx: RunContext[Any]) -> Any:
         """The value, with the files that the model does not read already."""
         if not files:
             return value
@@ -150,8 +150,8 @@ class NearerInstructions:
             texts.append(TextPart(f"\n{_heading(label)}{_section(label, text, size)}"))
         if not texts:
             return value
-        parts, structured = to_content(value)
-        return Returned((*parts, *texts), structured)
+        parts, structured_content = to_content(value)
+        return Returned((*parts, *texts), structured_content)
 
     def _news(self, files: Mapping[str, Path], ctx: RunContext[Any]) -> dict[str, Path]:
         """Those of the files that the model does not read already. Notes that this call brings them."""

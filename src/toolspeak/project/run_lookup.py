@@ -70,7 +70,7 @@ async def use_of(journal: Journal, session: SessionInfo) -> SessionUse:
 async def sessions_of(journal: Journal, folder: str, most: int = _MOST_SESSIONS) -> Sequence[SessionUse]:
     """The sessions whose last run worked in this folder, the one that was used last first; at most `most`, those with
     the newest runs."""
-    path, uses = _resolved(folder), list[SessionUse]()
+    path, uses = _real_path(folder), list[SessionUse]()
     for session in await journal.sessions():
         if folder_of(await setup_of(journal, session)) == path:
             uses.append(await use_of(journal, session))
@@ -87,12 +87,12 @@ async def last_session_of(journal: Journal, folder: str) -> SessionInfo:
     every = await journal.sessions(limit=1)
     other = f" (the most recent one, {every[0].session_id[:SHORT]}, is in another folder)" if every else ""
     raise ConfigurationError(
-        f"there is no session of {_resolved(folder)} to continue{other}: omit --continue, or name a session with "
+        f"there is no session of {_real_path(folder)} to continue{other}: omit --continue, or name a session with "
         "--session; `toolspeak sessions` lists them with their folders"
     )
 
 
-def _resolved(folder: str) -> str:
+def _real_path(folder: str) -> str:
     return str(Path(folder).resolve())
 
 
@@ -101,7 +101,7 @@ def status_of(info: RunInfo) -> str:
     return "interrupted" if info.status == "running" and not is_held(info) else info.status
 
 
-async def unfinished(journal: Journal) -> Sequence[RunInfo]:
+async def unfinished_runs(journal: Journal) -> Sequence[RunInfo]:
     """The runs that can be resumed, the newest first. Sub-runs are left out: they resume with their parent."""
     infos = [
         info for status in UNFINISHED_STATUSES for info in await journal.runs(status=status) if not info.parent_run_id

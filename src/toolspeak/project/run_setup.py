@@ -115,10 +115,10 @@ class Setup:
             raise ConfigurationError(
                 f"run {run_id} was not started by `toolspeak run`: resume it with the program that started it"
             )
-        unknown = [name for name in setup_json if name not in known_fields]
+        unknown_names = [name for name in setup_json if name not in known_fields]
         try:
-            if unknown:  # to leave a setting out could run what it forbids
-                raise ValueError(f"unknown settings: {', '.join(unknown)}")
+            if unknown_names:  # to leave a setting out could run what it forbids
+                raise ValueError(f"unknown settings: {', '.join(unknown_names)}")
             return msgspec.convert(dict(setup_json), cls)
         except ValueError as error:
             raise ConfigurationError(

@@ -75,8 +75,8 @@ def read_skill(folder: Path, source: FileSource) -> Skill:
     compatibility = text_field(fields, "compatibility", path, 500, optional=True)
     if not isinstance(fields.get("metadata") or {}, Mapping):
         raise ConfigurationError(f"{path}: metadata must be lines `name: value`")
-    allowed = fields.get("allowed-tools")
-    tools = allowed if isinstance(allowed, str) else json.dumps(allowed) if allowed else ""
+    allowed_tools = fields.get("allowed-tools")
+    tools = allowed_tools if isinstance(allowed_tools, str) else json.dumps(allowed_tools) if allowed_tools else ""
     return Skill(name, description, folder, source.origin, source.top, tools, compatibility)
 
 
@@ -108,19 +108,19 @@ def skill_tool(skills: Mapping[str, Skill]) -> Tool:
         Args:
             name: The name of the skill, from the list in your instructions.
         """
-        chosen = skills.get(name)
-        if chosen is None:
+        named_skill = skills.get(name)
+        if named_skill is None:
             raise ToolError(f"there is no skill {suggest(name, names)}")
         try:
-            body = read_markdown(chosen.folder / FILE, chosen.top).body
+            body = read_markdown(named_skill.folder / FILE, named_skill.top).body
         except ConfigurationError as error:
             raise ToolError(f"The skill {name!r} cannot be read: {error}") from None
-        return _activated(chosen, body)
+        return _skill_text(named_skill, body)
 
     return skill
 
 
-def _activated(skill: Skill, body: str) -> str:
+def _skill_text(skill: Skill, body: str) -> str:
     """What the model reads of a skill."""
     folder = quoted(skill.folder.as_posix())
     parts = [f"The skill {skill.name}. Its folder is {folder}; paths in it are relative to that folder."]

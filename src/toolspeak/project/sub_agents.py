@@ -165,12 +165,12 @@ def task_tool(agents: Sequence[SubAgent], tools: Toolset, make_agent: Callable[[
         timeout=_SECONDS,
     )
     async def task(agent: str, task: str, ctx: RunContext[Any]) -> Any:
-        chosen: Any = agent_tools.get(agent)
-        if chosen is None:
+        agent_tool: Any = agent_tools.get(agent)
+        if agent_tool is None:
             raise ToolError(f"there is no agent {suggest(agent, agent_tools)}")
         token = _REPORT.set(ctx.progress)
         try:
-            return await chosen.function(task, ctx)
+            return await agent_tool.function(task, ctx)
         finally:
             _REPORT.reset(token)
 

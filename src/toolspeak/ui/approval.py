@@ -58,12 +58,12 @@ class InStep:
 
     def __init__(self, approver: Approver) -> None:
         self._approver = approver
-        self._announced: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self._announcements: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
     def saw(self, item: StreamItem) -> None:
         if isinstance(item, Record) and isinstance(item.event, ApprovalRequested):
-            self._announced[item.event.call_id].set()
+            self._announcements[item.event.call_id].set()
 
     async def __call__(self, request: ApprovalRequest, /) -> Decision | Escalate | bool:
-        await self._announced[request.call.id].wait()
+        await self._announcements[request.call.id].wait()
         return await self._approver(request)

@@ -23,8 +23,8 @@ def changed_file(call: ToolCall, result: ToolResult, preview: str = "") -> str:
     content = call.arguments.get("content")
     if diff:
         lines = diff.split("\n")[2:]
-        added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
-        return f"{quoted(path)}  +{added:,}{f' -{removed:,}' if removed else ''}"
+        added_lines, removed_lines = (sum(line.startswith(sign) for line in lines) for sign in "+-")
+        return f"{quoted(path)}  +{added_lines:,}{f' -{removed_lines:,}' if removed_lines else ''}"
     if isinstance(content, str):
         values = [part.value for part in result.content if isinstance(part, JsonPart)]
         is_same = any(isinstance(value, Mapping) and "unchanged" in value for value in values)

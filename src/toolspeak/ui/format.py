@@ -77,8 +77,8 @@ def value_text(value: JSON, limit: int) -> str:
 def argument_lines(arguments: Mapping[str, JSON], limit: int = VALUE) -> list[str]:
     """All arguments as `name: value`, on one line if they fit, else on a line each."""
     pairs = [f"{one_line(name)}: {value_text(value, limit)}" for name, value in arguments.items()]
-    joined = ", ".join(pairs)
-    return [joined] if len(joined) <= LINE else pairs
+    line = ", ".join(pairs)
+    return [line] if len(line) <= LINE else pairs
 
 
 def program_lines(arguments: Mapping[str, JSON]) -> list[str]:

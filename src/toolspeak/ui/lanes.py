@@ -77,21 +77,21 @@ def batches(records: Iterable[Record]) -> tuple[BatchLanes, ...]:
 
 
 def _lanes(times: _BatchTimes) -> BatchLanes:
-    began = min((time for time, _ in times.starts.values()), default=times.began)
-    ended = max(time for time, _ in times.ends.values())
-    lanes = [_lane(times, call_id, began, ended) for call_id in [*times.order][:MAX_LANES]]
-    return BatchLanes(times.step, tuple(lanes), max(0.0, ended - began), max(0, len(times.order) - MAX_LANES))
+    start_time = min((time for time, _ in times.starts.values()), default=times.began)
+    end_time = max(time for time, _ in times.ends.values())
+    lanes = [_lane(times, call_id, start_time, end_time) for call_id in [*times.order][:MAX_LANES]]
+    return BatchLanes(times.step, tuple(lanes), max(0.0, end_time - start_time), max(0, len(times.order) - MAX_LANES))
 
 
-def _lane(times: _BatchTimes, call_id: str, began: float, ended: float) -> Lane:
+def _lane(times: _BatchTimes, call_id: str, start_time: float, end_time: float) -> Lane:
     time, start = times.starts.get(call_id, (None, None))
-    finished, failed = times.ends.get(call_id, (ended, True))
+    result_time, is_failure = times.ends.get(call_id, (end_time, True))
     return Lane(
         call_id,
         times.order[call_id],
-        None if time is None else max(0.0, time - began),
-        max(0.0, finished - began),
-        failed,
+        None if time is None else max(0.0, time - start_time),
+        max(0.0, result_time - start_time),
+        is_failure,
         start is not None and start.early,
         () if start is None else start.waited_for,
         start is not None and start.effects is not None and start.effects.read_only,

@@ -43,10 +43,10 @@ class Question:
         if isinstance(subject, ApprovalRequest):
             first, *others = _lines(subject)
             subject = iter([first, *notes, *others])
-        self._lines = folded(subject)
+        self._lines = fold_blanks(subject)
         self._next = 0
         self._rest: Line | None = None  # the rest of a line that is longer than a screen
-        self.hidden = sum(len(text) for text, _ in self._lines)
+        self.characters_left = sum(len(text) for text, _ in self._lines)
         """The number of characters that have not been shown yet."""
 
     def show(self, console: Console, rows: int | None = None) -> None:
@@ -68,7 +68,7 @@ class Question:
             yield fits, style
             if rows is not None:
                 rows -= max(1, len(pieces_of(fits, width)))
-            self.hidden -= len(fits)
+            self.characters_left -= len(fits)
             self._rest = (text[len(fits) :], style) if len(fits) < len(text) else None
 
 
@@ -111,8 +111,8 @@ def _arguments(request: ApprovalRequest) -> list[str]:
         text = value_text(value, _BESIDE_DIFF) if in_preview and diff else json.dumps(value, ensure_ascii=False)
         plain = _PLAIN_NAME.fullmatch(name) and visible(name) == name
         lines.append(visible(f"{name if plain else json.dumps(name, ensure_ascii=False)}: {text}"))
-    joined = ", ".join(lines)
-    return [joined] if diff and lines and len(joined) <= LINE else lines
+    line = ", ".join(lines)
+    return [line] if diff and lines and len(line) <= LINE else lines
 
 
 def _is_in_diff(text: str, changed_text: str, whole_lines: set[str], diff_lines: Sequence[str]) -> bool:
@@ -135,7 +135,7 @@ def _one_line(text: str) -> str:
     return visible(text).replace("\n", "⏎").replace("\t", " ")
 
 
-def folded(lines: Iterator[Line]) -> list[Line]:
+def fold_blanks(lines: Iterator[Line]) -> list[Line]:
     """The lines with long white space replaced by its length, and many empty lines by their number."""
     result: list[Line] = []
     blank: list[Line] = []
@@ -150,9 +150,9 @@ def folded(lines: Iterator[Line]) -> list[Line]:
         blank.clear()
 
     for text, style in lines:
-        stripped = text.strip()
-        if stripped in ("", "+", "-"):
-            if blank and blank[0][0].strip() != stripped:
+        content = text.strip()
+        if content in ("", "+", "-"):
+            if blank and blank[0][0].strip() != content:
                 end_blank()
             blank.append((text.rstrip(), style))
             continue

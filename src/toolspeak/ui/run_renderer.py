@@ -58,7 +58,7 @@ from toolspeak.ui.format import (
     shorten,
     value_text,
 )
-from toolspeak.ui.question import folded, preview_lines
+from toolspeak.ui.question import fold_blanks, preview_lines
 from toolspeak.ui.todo_list import todo_lines
 
 _WIDTH = 200  # the width of folded lines without a terminal
@@ -103,7 +103,7 @@ class Renderer:
             case CallStarted() | CallCompleted() | CallMalformed() | CallIgnored():
                 self._show_call(item)
             case BatchEnded(_, _, notes):
-                self._accepted(notes)
+                self._show_notes(notes)
             case ForgedResults(raw):
                 self._line("! ignored: results that the model wrote itself: ", "yellow", value_text(raw, 80))
             case ToolProgress(call_id, message):
@@ -156,7 +156,7 @@ class Renderer:
                 self._at_start, self._streaming = True, ""
                 for line in lines if len(lines) > 1 else ():
                     write(self._console, _INDENT + line)
-                self._accepted(notes)
+                self._show_notes(notes)
             case CallMalformed():
                 tool_phrase = f" of {one_line(delta.name)}" if delta.name else ""
                 self._line(f"✗ malformed call{tool_phrase} ({delta.code}): ", "red", one_line(delta.reason))
@@ -171,7 +171,7 @@ class Renderer:
         write(self._console, f"▸ {one_line(name)}", "bold cyan", end="")
         self._at_start, self._streaming = False, "call"
 
-    def _accepted(self, notes: tuple[str, ...]) -> None:
+    def _show_notes(self, notes: tuple[str, ...]) -> None:
         others = [name for name in other_dialects(notes) if name not in self._foreign]
         if others:
             self._foreign.update(others)
@@ -196,17 +196,17 @@ class Renderer:
             case ApprovalRequested() as request:
                 self.end_line()
                 self._requests[request.call_id] = request
-            case ApprovalDecided(call_id, approved, reason, by) if by != "user":
+            case ApprovalDecided(call_id, is_approved, reason, by) if by != "user":
                 suffix = f": {one_line(reason)}" if reason else ""
                 is_clear = call_id in self._requests or len(self._calls) <= 1  # its question stands above
                 which = "" if is_clear else f"{one_line(self._name(call_id))} "
-                sign, word = ("✓", "allowed") if approved else ("✗", "refused")
+                sign, word = ("✓", "allowed") if is_approved else ("✗", "refused")
                 answer = f"{sign} {which}{word} by {one_line(by) or 'someone'}{suffix}"
-                self._line(f"  {answer}", "green" if approved else "red")
+                self._line(f"  {answer}", "green" if is_approved else "red")
             case ToolFinished(result):
                 self._show_result(result)
-            case LimitReached(limit, _, allowed):
-                self._line(f"! the limit of {allowed:g} {limit} is reached: asking for a final answer", "yellow")
+            case LimitReached(limit, _, maximum):
+                self._line(f"! the limit of {maximum:g} {limit} is reached: asking for a final answer", "yellow")
             case HistoryCompacted() as event:
                 self._line(f"· {compaction_text(event)}", "dim")
             case InterceptorFailed(interceptor, level, hook, error):
@@ -231,10 +231,10 @@ class Renderer:
 
     def _show_result(self, result: ToolResult) -> None:
         self.end_line()
-        failed = result.status == "failure"
+        is_failure = result.status == "failure"
         exit_text = command_failure(result)
-        code = f" ({result.code})" if failed else f"  {exit_text}" if exit_text else ""
-        failed_look = failed or bool(exit_text)
+        code = f" ({result.code})" if is_failure else f"  {exit_text}" if exit_text else ""
+        failed_look = is_failure or bool(exit_text)
         heading = f"  {'✗' if failed_look else '✓'} {one_line(result.name) or '(no name)'}{code}"
         call, request = self._calls.get(result.call_id), self._requests.get(result.call_id)
         preview = "" if request is None else request.preview
@@ -244,7 +244,7 @@ class Renderer:
             write(self._console, f" {one_line(file)}")
             if isinstance(call, ToolCall) and is_counted(call):
                 return
-        if result.name == TODO and not failed and isinstance(call, ToolCall):
+        if result.name == TODO and not is_failure and isinstance(call, ToolCall):
             for line, style in todo_lines(call.arguments):
                 write(self._console, _INDENT + fit(line, self._width), style)
             return
@@ -253,7 +253,7 @@ class Renderer:
             return
         diff = is_diff(result.text)
         for number, (line, is_note) in enumerate(fold_result(result)):
-            style = "dim" if is_note else "red" if failed else diff_style(line, number) if diff else ""
+            style = "dim" if is_note else "red" if is_failure else diff_style(line, number) if diff else ""
             # A note in full, wrapped by the terminal: its end often says what to do.
             write(self._console, _INDENT + (line if is_note else fit(line, self._width)), style)
 
@@ -273,7 +273,7 @@ class Renderer:
             self._line(f"? {one_line(self._name(call_id))}", "bold yellow", " waits for approval")
             if request is not None:
                 write(self._console, f"{_INDENT}it {request.reason}", "dim")
-                lines = folded(preview_lines(request.preview))
+                lines = fold_blanks(preview_lines(request.preview))
                 for text, style in lines[:_WAITING_LINES]:
                     write(self._console, text, style)
                 if len(lines) > _WAITING_LINES:

@@ -34,8 +34,8 @@ from toolspeak.ui.question import Line, Question, screen_rows
 
 DEVICE = "/dev/tty"
 PROMPT = "  Run it? (y)es, (n)o and why, (e)dit, (r)emember this approval, (a)pprove all, (q)uit the run: "
-_HIDDEN_PROMPT = "  {hidden:,} more characters. (s)how them first, (n)o and why, (e)dit, (q)uit the run: "
-_MORE = "  {hidden:,} more characters. Press Enter to see them, or type (n)o: "
+_HIDDEN_PROMPT = "  {count:,} more characters. (s)how them first, (n)o and why, (e)dit, (q)uit the run: "
+_MORE = "  {count:,} more characters. Press Enter to see them, or type (n)o: "
 _UNCLEAR = "  That is not a clear answer. Type y to run it, or n and your reason."
 _ALL = "  Until this program ends, only repaired calls need approval."
 _WHICH = "  Which one? (Enter: none) "
@@ -80,9 +80,9 @@ async def confirm_text(lines: Iterator[Line], question: str) -> bool:
     with _terminal() as fd, _console_at(fd, make_console(sys.stderr)) as console:
         text = Question(lines)
         text.show(console, screen_rows(console))
-        while text.hidden:
+        while text.characters_left:
             _forget_typed(fd)
-            answer = await _ask_line(_MORE.format(hidden=text.hidden), fd, console)
+            answer = await _ask_line(_MORE.format(count=text.characters_left), fd, console)
             if not answer or _plain(answer) in _NO:
                 return False
             text.show(console, screen_rows(console))
@@ -153,15 +153,15 @@ class TerminalApprover:
         """The rule that the person chooses; None if the person chooses none."""
         duration = f"also in later runs with --rules {self._rules_path}, until `toolspeak rules` revokes it"
         write(console, f"  Always approve, {duration if self._rules_path else 'until this program ends'}:")
-        offered = rules_offered(question_fact(current))
-        for number, (_, text) in enumerate(offered, 1):
+        rule_choices = rules_offered(question_fact(current))
+        for number, (_, text) in enumerate(rule_choices, 1):
             write(console, f"    {number}  {text}")
         while line := (await _ask_line(_WHICH, fd, console)).strip():
-            if line.isdecimal() and 1 <= int(line) <= len(offered):
-                return current.always(offered[int(line) - 1][0])
+            if line.isdecimal() and 1 <= int(line) <= len(rule_choices):
+                return current.always(rule_choices[int(line) - 1][0])
             if line.lower() in _NO:
                 break
-            write(console, f"  Type a number from 1 to {len(offered)}, or press Enter.", "yellow")
+            write(console, f"  Type a number from 1 to {len(rule_choices)}, or press Enter.", "yellow")
         return None
 
     async def _edit(self, current: ApprovalRequest, fd: int, console: Console) -> ApprovalRequest:
@@ -174,12 +174,12 @@ class TerminalApprover:
             if text is None or arguments_to_json(arguments := arguments_from_text(text, extension)) == before:
                 write(console, "  The arguments are unchanged.", "dim")
                 return current
-            revised = await current.revised(arguments)
+            revision = await current.revised(arguments)
         except ConfigurationError as error:
             write(console, f"  {error}", "red")
             return current
         self._draft = None
-        return revised
+        return revision
 
     async def _ask_arguments(self, current: ApprovalRequest, fd: int, console: Console) -> tuple[str | None, str]:
         """The arguments that the person writes, None if nothing was written, and the extension of their notation. The
@@ -198,7 +198,8 @@ class TerminalApprover:
     async def _answer(self, question: Question, fd: int, console: Console) -> TypedAnswer:
         while True:
             _forget_typed(fd)
-            prompt = _HIDDEN_PROMPT.format(hidden=question.hidden) if question.hidden else PROMPT
+            count = question.characters_left
+            prompt = _HIDDEN_PROMPT.format(count=count) if count else PROMPT
             line = await _ask_line(prompt, fd, console)
             if not line:
                 if not os.isatty(fd):
@@ -206,7 +207,7 @@ class TerminalApprover:
                 write(console, "")
                 return TypedAnswer(False, "the user closed the question without an answer")
             answer = understand(line)
-            if question.hidden and (line.strip().lower() in ("s", "show") or (answer is not None and answer.yes)):
+            if count and (line.strip().lower() in ("s", "show") or (answer is not None and answer.yes)):
                 question.show(console, screen_rows(console))
             elif answer is not None:
                 return answer

@@ -68,8 +68,8 @@ class Timeline:
                 yield from self._cut_off()
                 self._asked_at = record.time
                 yield f"step {record.step}"
-            case ModelAnswered() as answered:
-                yield from self._answered(answered, record.time - self._asked_at)
+            case ModelAnswered() as model_answer:
+                yield from self._answer_lines(model_answer, record.time - self._asked_at)
             case RetryScheduled(error, seconds, call_id=call_id):
                 after = f" after {seconds:.2f} s" if self._times else ""
                 if call_id is None:
@@ -84,9 +84,9 @@ class Timeline:
                 own = call_id in self._calls
                 self._calls.setdefault(call_id, call)  # a sub-run's call is not known yet
                 yield f"? {self._name(call_id)} needs approval: {'it ' if own else ''}{one_line(reason)}"
-            case ApprovalDecided(call_id, approved, reason, by):
+            case ApprovalDecided(call_id, is_approved, reason, by):
                 suffix = f": {one_line(reason)}" if reason else ""
-                yield f"  {self._name(call_id)} {'allowed' if approved else 'refused'} by {by or 'someone'}{suffix}"
+                yield f"  {self._name(call_id)} {'allowed' if is_approved else 'refused'} by {by or 'someone'}{suffix}"
             case ToolStarted(call_id):
                 again = " again" if call_id in self._started_at else ""
                 self._started_at[call_id] = record.time
@@ -95,22 +95,24 @@ class Timeline:
                 yield f"  {self._name(call_id)} waits for a run that it started"
             case CallSuspended(call_id, event=event, until=until):
                 yield f"  {self._name(call_id)} waits for {one_line(event or 'a time')}{self._limit_of(until, record)}"
-            case WaitEnded(call_id, event, expired=expired, by=by):
+            case WaitEnded(call_id, event, expired=has_expired, by=by):
                 news = (
-                    f"{one_line(event)} {'did not come in time' if expired else 'has come'}" if event else "it is time"
+                    f"{one_line(event)} {'did not come in time' if has_expired else 'has come'}"
+                    if event
+                    else "it is time"
                 )
                 yield f"  {self._name(call_id)}: {news}{f', from {one_line(by)}' if by else ''}"
             case ToolFinished(result):
                 started_at = self._started_at.get(result.call_id)
                 duration = f" in {record.time - started_at:.2f} s" if started_at is not None and self._times else ""
-                failed = result.status == "failure"
+                is_failure = result.status == "failure"
                 first = next(iter(result_lines(result)), "")
-                yield f"  {'✗' if failed else '✓'} {self._name(result.call_id)}{duration}: {_short(first)}"
+                yield f"  {'✗' if is_failure else '✓'} {self._name(result.call_id)}{duration}: {_short(first)}"
                 if text := _changed_files(result):
                     yield f"    {text}"
-            case LimitReached(limit, _, allowed):
+            case LimitReached(limit, _, maximum):
                 yield from self._cut_off()
-                yield f"! the limit of {allowed:g} {limit} is reached"
+                yield f"! the limit of {maximum:g} {limit} is reached"
             case HistoryCompacted() as event:
                 yield f"· {compaction_text(event)}"
                 if event.summary:
@@ -151,7 +153,7 @@ class Timeline:
         if text:
             yield f"✂ cut off: {_short(text)}"
 
-    def _answered(self, event: ModelAnswered, duration: float) -> Iterator[str]:
+    def _answer_lines(self, event: ModelAnswered, duration: float) -> Iterator[str]:
         self._partial = ""
         self._calls = {call.id: call for call in event.message.calls}
         usage = _usage(event.usage, event.usage_estimated, event.cost)
@@ -183,11 +185,11 @@ def _changed_files(result: ToolResult) -> str:
     if not isinstance(fact, dict):
         return ""
     fields = cast("dict[str, Any]", fact)
-    total, paths, uncovered = fields.get("count", 0), fields.get("paths", ()), fields.get("uncovered", ())
+    total, paths, uncovered_paths = fields.get("count", 0), fields.get("paths", ()), fields.get("uncovered", ())
     if not total:
         return ""
     more = f" and {total - len(paths)} more" if total > len(paths) else ""
-    note = f"; not covered: {', '.join(map(one_line, uncovered))}" if uncovered else ""
+    note = f"; not covered: {', '.join(map(one_line, uncovered_paths))}" if uncovered_paths else ""
     return _short(f"changed {', '.join(map(one_line, paths))}{more}{note}")
 
 

@@ -334,9 +334,9 @@ def _operation(one: Operation) -> dict[str, Any]:
     if one.query is not None:
         ((schema,), components) = msgspec.json.schema_components((one.query,), ref_template="#/{name}")
         fields: Mapping[str, Any] = components[schema["$ref"].removeprefix("#/")]
-        needed = fields.get("required", ())
+        required_names = fields.get("required", ())
         parameters += [
-            {"name": name, "in": "query", "required": name in needed, "schema": each}
+            {"name": name, "in": "query", "required": name in required_names, "schema": each}
             for name, each in fields["properties"].items()
         ]
     answer: dict[str, Any] = {"description": one.does}

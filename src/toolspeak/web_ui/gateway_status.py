@@ -29,13 +29,23 @@ MOST_ROWS = 300
 
 _MOST_NAMES = 20
 _FIRST, _WHOLE = "toolspeak_first_byte_seconds_bucket", "toolspeak_request_seconds_bucket"
-_REQUESTS, _BROKEN = "toolspeak_requests_total", "toolspeak_broken_streams_total"
-_CALLS, _MALFORMED = "toolspeak_calls_total", "toolspeak_malformed_calls_total"
-_FORGED, _REPEATED = "toolspeak_forged_results_total", "toolspeak_repeated_turns_total"
+_REQUESTS, _BROKEN_STREAMS = "toolspeak_requests_total", "toolspeak_broken_streams_total"
+_CALLS, _MALFORMED_CALLS = "toolspeak_calls_total", "toolspeak_malformed_calls_total"
+_FORGED_RESULTS, _REPEATED_TURNS = "toolspeak_forged_results_total", "toolspeak_repeated_turns_total"
 _UPSTREAM_REQUESTS, _UPSTREAM_FAILURES = "toolspeak_upstream_requests_total", "toolspeak_upstream_failures_total"
 _FAILOVERS = "toolspeak_failovers_total"
 
-RECENT = (_FIRST, _WHOLE, _REQUESTS, _BROKEN, _CALLS, _MALFORMED, _UPSTREAM_REQUESTS, _UPSTREAM_FAILURES, _FAILOVERS)
+RECENT = (
+    _FIRST,
+    _WHOLE,
+    _REQUESTS,
+    _BROKEN_STREAMS,
+    _CALLS,
+    _MALFORMED_CALLS,
+    _UPSTREAM_REQUESTS,
+    _UPSTREAM_FAILURES,
+    _FAILOVERS,
+)
 """The metrics of which it is known what came in the last minutes."""
 
 Points = Mapping[str, Sequence[Point]]
@@ -54,7 +64,7 @@ def gateway_status(
     streams: Sequence[RunningStream] = (),
 ) -> GatewayStatus:
     """The status. `usage`: today's usage by key; None if none is stored. `standings`: by key."""
-    rejected = {point.labels["code"]: int(point.value) for point in points.get("toolspeak_rejected_total", ())}
+    rejections = {point.labels["code"]: int(point.value) for point in points.get("toolspeak_rejected_total", ())}
     lists = (
         _upstreams(settings, points),
         _models(settings, points),
@@ -70,7 +80,7 @@ def gateway_status(
         int(_sum(points.get("toolspeak_active_requests", ()))),
         int(_sum(points.get("toolspeak_queued_requests", ()))),
         settings.workers * settings.bounds.streams,
-        {code: count for code, count in sorted(rejected.items()) if count},
+        {code: count for code, count in sorted(rejections.items()) if count},
         cast("tuple[UpstreamStatus, ...]", upstreams),
         cast("tuple[ModelStatus, ...]", models),
         cast("tuple[DialectStatus, ...]", dialects),
@@ -87,10 +97,10 @@ def _upstreams(settings: Settings, points: Points) -> list[UpstreamStatus]:
     for upstream in settings.upstreams:
         groups.setdefault(upstream.names, []).append(upstream)
     metrics = (_UPSTREAM_REQUESTS, _UPSTREAM_FAILURES, _FAILOVERS)
-    by_place = [_grouped(points.get(name, ()), "model", "upstream") for name in metrics]
-    states = _grouped(points.get("toolspeak_upstream_state", ()), "model", "upstream")
-    active = _grouped(points.get("toolspeak_upstream_active_requests", ()), "model", "upstream")
-    ends = _grouped(points.get("toolspeak_upstream_aside_until_timestamp_seconds", ()), "model", "upstream")
+    by_place = [_group_by(points.get(name, ()), "model", "upstream") for name in metrics]
+    states = _group_by(points.get("toolspeak_upstream_state", ()), "model", "upstream")
+    active = _group_by(points.get("toolspeak_upstream_active_requests", ()), "model", "upstream")
+    ends = _group_by(points.get("toolspeak_upstream_aside_until_timestamp_seconds", ()), "model", "upstream")
     rows: list[UpstreamStatus] = []
     for names, group in groups.items():
         for label in labels_of(group):
@@ -118,15 +128,15 @@ def _upstreams(settings: Settings, points: Points) -> list[UpstreamStatus]:
 
 def _models(settings: Settings, points: Points) -> list[ModelStatus]:
     by_model = {
-        name: _grouped(points.get(name, ()), "model")
-        for name in (_REQUESTS, _BROKEN, _FIRST, _WHOLE, "toolspeak_tokens_total")
+        name: _group_by(points.get(name, ()), "model")
+        for name in (_REQUESTS, _BROKEN_STREAMS, _FIRST, _WHOLE, "toolspeak_tokens_total")
     }
     served_names = {name for upstream in settings.upstreams for name in upstream.exact}
     names = served_names | {name for (name,), each in by_model[_REQUESTS].items() if _sum(each)}
     rows: list[ModelStatus] = []
     for name in sorted(names):
-        requests, broken, first, whole, tokens = (each.get((name,), ()) for each in by_model.values())
-        errors = [*(point for point in requests if point.labels["status"] >= "500"), *broken]
+        requests, broken_points, first, whole, tokens = (each.get((name,), ()) for each in by_model.values())
+        errors = [*(point for point in requests if point.labels["status"] >= "500"), *broken_points]
         by_kind = {kind: int(_sum(point for point in tokens if point.labels["kind"] == kind)) for kind in _KINDS}
         rows.append(
             ModelStatus(
@@ -148,19 +158,19 @@ _KINDS = ("input", "output")
 
 
 def _dialects(points: Points) -> list[DialectStatus]:
-    names = (_CALLS, _MALFORMED, _FORGED, _REPEATED)
-    counts = [_grouped(points.get(name, ()), "model", "dialect") for name in names]
+    names = (_CALLS, _MALFORMED_CALLS, _FORGED_RESULTS, _REPEATED_TURNS)
+    counts = [_group_by(points.get(name, ()), "model", "dialect") for name in names]
     rows: list[DialectStatus] = []
     for place in counts[0].keys() | counts[1].keys():
-        calls, malformed, forged, repeated_points = (each.get(place, ()) for each in counts)
+        calls, malformed_points, forged_points, repeated_points = (each.get(place, ()) for each in counts)
         row = DialectStatus(
             *cast("tuple[str, str]", place),
             calls=int(_sum(calls)),
-            malformed=int(_sum(malformed)),
-            forged=int(_sum(forged)),
+            malformed=int(_sum(malformed_points)),
+            forged=int(_sum(forged_points)),
             repeated=int(_sum(repeated_points)),
             recent_calls=int(_recent(calls)),
-            recent_malformed=int(_recent(malformed)),
+            recent_malformed=int(_recent(malformed_points)),
         )
         if row.calls or row.malformed or row.forged or row.repeated:
             rows.append(row)
@@ -218,7 +228,7 @@ def _latency(points: Iterable[Point]) -> Latency | None:
     return Latency(int(count), *(round(percentile(buckets, share), 4) for share in (0.5, 0.95, 0.99)))
 
 
-def _grouped(points: Iterable[Point], *names: str) -> Mapping[tuple[str, ...], Sequence[Point]]:
+def _group_by(points: Iterable[Point], *names: str) -> Mapping[tuple[str, ...], Sequence[Point]]:
     groups: dict[tuple[str, ...], list[Point]] = {}
     for point in points:
         groups.setdefault(tuple(point.labels[name] for name in names), []).append(point)

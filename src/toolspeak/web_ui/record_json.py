@@ -38,7 +38,7 @@ def record_item(record: Record) -> RecordItem:
     event = cast("dict[str, Any]", dump(record)["event"])
     kind = cast("str", event.pop("type", ""))
     cuts: list[CutText] = []
-    content = event if len(json_of(event)) <= _SHORT else _bounded(_cut(event, (), cuts), cuts)
+    content = event if len(json_of(event)) <= _SHORT else _bound(_cut(event, (), cuts), cuts)
     return RecordItem(
         record.seq,
         record.step,
@@ -55,7 +55,7 @@ def record_item(record: Record) -> RecordItem:
 def message_item(message: Message) -> MessageItem:
     """A message as the API writes it."""
     cuts: list[CutText] = []
-    parts = _bounded(_cut(dump(message)["parts"], (), cuts), cuts)
+    parts = _bound(_cut(dump(message)["parts"], (), cuts), cuts)
     return MessageItem(message.role, parts, tuple(cuts))
 
 
@@ -95,7 +95,7 @@ def _cut(value: JSON, place: tuple[str | int, ...], cuts: list[CutText]) -> JSON
     return value
 
 
-def _bounded(content: JSON, cuts: list[CutText]) -> JSON:
+def _bound(content: JSON, cuts: list[CutText]) -> JSON:
     """The content, or nothing if it is still too large."""
     size = len(json_of(content))
     if size <= MOST_JSON:

@@ -87,7 +87,7 @@ def steps_of(dialect: Dialect, text: str, tools: Sequence[ToolSpec]) -> Iterator
 
 def _summary(dialect: Dialect, text: str) -> DialectReading:
     names: dict[int, str] = {}
-    completed, malformed, characters = 0, 0, 0
+    completed_calls, malformed_calls, characters = 0, 0, 0
     parser = open_parser(dialect, (), starts_in=section_of_reply(dialect, text, ()))
     for delta in [*parser.feed(text), *parser.close("stop")]:
         match delta:
@@ -95,11 +95,11 @@ def _summary(dialect: Dialect, text: str) -> DialectReading:
                 names[index] = name
             case CallCompleted(index, name):
                 names[index] = name
-                completed += 1
+                completed_calls += 1
             case CallMalformed():
-                malformed += 1
+                malformed_calls += 1
             case TextDelta(piece) | TextAside(piece):
                 characters += len(piece)
             case _:
                 pass
-    return DialectReading(dialect.name, tuple(names.values()), completed, malformed, characters)
+    return DialectReading(dialect.name, tuple(names.values()), completed_calls, malformed_calls, characters)

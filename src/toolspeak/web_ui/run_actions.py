@@ -105,8 +105,8 @@ async def fork(call: ApiCall) -> Acceptance:
     if setup:
         # A fork is no part of the run's recording.
         options["setup"] = {**setup, **changes, **{name: "" for name in ("record", "recording") if name in setup}}
-    submitted = await call.services.client.submit(body.agent or info.agent, task, **options)
-    return await _standing(call, submitted.run_id)
+    submission = await call.services.client.submit(body.agent or info.agent, task, **options)
+    return await _standing(call, submission.run_id)
 
 
 async def submit(call: ApiCall) -> Acceptance:
@@ -117,8 +117,8 @@ async def submit(call: ApiCall) -> Acceptance:
         check_run_id(run_id)
         run_id = f"{hashlib.sha256(sees.encode()).hexdigest()[:16]}-{run_id}"
     options: CommonOptions = {"principal": call.caller.name if sees is None else sees, "run_id": run_id}
-    submitted = await call.services.client.submit(body.agent, body.task, **options)
-    return await _standing(call, submitted.run_id)
+    submission = await call.services.client.submit(body.agent, body.task, **options)
+    return await _standing(call, submission.run_id)
 
 
 async def _standing(call: ApiCall, run_id: str) -> Acceptance:

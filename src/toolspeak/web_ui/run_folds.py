@@ -38,16 +38,16 @@ class RunFold:
     questions: dict[str, int] = field(default_factory=dict[str, int])
     tools: str = ""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    drawn: RunChart | None = None
+    cached_chart: RunChart | None = None
 
     def chart(self, now: float | None) -> RunChart:
         """The chart of the records until now. `now` (Unix seconds): until then what goes on is drawn; None: until the
         last record."""
         if now is not None and (self.state is None or self.state.status in UNFINISHED_STATUSES):
             return self.builder.chart(now)
-        if self.drawn is None or self.drawn.records != self.builder.records:
-            self.drawn = self.builder.chart()
-        return self.drawn
+        if self.cached_chart is None or self.cached_chart.records != self.builder.records:
+            self.cached_chart = self.builder.chart()
+        return self.cached_chart
 
     def parameters(self, call_id: str) -> JSON:
         """The schema of the arguments of a call of the last turn; None if the run did not record it."""

@@ -173,8 +173,8 @@ async def _run_items(call: ApiCall, infos: Sequence[RunInfo]) -> tuple[RunItem, 
     if call.caller.sees is None:
         return items
     parents = {each for info in infos if (each := info.parent_run_id) is not None}
-    hidden = {each for each in parents if await _seen_run(call, each) is None}
-    return tuple(evolve(item, parent_run_id=None) if item.parent_run_id in hidden else item for item in items)
+    hidden_ids = {each for each in parents if await _seen_run(call, each) is None}
+    return tuple(evolve(item, parent_run_id=None) if item.parent_run_id in hidden_ids else item for item in items)
 
 
 async def _session_item(call: ApiCall, info: SessionInfo) -> SessionItem:

@@ -116,12 +116,14 @@ async def _text_of(journal: Journal, asking_record: Record) -> tuple[str, str, b
                     thoughts.append(reasoning)
                 case RetryScheduled(call_id=None):
                     texts, thoughts = [], []
-                case ModelAnswered() as answered if answered.raw_text is None and (any(texts) or any(thoughts)):
+                case ModelAnswered() as model_answer if model_answer.raw_text is None and (any(texts) or any(thoughts)):
                     return "".join(texts), "".join(thoughts), True
-                case ModelAnswered(message) as answered:
+                case ModelAnswered(message) as model_answer:
                     parts = [part.text for part in message.parts if isinstance(part, ReasoningPart)]
-                    texts.append(message.text if answered.raw_text is None else answered.raw_text)
-                    thoughts.append("".join(parts) if answered.raw_reasoning is None else answered.raw_reasoning)
+                    texts.append(message.text if model_answer.raw_text is None else model_answer.raw_text)
+                    thoughts.append(
+                        "".join(parts) if model_answer.raw_reasoning is None else model_answer.raw_reasoning
+                    )
                     return "".join(texts), "".join(thoughts), False
                 case ModelFailed() | ModelAsked():
                     return "".join(texts), "".join(thoughts), False

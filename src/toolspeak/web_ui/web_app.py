@@ -165,7 +165,7 @@ class _Endpoints:
             raise ApiFailure(404, "no_journal", "this server shows no runs: start it with --journal")
         if one.handler is None:
             return self._about_caller(one, caller)
-        query = None if one.query is None else _converted(dict(request.query_params), one.query)
+        query = None if one.query is None else _convert(dict(request.query_params), one.query)
         body = None if one.body is None else await _body(request, one.body)
         path = {name: str(value) for name, value in request.path_params.items()}
         answer = await one.handler(ApiCall(self._services, caller, path, query, body, request.headers))
@@ -217,9 +217,9 @@ class _Endpoints:
                 429, "streams", f"{caller.name} has {MOST_STREAMS} streams open: close some", retry_after=5.0
             )
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        return _EventResponse(self._counted(caller.name, events), headers=headers, media_type="text/event-stream")
+        return _EventResponse(self._count_stream(caller.name, events), headers=headers, media_type="text/event-stream")
 
-    async def _counted(self, name: str, events: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    async def _count_stream(self, name: str, events: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
         self._streams[name] = self._streams.get(name, 0) + 1
         try:
             async for data in events:
@@ -262,14 +262,14 @@ async def _body(request: Request, kind: Any) -> Any:
         fields = msgspec.json.decode(bytes(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ApiFailure(400, "bad_request", f"the request's body is not JSON: {error}") from None
-    return _converted(fields, kind, strict=True)
+    return _convert(fields, kind, strict=True)
 
 
-def _converted(fields: Any, kind: Any, *, strict: bool = False) -> Any:
+def _convert(fields: Any, kind: Any, *, strict: bool = False) -> Any:
     given_names = set(cast("dict[str, Any]", fields)) if isinstance(fields, dict) else set[str]()
-    unknown = given_names - {each.name for each in msgspec.structs.fields(kind)}
-    if unknown:
-        raise ApiFailure(400, "bad_request", f"unknown: {', '.join(sorted(map(str, unknown)))[:200]}")
+    unknown_names = given_names - {each.name for each in msgspec.structs.fields(kind)}
+    if unknown_names:
+        raise ApiFailure(400, "bad_request", f"unknown: {', '.join(sorted(map(str, unknown_names)))[:200]}")
     try:
         return msgspec.convert(fields, kind, strict=strict)
     except (msgspec.ValidationError, RecursionError) as error:

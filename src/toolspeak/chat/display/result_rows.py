@@ -37,13 +37,13 @@ def result_rows(
     - `preview`: what its question said that it would change; "" without a question. `is_unseen`: the person has not
       seen that.
     """
-    failed = result.status == "failure"
+    is_failure = result.status == "failure"
     name = (result.name or (lane.name if lane else "")) or "(no name)"
     call = None if lane is None else lane.call
-    items = todo_lines(call.arguments) if name == TODO and not failed and isinstance(call, ToolCall) else []
-    end = f" ({result.code})" if failed else ""
+    items = todo_lines(call.arguments) if name == TODO and not is_failure and isinstance(call, ToolCall) else []
+    end = f" ({result.code})" if is_failure else ""
     exit_text = command_failure(result)
-    sign, style = ("✗", "failed") if failed or exit_text else ("✓", "done")
+    sign, style = ("✗", "failed") if is_failure or exit_text else ("✓", "done")
     file = changed_file(call, result, preview) if isinstance(call, ToolCall) else ""
     line = call_line(sign, style, name + end, None if items or is_program(call) else call, file)
     notes: list[str] = [exit_text] if exit_text else []
@@ -52,7 +52,7 @@ def result_rows(
     suffix: StyledLine = [("class:note", f"  {' · '.join(notes)}")] if notes else []
     was_shown = is_diff(preview) and result.text in (preview, shortened(preview)) and not is_unseen
     lines = result_lines(result)
-    if is_diff(preview) and is_unseen and not failed:
+    if is_diff(preview) and is_unseen and not is_failure:
         lines = printable(preview).split("\n")
     diff = is_diff("\n".join(lines))
     if diff:  # it shows what the arguments say
@@ -65,7 +65,7 @@ def result_rows(
         return heading
     if was_shown:
         return [*heading, [*_INDENT, ("class:note", "done as shown above")]]
-    if failed:
+    if is_failure:
         return [*heading, *_error_rows(lines, columns)]
     body: Sequence[tuple[str, str]]
     if diff:
@@ -81,14 +81,14 @@ def result_rows(
 def earlier_call_rows(call: ToolCall | MalformedCall, result: ToolResult | None, columns: int) -> list[StyledLine]:
     """The rows of a call of an earlier part of the conversation, with how it ended: `result`, None without one."""
     items = todo_lines(call.arguments) if isinstance(call, ToolCall) and call.name == TODO else []
-    failed = result is not None and result.status == "failure"
-    problem = "" if result is None else f"({result.code})" if failed else command_failure(result)
+    is_failure = result is not None and result.status == "failure"
+    problem = "" if result is None else f"({result.code})" if is_failure else command_failure(result)
     sign, style = ("▸", "call") if result is None else ("✗", "failed") if problem else ("✓", "done")
     file = changed_file(call, result) if isinstance(call, ToolCall) and result is not None else ""
     line = call_line(sign, style, call.name or "?", None if items else call, file)
     if problem:
         line.append(("class:note", f"  {problem}"))
-    reason = result_lines(result)[:1] if failed and result is not None else []
+    reason = result_lines(result)[:1] if is_failure and result is not None else []
     return [
         *indent(wrap(line, columns - 2), [], [("", "  ")]),
         *(truncate([*_INDENT, (theme_class(each), text)], columns) for text, each in items),

@@ -70,7 +70,7 @@ def wrap(line: Iterable[Fragment], width: int) -> list[StyledLine]:
         # A word with wide characters may be cut between any two of them; another one only if it fits no row.
         if size > width or size > sum(len(text) for _, text in word):
             for style, text in word:
-                for piece in _chopped(text, room, width):
+                for piece in _chop(text, room, width):
                     if piece is None:
                         rows.append([])
                         room = width
@@ -103,7 +103,7 @@ def _words(line: Iterable[Fragment]) -> Iterator[StyledLine | None]:
         yield word
 
 
-def _chopped(text: str, room: int, width: int) -> Iterator[str | None]:
+def _chop(text: str, room: int, width: int) -> Iterator[str | None]:
     """The text in pieces: the first fits into `room` cells, the others into `width`. None is the end of a row."""
     start = 0
     for i, character in enumerate(text):
@@ -135,7 +135,7 @@ def truncate(line: StyledLine, width: int) -> StyledLine:
     for style, text in line:
         size = _width(text)
         if size > room:
-            fits = next((piece for piece in _chopped(text, room, room + 1)), "") if room else ""
+            fits = next((piece for piece in _chop(text, room, room + 1)), "") if room else ""
             if fits and _width(fits) <= room:
                 result.append((style, fits))
             break

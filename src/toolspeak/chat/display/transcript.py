@@ -94,8 +94,8 @@ class Transcript:
         self._by_index: dict[int, str] = {}
         self._foreign: set[str] = set()
         self._previews: dict[str, str] = {}
-        self._malformed = 0  # calls that could not be read, and have no result yet
-        self._unseen: set[str] = set()  # calls whose preview the person has not seen
+        self._malformed_calls = 0  # calls that could not be read, and have no result yet
+        self._unseen_previews: set[str] = set()  # calls whose preview the person has not seen
 
     def wait_for(self, whom: str) -> None:
         """Sets what the conversation waits for, from now on."""
@@ -253,7 +253,7 @@ class Transcript:
                 self._accept(notes)
             case CallMalformed(index, call_id=call_id):
                 self.lanes.pop(call_id or str(index), None)
-                self._malformed += 1
+                self._malformed_calls += 1
                 tool_phrase = f" of {delta.name}" if delta.name else ""
                 self.note(f"✗ malformed call{tool_phrase} ({delta.code}): {delta.reason}", "error")
                 self._dim([f"    {value_text(delta.raw, 120)}"])
@@ -273,11 +273,11 @@ class Transcript:
 
     def _result(self, result: ToolResult) -> None:
         lane = self.lanes.pop(result.call_id, None)
-        if result.code == "malformed" and self._malformed:
-            self._malformed -= 1  # it was shown when it came
+        if result.code == "malformed" and self._malformed_calls:
+            self._malformed_calls -= 1  # it was shown when it came
             return
         preview = self._previews.pop(result.call_id, "")
-        is_unseen = result.call_id in self._unseen
+        is_unseen = result.call_id in self._unseen_previews
         self.end_text()
         self._write(result_rows(result, lane, self._ran(lane), self._columns(), preview, is_unseen=is_unseen))
 
@@ -329,15 +329,15 @@ class Transcript:
             case ApprovalRequested() as request:
                 self._previews[request.call_id] = request.preview
                 self._change(request.call_id, "asks you")
-            case ApprovalDecided(call_id, approved, reason, by):
-                self._change(call_id, "is allowed" if approved else "is refused")
+            case ApprovalDecided(call_id, is_approved, reason, by):
+                self._change(call_id, "is allowed" if is_approved else "is refused")
                 self.wait_for("the calls")  # from now on: the time before was the person's
                 if by != "user":
                     suffix = f": {reason}" if reason else ""
                     which = f"{self.lanes[call_id].name} " if call_id in self.lanes and len(self.lanes) > 1 else ""
-                    sign, word = ("✓", "allowed") if approved else ("✗", "refused")
+                    sign, word = ("✓", "allowed") if is_approved else ("✗", "refused")
                     answer = f"  {sign} {which}{word} by {by or 'someone'}{suffix}"
-                    self.note(one_line(answer), "done" if approved else "error")
+                    self.note(one_line(answer), "done" if is_approved else "error")
             case ToolStarted(call_id):
                 lane = self.lanes.get(call_id)
                 if lane is not None:
@@ -351,8 +351,8 @@ class Transcript:
 
     def _rare(self, record: Record) -> None:
         match record.event:
-            case LimitReached(limit, _, allowed):
-                self.note(f"! the limit of {allowed:g} {limit} is reached: asking for a final answer", "warning")
+            case LimitReached(limit, _, maximum):
+                self.note(f"! the limit of {maximum:g} {limit} is reached: asking for a final answer", "warning")
             case HistoryCompacted() as event:
                 self.note(f"· {compaction_text(event)}")
             case InterceptorFailed(interceptor, level, hook, error):
@@ -374,7 +374,7 @@ class Transcript:
 
     def show_with_result(self, call_id: str) -> None:
         """Takes that the person was not shown what the call would change: it stands below its result."""
-        self._unseen.add(call_id)
+        self._unseen_previews.add(call_id)
 
     def _change(self, call_id: str, state: str) -> None:
         lane = self.lanes.get(call_id)
@@ -386,8 +386,8 @@ class Transcript:
         self.end_text()
         self.lanes.clear()
         self._previews.clear()
-        self._unseen.clear()
-        self._malformed = 0
+        self._unseen_previews.clear()
+        self._malformed_calls = 0
         self.wait_for("you")
 
     # --- what is under way ---------------------------------------------------------------------------------------

@@ -129,7 +129,7 @@ class MessageCompleter(Completer):
         folder = self._folder / Path(folder_text + slash).expanduser()
         entries: list[tuple[str, bool]] = []
         real = os.path.realpath(folder)
-        ignored = IgnoredPaths.to_leave_out(real, os.path.realpath(self._folder))
+        ignored_paths = IgnoredPaths.to_leave_out(real, os.path.realpath(self._folder))
         with suppress(OSError, RuntimeError), os.scandir(folder) as scan:
             for number, entry in enumerate(scan):
                 if number >= _MOST_ENTRIES:
@@ -137,20 +137,20 @@ class MessageCompleter(Completer):
                 fits = entry.name.casefold().startswith(beginning.casefold())
                 if not fits or (entry.name[0] == "." and not beginning.startswith(".")):
                     continue
-                if ignored is None or not ignored.names(os.path.join(real, entry.name), entry.is_dir()):
+                if ignored_paths is None or not ignored_paths.names(os.path.join(real, entry.name), entry.is_dir()):
                     entries.append((entry.name, entry.is_dir()))
         entries.sort()
         if beginning and not slash:
-            entries += self._below(beginning.casefold(), {name for name, _ in entries}, ignored)
+            entries += self._below(beginning.casefold(), {name for name, _ in entries}, ignored_paths)
         for name, is_folder in entries[:_MOST_CANDIDATES]:
             whole = f"{folder_text}{slash}{name}{'/' if is_folder else ''}"
             if not name.isprintable():
                 continue
-            quoted = attachment[1] is not None or not _PLAIN_PATH.fullmatch(whole)
-            written = f'@"{whole}{"" if is_folder else chr(34)}' if quoted else f"@{whole}"
-            yield Completion(written, -len(attachment[0]), display=f"{name}{'/' if is_folder else ''}")
+            needs_quotes = attachment[1] is not None or not _PLAIN_PATH.fullmatch(whole)
+            completion = f'@"{whole}{"" if is_folder else chr(34)}' if needs_quotes else f"@{whole}"
+            yield Completion(completion, -len(attachment[0]), display=f"{name}{'/' if is_folder else ''}")
 
-    def _below(self, part: str, others: set[str], ignored: IgnoredPaths | None) -> list[tuple[str, bool]]:
+    def _below(self, part: str, others: set[str], ignored_paths: IgnoredPaths | None) -> list[tuple[str, bool]]:
         """The paths anywhere in the folder whose name contains `part`, and whether each is a folder: the nearest first.
         Without `others`, what is hidden and what .gitignore names, among the first entries of a large folder."""
         top = os.path.realpath(self._folder)
@@ -165,7 +165,7 @@ class MessageCompleter(Completer):
                     matches = part in entry.name.casefold() and path not in others
                     if entry.name[0] == "." or not (matches or is_folder):
                         continue
-                    if ignored is not None and ignored.names(os.path.join(top, path), is_folder):
+                    if ignored_paths is not None and ignored_paths.names(os.path.join(top, path), is_folder):
                         continue
                     if matches:
                         paths.append((path, is_folder))

@@ -98,7 +98,7 @@ def exec_command(
     """
     if dialect is None and model is None:
         raise ConfigurationError("the dialect is missing: name the --dialect (auto detects it), or the --model")
-    chosen = chosen_dialect(dialect, model=model, strict=strict, repair=repair)
+    reply_dialect = chosen_dialect(dialect, model=model, strict=strict, repair=repair)
     hide_environment()
     own_tools = load_tools(tools, [os.getcwd()])
 
@@ -107,18 +107,18 @@ def exec_command(
 
     toolset = make_tools(CommandSandbox(Unconfined()))
     reply = read_reply(file)
-    starts_in = starts_in or section_of_reply(chosen, reply, toolset.specs)
-    turn = read_turn(chosen, reply, toolset.specs, finish=finish, starts_in=starts_in)
+    starts_in = starts_in or section_of_reply(reply_dialect, reply, toolset.specs)
+    turn = read_turn(reply_dialect, reply, toolset.specs, finish=finish, starts_in=starts_in)
     _report(turn)
     if not turn.calls:
         return
     if turn.dialect is not None and model is None:
-        chosen = get_dialect(turn.dialect)
+        reply_dialect = get_dialect(turn.dialect)
     memory = _load_reads(reads)
-    order = chosen.info.native_schedule if schedule == "native" else schedule
+    order = reply_dialect.info.native_schedule if schedule == "native" else schedule
     results = run_to_end(_run(toolset, make_tools, turn, order, approve, memory, workspace, sandbox_fields(sandbox)))
     _save_reads(reads, memory)
-    _print_results(chosen, results)
+    _print_results(reply_dialect, results)
 
 
 async def _run(

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import click
 
-from toolspeak.cli.options.command_options import Spelled, dialect_option, read_tools, starts_in_option, write_text
+from toolspeak.cli.options.command_options import HyphenChoice, dialect_option, read_tools, starts_in_option, write_text
 from toolspeak.data.messages import ToolChoice
 from toolspeak.dialects import TARGETS, Section, SpecialTokens, Target, get_dialect
 from toolspeak.errors import ConfigurationError
@@ -18,7 +18,7 @@ _MODES = ("auto", "required", "none")
 @click.command("grammar")
 @dialect_option
 @click.option("--tools", "tools_file", metavar="FILE", required=True, help="The tools as JSON.")
-@click.option("--target", type=Spelled(TARGETS), required=True, help="The matcher that the grammar is for.")
+@click.option("--target", type=HyphenChoice(TARGETS), required=True, help="The matcher that the grammar is for.")
 @click.option(
     "--choice",
     default="auto",

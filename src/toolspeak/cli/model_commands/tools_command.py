@@ -48,5 +48,5 @@ def tools_command(workspace: str, show: str | None, listing: Listing | None, too
 
 
 def _signature(spec: ToolSpec) -> str:
-    required = spec.parameters.get("required", ())
-    return ", ".join(name if name in required else f"{name}?" for name in spec.properties)
+    required_names = spec.parameters.get("required", ())
+    return ", ".join(name if name in required_names else f"{name}?" for name in spec.properties)

@@ -24,7 +24,7 @@ STANDARD_INPUT = "-"
 _NAMES = ", ".join(FAMILIES["protocols"])
 
 
-class Spelled(click.Choice[str]):
+class HyphenChoice(click.Choice[str]):
     """A choice among names with `_`, in which the user may type `-` instead."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -81,7 +81,7 @@ def starts_in_option(command: CommandT) -> CommandT:
 def listing_option(command: CommandT) -> CommandT:
     return click.option(
         "--listing",
-        type=Spelled(get_args(Listing)),
+        type=HyphenChoice(get_args(Listing)),
         help="How a prompt lists the tools: like the model's own chat template (trained, the default), in prose, as "
         "signatures (the shortest), or as JSON Schema.",
     )(command)
@@ -90,7 +90,7 @@ def listing_option(command: CommandT) -> CommandT:
 def prompt_listing_option(command: CommandT) -> CommandT:
     return click.option(
         "--listing",
-        type=Spelled(get_args(PromptListing)),
+        type=HyphenChoice(get_args(PromptListing)),
         help="Who writes the prompt if calls are text, and how it lists the tools. server: the server writes it with "
         "its chat template (the default for vllm: and llamacpp:). Otherwise toolspeak writes it: like the model's own "
         "template (trained, the default for all others), in prose, as signatures (the shortest), or as JSON Schema.",

@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from toolspeak.cli.exit_codes import ANSWERED, NO_ANSWER
+from toolspeak.cli.exit_codes import NO_ANSWER, SUCCESS
 from toolspeak.cli.options.run_options import workspace_option
 from toolspeak.project.sub_agents import find_sub_agents, unknown_tools
 from toolspeak.tools.builtin import WORKSPACE_TOOLS
@@ -37,8 +37,8 @@ def agents_command(workspace: str) -> None:
         table.add_row(*map(one_line, row))
     if agent_list.by_name:
         Console(markup=False, highlight=False).print(table)
-    for problem in (*problems, *agent_list.hidden):
+    for problem in (*problems, *agent_list.name_conflicts):
         click.echo(f"toolspeak: {printable(problem)}", err=True)
     if not agent_list.by_name and not problems:
         click.echo("There are no sub-agents: put them into .agents/agents/NAME.md.")
-    sys.exit(NO_ANSWER if problems else ANSWERED)
+    sys.exit(NO_ANSWER if problems else SUCCESS)

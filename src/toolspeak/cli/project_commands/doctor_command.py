@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from toolspeak.cli.attended_run import open_streams
 from toolspeak.cli.configuration import choices_of
-from toolspeak.cli.exit_codes import ANSWERED, NO_ANSWER
+from toolspeak.cli.exit_codes import NO_ANSWER, SUCCESS
 from toolspeak.cli.options.command_options import env_option, write_json
 from toolspeak.cli.options.journal_option import journal_of, journal_option
 from toolspeak.cli.options.run_options import workspace_option
@@ -72,7 +72,7 @@ def doctor_command(
         write_json({"ok": works, "findings": rows})
     else:
         _print(findings)
-    context.exit(ANSWERED if works else NO_ANSWER)
+    context.exit(SUCCESS if works else NO_ANSWER)
 
 
 async def _diagnose(setup: Setup, config: Config, where: str | None) -> Sequence[Diagnosis]:

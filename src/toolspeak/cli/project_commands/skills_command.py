@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from toolspeak.cli.exit_codes import ANSWERED, NO_ANSWER
+from toolspeak.cli.exit_codes import NO_ANSWER, SUCCESS
 from toolspeak.cli.options.run_options import workspace_option
 from toolspeak.project.skills import find_skills
 from toolspeak.ui import printable
@@ -29,8 +29,8 @@ def skills_command(workspace: str) -> None:
         table.add_row(skill.name, skill.origin, one_line(str(skill.folder)), one_line(skill.description))
     if skill_list.by_name:
         Console(markup=False, highlight=False).print(table)
-    for problem in (*skill_list.problems, *skill_list.hidden):
+    for problem in (*skill_list.problems, *skill_list.name_conflicts):
         click.echo(f"toolspeak: {printable(problem)}", err=True)
     if not skill_list.by_name and not skill_list.problems:
         click.echo("There are no skills: put them into .agents/skills/NAME/SKILL.md.")
-    sys.exit(NO_ANSWER if skill_list.problems else ANSWERED)
+    sys.exit(NO_ANSWER if skill_list.problems else SUCCESS)

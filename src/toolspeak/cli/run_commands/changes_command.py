@@ -94,13 +94,13 @@ async def find_change_sets(
 
 def print_uncovered(change_sets: list[ChangeSet]) -> None:
     """Prints what the change sets do not cover, and which of them are not certain, on standard error."""
-    uncovered = uncovered_by(change_sets)
+    reasons = uncovered_by(change_sets)
     by_reason: dict[str, list[str]] = {}
-    for path, reason in list(uncovered.items())[:_MOST_UNCOVERED]:
+    for path, reason in list(reasons.items())[:_MOST_UNCOVERED]:
         by_reason.setdefault(reason, []).append(visible_name(path))
     parts = [f"{', '.join(paths)} ({reason})" for reason, paths in by_reason.items()]
-    if len(uncovered) > _MOST_UNCOVERED:
-        parts.append(f"{len(uncovered) - _MOST_UNCOVERED} more")
+    if len(reasons) > _MOST_UNCOVERED:
+        parts.append(f"{len(reasons) - _MOST_UNCOVERED} more")
     if parts:
         click.echo(f"toolspeak: not covered: {'; '.join(parts)}", err=True)
     for each in change_sets:
@@ -115,8 +115,8 @@ def _line(part: PathPatch) -> str:
 
 
 def _total(parts: list[PathPatch]) -> str:
-    added, removed = sum(part.added or 0 for part in parts), sum(part.removed or 0 for part in parts)
-    return f"{count(len(parts), 'path')}, +{added} -{removed}\n"
+    added_lines, removed_lines = sum(part.added or 0 for part in parts), sum(part.removed or 0 for part in parts)
+    return f"{count(len(parts), 'path')}, +{added_lines} -{removed_lines}\n"
 
 
 def _as_json(change_sets: list[ChangeSet], parts: list[PathPatch]) -> dict[str, Any]:

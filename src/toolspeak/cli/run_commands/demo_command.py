@@ -19,9 +19,9 @@ from rich.table import Table
 
 from toolspeak.agent import Agent, RunState
 from toolspeak.agent.recording.recorder import StreamItem
-from toolspeak.cli.demo_project import ALIAS, FILES, FIXED, TASK, TEST_ARGUMENTS, TOOLS_USED, playbook
+from toolspeak.cli.demo_project import ALIAS, FILES, FIXED_FILES, TASK, TEST_ARGUMENTS, TOOLS_USED, playbook
 from toolspeak.cli.demo_schedules import compare_schedules
-from toolspeak.cli.exit_codes import ANSWERED, NO_ANSWER
+from toolspeak.cli.exit_codes import NO_ANSWER, SUCCESS
 from toolspeak.cli.signals import run_to_end
 from toolspeak.data.deltas import Delta
 from toolspeak.data.events import ModelAnswered, Record, ToolFinished
@@ -72,10 +72,10 @@ async def _demo(dialects: Sequence[Dialect], pause: float) -> int:
         outcomes.append(await play(dialect, console, pause=pause))
     write(console, "")
     console.print(_table(outcomes), soft_wrap=False)
-    failed = [outcome for outcome in outcomes if outcome.problems]
-    for outcome in failed:
+    failures = [outcome for outcome in outcomes if outcome.problems]
+    for outcome in failures:
         write(console, f"{outcome.dialect}: {'; '.join(outcome.problems)}", "red")
-    return NO_ANSWER if failed else ANSWERED
+    return NO_ANSWER if failures else SUCCESS
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class DemoOutcome:
     dialect: str
     steps: int = 0
     calls: int = 0
-    recovered: int = 0
+    recoveries: int = 0
     seconds: float = 0.0
     problems: list[str] = field(default_factory=list[str])
 
@@ -100,7 +100,7 @@ async def play(
         root = Path(folder)
         _lay_out(root, files)
         tools = workspace_tools(root)
-        model = _Paced(ScriptedProvider(playbook(dialect, tools.specs), chunk=_CHUNK), pause)
+        model = _SlowProvider(ScriptedProvider(playbook(dialect, tools.specs), chunk=_CHUNK), pause)
         approver = InStep(AnnouncingApprover(console, "the demo"))
         agent = Agent(model, tools, dialect=dialect, approve=approver)
         run, log = agent.start(TASK), _Log(Renderer(console))
@@ -110,7 +110,7 @@ async def play(
             outcome.problems.append(str(error))
         else:
             outcome.steps, outcome.calls = state.step, state.totals.calls
-            outcome.recovered = sum(1 for result in log.results if result.status == "failure")
+            outcome.recoveries = sum(1 for result in log.results if result.status == "failure")
             outcome.problems += [*_check_run(state, log), *await _check_project(root)]
     outcome.seconds = time.perf_counter() - start_time
     return outcome
@@ -145,15 +145,15 @@ def _check_run(state: RunState, log: _Log) -> list[str]:
     """The problems of the run itself."""
     failures = [result.code for result in log.results if result.status == "failure"]
     exits = [_exit_code(result) for result in log.results if result.name == "shell"]
-    called = {call.name for call in log.calls}
-    aliased = any(call.name == "read" and ALIAS in call.arguments for call in log.calls)
+    tool_names = {call.name for call in log.calls}
+    uses_alias = any(call.name == "read" and ALIAS in call.arguments for call in log.calls)
     checks = {
         f"the run ended as {state.status}": state.status == "answered",
         f"the tests' exit codes were {exits}, not 1 and then 0": exits == [1, 0],
         f"the failed calls were {failures}, not one to an unknown tool": failures == ["unknown_tool"],
-        f"the tools called were {sorted(called)}, not {sorted(TOOLS_USED)}": called == set(TOOLS_USED),
+        f"the tools called were {sorted(tool_names)}, not {sorted(TOOLS_USED)}": tool_names == set(TOOLS_USED),
         "the code fence was not noticed": "code_fence" in log.notes,
-        f"{ALIAS!r} was not used for 'path'": aliased,
+        f"{ALIAS!r} was not used for 'path'": uses_alias,
         "a call has no result": len(log.results) == len(log.calls) == state.totals.calls,
     }
     return [problem for problem, right in checks.items() if not right]
@@ -168,14 +168,14 @@ async def _check_project(root: Path) -> list[str]:
     """The problems of the project after the run."""
     problems = [
         f"{name} has unexpected content"
-        for name, content in FIXED.items()
+        for name, content in FIXED_FILES.items()
         if (root / name).read_text(encoding="utf-8") != content
     ]
     tests = await asyncio.to_thread(subprocess.run, TEST_ARGUMENTS, cwd=root, capture_output=True, check=False)
     return [*problems, *(["the tests fail"] if tests.returncode else [])]
 
 
-class _Paced:
+class _SlowProvider:
     """A Provider that pauses before each delta, so that a person can follow the run."""
 
     def __init__(self, provider: Provider, pause: float) -> None:
@@ -204,11 +204,11 @@ class _Paced:
 
 def _table(outcomes: Sequence[DemoOutcome]) -> Table:
     table = Table("dialect", title="One bug, fixed and verified in every dialect")
-    for heading in ("steps", "calls", "failed calls recovered", "seconds"):
+    for heading in ("steps", "calls", "failed calls recoveries", "seconds"):
         table.add_column(heading, justify="right")
     table.add_column("result")
     for outcome in outcomes:
-        numbers = (outcome.steps, outcome.calls, outcome.recovered)
+        numbers = (outcome.steps, outcome.calls, outcome.recoveries)
         result = count(len(outcome.problems), "problem") if outcome.problems else "tests pass"
         table.add_row(
             outcome.dialect,

@@ -13,7 +13,7 @@ import click
 
 from toolspeak.agent import Agent, Run
 from toolspeak.cli.attended_run import Display, open_streams, recording_of, work
-from toolspeak.cli.exit_codes import ANSWERED, NO_ANSWER
+from toolspeak.cli.exit_codes import NO_ANSWER, SUCCESS
 from toolspeak.cli.options.journal_option import journal_of, journal_option
 from toolspeak.cli.options.run_options import thoughts_option
 from toolspeak.cli.options.sandbox_options import sandbox_fields, sandbox_options
@@ -28,7 +28,7 @@ from toolspeak.journal import Journal, RunInfo
 from toolspeak.journal.leases import is_held
 from toolspeak.project.agent_builder import AGENT_NAME
 from toolspeak.project.recorded_setup import folder_of, setup_of_run
-from toolspeak.project.run_lookup import find_run, short_id, unfinished
+from toolspeak.project.run_lookup import find_run, short_id, unfinished_runs
 from toolspeak.project.run_setup import ApproveOption, Setup
 from toolspeak.ui import printable
 
@@ -111,7 +111,7 @@ async def _resume(run: str | None, every: bool, watch: bool, how: _How, journal:
             return await _watch(journal, how)
         if every:
             return await _go_on_with_all(journal, how)
-        waiting = await unfinished(journal)
+        waiting = await unfinished_runs(journal)
         if not waiting:
             raise ConfigurationError("there is no run that has not ended")
         # If possible, not one that another process drives, or whose question is open at another terminal.
@@ -123,11 +123,11 @@ async def _resume(run: str | None, every: bool, watch: bool, how: _How, journal:
 async def _watch(journal: Journal, how: _How) -> int:
     """Continues every interrupted run, and then until Ctrl-C, one after the other, the runs that are due: those whose
     process dies, and those whose time, event or decision has come."""
-    failed: dict[str, int] = {}  # runs, each with the number of its records at its failure
+    failures: dict[str, int] = {}  # runs, each with the number of its records at its failure
 
     async def go_on(delivery: Delivery) -> float | None:
         info = await journal.run(delivery.run_id)
-        if info is not None and failed.get(info.run_id) != info.records:
+        if info is not None and failures.get(info.run_id) != info.records:
             try:
                 await _go_on(journal, info, how)
                 return None
@@ -136,21 +136,21 @@ async def _watch(journal: Journal, how: _How) -> int:
             except ToolspeakError as error:
                 click.echo(f"toolspeak: {error}", err=True)
                 current = await journal.run(info.run_id)
-                failed[info.run_id] = info.records if current is None else current.records
+                failures[info.run_id] = info.records if current is None else current.records
         return time.time() + _AGAIN_SECONDS
 
     click.echo("toolspeak: watching for interrupted runs; stop with Ctrl-C", err=True)
     await _go_on_with_all(journal, how, watching=True)
     engine = EmbeddedEngine("embedded:", journal)
     await engine.work(go_on, agents=[AGENT_NAME], limits=WorkLimits(concurrency=1), stop=asyncio.Event())
-    return ANSWERED
+    return SUCCESS
 
 
 async def _go_on_with_all(journal: Journal, how: _How, *, watching: bool = False) -> int:
     """Continues every run whose process is gone. Returns the worst exit code. `watching`: it is no error that another
     process holds a run."""
-    worst = ANSWERED
-    for run in await unfinished(journal):
+    worst = SUCCESS
+    for run in await unfinished_runs(journal):
         info = await journal.run(run.run_id)  # read again: another process may have continued it
         if info is None or info.status != "running" or (watching and is_held(info)):
             continue  # it waits for a person, who resumes it by its id
@@ -158,7 +158,7 @@ async def _go_on_with_all(journal: Journal, how: _How, *, watching: bool = False
             worst = max(worst, await _go_on(journal, info, how))
         except ToolspeakError as error:
             click.echo(f"toolspeak: {error}", err=True)
-            worst = max(worst, ANSWERED if isinstance(error, RunBusy) else NO_ANSWER)
+            worst = max(worst, SUCCESS if isinstance(error, RunBusy) else NO_ANSWER)
     return worst
 
 

@@ -171,8 +171,8 @@ def run_command(
         )
     if task == "-" and input_file == "-":
         raise ConfigurationError('standard input is --input: leave TASK out, and send it as a line {"task": …}')
-    piped = "" if input_file or task == "-" else piped_text()
-    text = read_reply() if task == "-" else piped or None if task is None else task
+    pipe_text = "" if input_file or task == "-" else piped_text()
+    text = read_reply() if task == "-" else pipe_text or None if task is None else task
     if text is None and not input_file:
         raise ConfigurationError("TASK is missing: write what to do")
     continues = bool(session) or continue_last
@@ -206,7 +206,7 @@ def run_command(
     run_journal = journal_of(journal)
     first: str | Message | None = text  # a program's input goes on with further ones
     if text is not None and not input_file:
-        beside = (TextPart(f"\n\n[Standard input]\n{piped}"),) if task and piped.strip() else ()
+        beside = (TextPart(f"\n\n[Standard input]\n{pipe_text}"),) if task and pipe_text.strip() else ()
         first = Message("user", (TextPart(text), *beside))
     work_of_run = _run(
         first, setup, explicit, limits, run_journal, session, continue_last, when_open, display, cassette, input_file

@@ -37,13 +37,13 @@ async def _salvage(journal: SqliteJournal) -> None:
         click.echo(f"unchanged copy: {copy}")
     try:
         # One at a time: closing a run closes its sub-runs too.
-        while unfinished := [
+        while unfinished_runs := [
             info for status in UNFINISHED_STATUSES for info in await journal.runs(status=status, limit=1)
         ]:
-            await close_run(journal, unfinished[0].run_id, doubtful=True)
-            title = printable(unfinished[0].title)
+            await close_run(journal, unfinished_runs[0].run_id, doubtful=True)
+            title = printable(unfinished_runs[0].title)
             click.echo(
-                f"closed: run {short_id(unfinished[0].run_id)} ({title}); it may have done more than `show` lists"
+                f"closed: run {short_id(unfinished_runs[0].run_id)} ({title}); it may have done more than `show` lists"
             )
     finally:
         await journal.aclose()

@@ -65,7 +65,7 @@ def _do(context: click.Context, work: Callable[[Journal], Awaitable[None]]) -> N
 async def _list(journal: Journal, limit: int, as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
     cells: list[tuple[str, str, str, str]] = []
-    shortened = _end_of if sys.stdout.isatty() else str
+    cell_text = _end_of if sys.stdout.isatty() else str
     table = Table(*_COLUMNS, box=None)
     for column in table.columns[:-1]:
         column.no_wrap = True
@@ -85,7 +85,7 @@ async def _list(journal: Journal, limit: int, as_json: bool) -> None:
                 "runs": run_rows,
             }
         )
-        folder = shortened(printable(_from_home(folder_of(setup))))
+        folder = cell_text(printable(_from_home(folder_of(setup))))
         used_at = time.strftime("%Y-%m-%d %H:%M", time.localtime(use_time))
         if session is not None:
             cells.append((session.session_id[:SHORT], used_at, folder, one_line(title)))
@@ -93,7 +93,7 @@ async def _list(journal: Journal, limit: int, as_json: bool) -> None:
             cells.append(("(none)", used_at, folder, ""))
         for run in runs:
             status = f"{status_of(run).replace('_', ' ')}, {count(run.records, 'record')}"
-            cells.append(("  " + short_id(run.run_id), status, shortened(one_line(run.model)), one_line(run.title)))
+            cells.append(("  " + short_id(run.run_id), status, cell_text(one_line(run.model)), one_line(run.title)))
     if as_json:
         write_json(rows)
     elif not cells:
@@ -236,11 +236,11 @@ def import_(context: click.Context, file: str, trust: bool) -> None:
 
     async def work(journal: Journal) -> None:
         if trust:
-            info, closed = await import_session(journal, lines), 0
+            info, closed_runs = await import_session(journal, lines), 0
         else:
-            info, closed = await import_closed(journal, lines)
-        if closed:
-            note = f"closed {count(closed, 'unfinished run')}; if you trust the file, --trust keeps them open"
+            info, closed_runs = await import_closed(journal, lines)
+        if closed_runs:
+            note = f"closed {count(closed_runs, 'unfinished run')}; if you trust the file, --trust keeps them open"
             click.echo(f"toolspeak: {note}", err=True)
         write_text(info.session_id + "\n")
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from toolspeak.agent.options import CommonOptions
-from toolspeak.cli.exit_codes import ANSWERED, NO_ANSWER, SUSPENDED
+from toolspeak.cli.exit_codes import NO_ANSWER, SUCCESS, SUSPENSION
 from toolspeak.cli.options.agents_option import engine_option
 from toolspeak.cli.options.command_options import read_reply
 from toolspeak.cli.options.journal_option import journal_of, journal_option
@@ -58,8 +58,8 @@ def submit_command(
     if not text.strip():
         raise ConfigurationError("the task is empty: write what to do")
     options: CommonOptions = {"principal": principal, "run_id": run_id}
-    if chosen := chosen_limits(limits):
-        options["limits"] = replace(Limits(), **chosen)
+    if limit_choices := chosen_limits(limits):
+        options["limits"] = replace(Limits(), **limit_choices)
     at = None if delay is None else time.time() + delay
     context.exit(run_to_end(_submit(agent, text, options, at, session, wait, engine, journal_of(journal))))
 
@@ -77,20 +77,20 @@ async def _submit(
     client = RunClient(journal, open_engine(url, journal) if url else None)
     try:
         session_id = (await find_session(journal, session)).session_id if session else None
-        submitted = await client.submit(agent, task, at=at, session_id=session_id, **options)
+        submission = await client.submit(agent, task, at=at, session_id=session_id, **options)
         if not wait:
-            click.echo(submitted.run_id)
-            return ANSWERED
-        click.echo(f"toolspeak: waiting for run {submitted.run_id}; it goes on after Ctrl-C", err=True)
-        result = await client.result(submitted.run_id, or_suspended=True)
+            click.echo(submission.run_id)
+            return SUCCESS
+        click.echo(f"toolspeak: waiting for run {submission.run_id}; it goes on after Ctrl-C", err=True)
+        result = await client.result(submission.run_id, or_suspended=True)
         if result.status == "suspended":
             click.echo(
                 f"toolspeak: run {result.run_id} is suspended, by somebody or by a worker that gave it up: the worker's"
                 " log says why. RunClient.resume, or the web view, lets a worker go on with it",
                 err=True,
             )
-            return SUSPENDED
+            return SUSPENSION
         click.echo(str(result))
-        return ANSWERED if result.status == "answered" else NO_ANSWER
+        return SUCCESS if result.status == "answered" else NO_ANSWER
     finally:
         await asyncio.gather(client.aclose(), journal.aclose())

@@ -34,7 +34,7 @@ def suspend_command(run: str | None, no_wait: bool, journal: str | None) -> None
 
 async def _suspend(run: str | None, no_wait: bool, journal: Journal) -> None:
     try:
-        info = await _wanted(journal, run)
+        info = await _run_to_suspend(journal, run)
         if not await suspend_run(journal, info.run_id):
             short = short_id(info.run_id)
             click.echo(
@@ -56,7 +56,7 @@ async def _suspend(run: str | None, no_wait: bool, journal: Journal) -> None:
         await journal.aclose()
 
 
-async def _wanted(journal: Journal, run: str | None) -> RunInfo:
+async def _run_to_suspend(journal: Journal, run: str | None) -> RunInfo:
     if run is not None:
         return await find_run(journal, run)
     running = [info for info in await journal.runs(status="running") if not info.parent_run_id]

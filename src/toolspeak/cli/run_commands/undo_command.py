@@ -120,11 +120,11 @@ def _print(report: UndoReport, dry_run: bool, *, err: bool = False) -> None:
     for entry in report.entries:
         outcome = {"undone": "undo" if dry_run else "undone", "already": "as before"}.get(entry.outcome, "left")
         lines.append(f"{outcome:9} {visible_name(entry.path)}{f': {entry.reason}' if entry.reason else ''}")
-    undone = sum(entry.outcome == "undone" for entry in report.entries)
-    done = f"{count(undone, 'path')} {'to undo' if dry_run else 'undone'} in {visible_name(report.workspace)}"
+    undone_paths = sum(entry.outcome == "undone" for entry in report.entries)
+    summary = f"{count(undone_paths, 'path')} {'to undo' if dry_run else 'undone'} in {visible_name(report.workspace)}"
     if report.name:
-        done += f"; `toolspeak undo {short_id(report.root_id)} --to {report.name}` brings the changes back"
-    text = "".join(f"{line}\n" for line in [*lines, done])
+        summary += f"; `toolspeak undo {short_id(report.root_id)} --to {report.name}` brings the changes back"
+    text = "".join(f"{line}\n" for line in [*lines, summary])
     if err:
         click.echo(text, nl=False, err=True)
     else:

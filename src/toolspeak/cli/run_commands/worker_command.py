@@ -122,9 +122,9 @@ async def _work(
     journal = agents[0].journal
     if journal is None:
         raise ConfigurationError(f"the agent {agents[0].name!r} has no journal: Agent(journal=…)")
-    unknown = (limits.per_agent or {}).keys() - {agent.name for agent in agents}
-    if unknown:
-        raise ConfigurationError(f"--per-agent: {place} has no agent {', '.join(sorted(unknown))}")
+    unknown_agents = (limits.per_agent or {}).keys() - {agent.name for agent in agents}
+    if unknown_agents:
+        raise ConfigurationError(f"--per-agent: {place} has no agent {', '.join(sorted(unknown_agents))}")
     engine = open_engine(url, journal)
     deps_of = None if deps is None else load_function(deps)
     worker = Worker(agents, journal, engine, limits=limits, deps=deps_of, drain_seconds=drain_seconds)

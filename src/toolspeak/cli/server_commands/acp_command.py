@@ -14,7 +14,7 @@ from toolspeak.acp.editor_choices import EditorChoices
 from toolspeak.acp.editor_connection import EditorConnection, EditorRequests
 from toolspeak.acp.json_rpc import Peer
 from toolspeak.acp.standard_streams import StandardStreams
-from toolspeak.cli.exit_codes import ANSWERED
+from toolspeak.cli.exit_codes import SUCCESS
 from toolspeak.cli.options.run_options import (
     LIMIT_OPTIONS,
     chosen_limits,
@@ -95,7 +95,7 @@ def acp_command(models: tuple[str, ...], mode: str | None, journal: str | None, 
     if sys.stdin.isatty():
         click.echo(_AT_A_TERMINAL, err=True)
     run_to_end(_serve(choices, journal))
-    sys.exit(ANSWERED)
+    sys.exit(SUCCESS)
 
 
 def import_agent() -> tuple[Any, Any]:

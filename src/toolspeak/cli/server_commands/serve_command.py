@@ -225,8 +225,8 @@ def _check(settings: Settings) -> None:
     keys = f"{len(settings.keys)} API keys" if settings.keys else "no API keys"
     where = f"http://{settings.host}:{settings.port}"
     models = {finding.model for finding in findings if not finding.has_substitute}
-    broken = {finding.model for finding in findings if finding.problems and not finding.has_substitute}
-    state = f"{len(broken)} of {len(models)} do not answer" if broken else f"{len(models)} answer"
+    broken_models = {finding.model for finding in findings if finding.problems and not finding.has_substitute}
+    state = f"{len(broken_models)} of {len(models)} do not answer" if broken_models else f"{len(models)} answer"
     sentences_by_kind = {"problem": report.problems, "warning": report.warnings, "note": report.notes}
     if any(sentences_by_kind.values()):
         click.echo("the gateway")
@@ -235,7 +235,7 @@ def _check(settings: Settings) -> None:
                 click.echo(f"  {kind:<9} {sentence}")
     would = "could not serve" if report.problems else "would serve"
     click.echo(f"models: {state}. It {would} at {where} with {keys}.")
-    if broken or report.problems:
+    if broken_models or report.problems:
         raise SystemExit(1)
 
 
@@ -259,12 +259,12 @@ def _upstreams(upstream: str | None, config: str | None, options: dict[str, Any]
             "--provider is the kind of server at an address: write --upstream URL, or --upstream PROVIDER:MODEL alone"
         )
     if "://" not in upstream and upstream.partition(":")[0] not in PROVIDERS:
-        upstream, options = _configured(upstream, options)
+        upstream, options = _configured_upstream(upstream, options)
     upstream_settings = upstream_of(upstream, **options)
     return (checked_upstream(upstream_settings if kind is None else replace(upstream_settings, provider=kind)),)
 
 
-def _configured(upstream: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _configured_upstream(upstream: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The upstream for an alias or a provider of the user's configuration, with the options for it; unchanged for
     another name."""
     config = configuration(".", asks=False)

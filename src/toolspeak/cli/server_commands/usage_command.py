@@ -20,7 +20,7 @@ from toolspeak.gateway.settings.usage_settings import default_store, usage_of_ta
 from toolspeak.gateway.usage.usage_store import open_usage
 from toolspeak.gateway.usage.usage_values import COLUMNS, COUNTED, Column, UsageRow
 
-_UNFOLDED = 10_000
+_UNBOUNDED_WIDTH = 10_000
 """The width of a line in a file or a pipe, so that nothing is folded."""
 
 
@@ -65,7 +65,7 @@ def usage_command(
         table.add_row(*cells, *(f"{getattr(row.counts, name):,}" for name in COUNTED))
     out = Console(markup=False, highlight=False)
     if not out.is_terminal:
-        out.width = _UNFOLDED
+        out.width = _UNBOUNDED_WIDTH
     out.print(table)
 
 

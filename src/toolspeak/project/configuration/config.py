@@ -167,7 +167,7 @@ def read_config(
             raise
         # A file that nobody trusts has no effect: it does not end the run either.
         warnings.append(f"{error}; the project's configuration is ignored")
-    config = evolve(_merged(files, variables), project_folder=project_folder, warnings=tuple(warnings))
+    config = evolve(_merge(files, variables), project_folder=project_folder, warnings=tuple(warnings))
     for name in (config.model, *config.aliases):
         resolved_model(config, name)
     return config
@@ -249,18 +249,18 @@ def _servers_in(file: ConfigFile, path: str) -> tuple[str, Mapping[str, JSON]]:
 def _in_folder(servers: str | Mapping[str, JSON], folder: str) -> Mapping[str, JSON]:
     """The servers of a project as they are started from any folder: programs run in the project's folder."""
     assert not isinstance(servers, str), "a project's file of servers has been read"
-    filled: dict[str, JSON] = json.loads(
+    folder_servers: dict[str, JSON] = json.loads(
         json.dumps(dict(servers)).replace("${workspaceFolder}", json.dumps(folder)[1:-1])
     )
-    for entry in filled.values():
+    for entry in folder_servers.values():
         if isinstance(entry, dict) and "command" in entry:
             server = cast("dict[str, Any]", entry)
             cwd = server.get("cwd")
             server["cwd"] = os.path.join(folder, cwd) if isinstance(cwd, str) else folder
-    return filled
+    return folder_servers
 
 
-def _merged(files: Sequence[tuple[ConfigFile, ConfigTable]], environ: Mapping[str, str]) -> Config:
+def _merge(files: Sequence[tuple[ConfigFile, ConfigTable]], environ: Mapping[str, str]) -> Config:
     values: dict[str, Any] = {}
     tables: dict[str, dict[str, Any]] = {name: {} for name in (*_TABLES, "prices", "mcp")}
     hooks: dict[str, list[JSON]] = {}

@@ -69,7 +69,7 @@ def read_config_file(path: str, folder: str, *, of_project: bool = False) -> Con
     text = read_bounded(path)
     if text is None:
         return None
-    file = ConfigFile(path, folder, text, _parsed(text, path), of_project)
+    file = ConfigFile(path, folder, text, _parse(text, path), of_project)
     _check_values(file, file.table, ())
     return file
 
@@ -104,7 +104,7 @@ def toml_table(text: str) -> Mapping[str, Any]:
     return importlib.import_module("tomllib").loads(text)
 
 
-def _parsed(text: str, path: str) -> Mapping[str, Any]:
+def _parse(text: str, path: str) -> Mapping[str, Any]:
     try:
         return toml_table(text)
     except RecursionError:

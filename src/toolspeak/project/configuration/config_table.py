@@ -226,8 +226,8 @@ def _check_headers(file: ConfigFile, key: KeyPath, headers: Mapping[str, str]) -
 
 
 def _check_variable(file: ConfigFile, key: KeyPath, name: str) -> None:
-    mixed = bool(re.search("[a-z]", name)) and bool(re.search("[A-Z]", name)) and bool(re.search("[0-9]", name))
-    if _KEY.search(name) or (len(name) >= 20 and mixed):
+    is_mixed = bool(re.search("[a-z]", name)) and bool(re.search("[A-Z]", name)) and bool(re.search("[0-9]", name))
+    if _KEY.search(name) or (len(name) >= 20 and is_mixed):
         raise file.error(key, "this looks like a key; write the name of the environment variable that holds it")
     if not _VARIABLE.fullmatch(name):
         raise file.error(key, "expected the name of an environment variable (letters, digits and '_')")

@@ -101,7 +101,7 @@ def configured_setup(config: Config, workspace: str, **choices: Unpack[SetupChoi
         robots="yes" if choices.get("robots", config.web.robots) else "no",
         after_web=config.web.after or "",
     )
-    merged = (
+    merged_names = (
         "model",
         "repair",
         "env",
@@ -112,8 +112,8 @@ def configured_setup(config: Config, workspace: str, **choices: Unpack[SetupChoi
         "unasked_reads",
         "memory",
     )
-    merged = (*merged, "web", "web_allow", "robots", "code_mode")
-    changes: dict[str, Any] = {name: value for name, value in choices.items() if name not in merged}
+    merged_names = (*merged_names, "web", "web_allow", "robots", "code_mode")
+    changes: dict[str, Any] = {name: value for name, value in choices.items() if name not in merged_names}
     for name in ("rules", "prices", "mcp"):
         if changes.get(name):
             changes[name] = str(Path(changes[name]).resolve())

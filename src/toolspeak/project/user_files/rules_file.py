@@ -73,16 +73,16 @@ class RulesFile(StandingRules):
             with Folder.top(os.path.realpath(self._file.parent)) as folder, folder.alone(_LOCK_SECONDS):
                 self._read()
                 my_rules = [each.rule for each in mine]
-                merged = [each for each in self._last_read if each.rule in my_rules or each.rule not in before]
-                there = [each.rule for each in merged]
+                merged_rules = [each for each in self._last_read if each.rule in my_rules or each.rule not in before]
+                there = [each.rule for each in merged_rules]
                 last = max((int(each.id) for each in self._last_read if each.id.isdigit()), default=0)
                 for each in mine:
                     if each.rule not in before and each.rule not in there:
                         last += 1
-                        merged.append(replace(each, id=str(last)))
+                        merged_rules.append(replace(each, id=str(last)))
                 # Other processes read the old rules or the new ones, never a part of them.
                 beside = self._file.with_name(f"{self._file.name}.{os.getpid()}.new")
-                beside.write_text(StandingRules(merged).dumps(), "utf-8")
+                beside.write_text(StandingRules(merged_rules).dumps(), "utf-8")
                 beside.replace(self._file)
                 self._read()
         except (OSError, FormatError) as error:
