@@ -118,10 +118,10 @@ async def pause(trace: Trace, journal: SqliteJournal) -> None:
 
 
 async def resume(trace: Trace, journal: SqliteJournal) -> None:
-    paused = await an_agent(journal, Model([CALL % "change"])).run("Change Rome.")
+    paused_run = await an_agent(journal, Model([CALL % "change"])).run("Change Rome.")
     agent = an_agent(journal, Model(["Done."]))
     trace.start()
-    result = await agent.resume(paused.run_id, dict.fromkeys(paused.waiting, True))
+    result = await agent.resume(paused_run.run_id, dict.fromkeys(paused_run.waiting, True))
     trace.stop()
     assert result.answer == "Done."
 

@@ -28,8 +28,8 @@ def lines(records: Records, engine: str) -> dict[str, list[tuple[int, float]]]:
     wrong = {record["parser"] for record in records if record["engine"] == engine and record.get("ok") is False}
     points: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for record in records:
-        drawn = record["engine"] == engine and record["content"] == "code" and "us_per_chunk" in record
-        if drawn and record["parser"] not in wrong:
+        is_drawn = record["engine"] == engine and record["content"] == "code" and "us_per_chunk" in record
+        if is_drawn and record["parser"] not in wrong:
             points[record["parser"]].append((record["size"], record["us_per_chunk"]))
     return points
 
@@ -81,8 +81,8 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("records", type=Path)
     options.add_argument("plot", type=Path)
-    chosen = options.parse_args()
-    records = [json.loads(line) for line in chosen.records.read_text(encoding="utf-8").splitlines()]
+    arguments = options.parse_args()
+    records = [json.loads(line) for line in arguments.records.read_text(encoding="utf-8").splitlines()]
     # Text as text and the same names in every run: the file stays small, and its diffs are meaningful.
     mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "toolspeak", "font.family": "sans-serif"})
     figure, (left_axes, right_axes) = plt.subplots(
@@ -92,7 +92,7 @@ def main() -> None:
     draw_whole(right_axes, records)
     for axes in (left_axes, right_axes):
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(chosen.plot, metadata={"Date": None}, facecolor="white")
+    figure.savefig(arguments.plot, metadata={"Date": None}, facecolor="white")
 
 
 if __name__ == "__main__":

@@ -57,8 +57,8 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("records", type=Path)
     options.add_argument("plot", type=Path)
-    chosen = options.parse_args()
-    records: list[dict[str, Any]] = [json.loads(line) for line in chosen.records.read_text("utf-8").splitlines()]
+    arguments = options.parse_args()
+    records: list[dict[str, Any]] = [json.loads(line) for line in arguments.records.read_text("utf-8").splitlines()]
     figures = {
         metric: {record["subject"]: record[key] for record in records if record["metric"] == metric}
         for metric, (key, _) in PANELS.items()
@@ -70,7 +70,9 @@ def main() -> None:
     for i, (axes, metric) in enumerate(zip(panels.flat, PANELS, strict=True)):
         draw(axes, figures[metric], PANELS[metric][1], order, named=i % 2 == 0)
     figure.supxlabel("CPU time (µs, logarithmic)", fontsize=9)
-    figure.savefig(chosen.plot, metadata={"Date": None} if chosen.plot.suffix == ".svg" else None, facecolor="white")
+    figure.savefig(
+        arguments.plot, metadata={"Date": None} if arguments.plot.suffix == ".svg" else None, facecolor="white"
+    )
 
 
 if __name__ == "__main__":

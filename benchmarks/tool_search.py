@@ -70,14 +70,14 @@ def times() -> None:
         tools = [replace(spec, name=f"{spec.name}_{copy}") for copy in range(copies) for spec in specs()]
         began = time.process_time()
         index = ToolIndex(tools)
-        indexed = time.process_time()
+        index_time = time.process_time()
         for query, _ in QUERIES[:10]:
             index.best(query, BEST)
-        searched = time.process_time()
+        search_time = time.process_time()
         description = ToolCatalogue(tools).description
         end = time.process_time()
-        each = (searched - indexed) / 10
-        row = f"{indexed - began:>9.2f}s{each * 1000:>8.1f}ms{end - searched:>9.2f}s{len(description):>24,}"
+        each = (search_time - index_time) / 10
+        row = f"{index_time - began:>9.2f}s{each * 1000:>8.1f}ms{end - search_time:>9.2f}s{len(description):>24,}"
         print(f"{len(tools):>9,}{row}")
 
 

@@ -49,17 +49,17 @@ html_theme_options = {
 EXAMPLE_FILES = {".py", ".json", ".html", ".ipynb", ".md"}
 
 # Files of the project that are pages here too.
-INCLUDED = {"CHANGELOG.md": "reference/changelog.md", "examples/README.md": "guides/examples.md"}
+PAGE_OF_FILE = {"CHANGELOG.md": "reference/changelog.md", "examples/README.md": "guides/examples.md"}
 
 
 def mend_links(_app: Sphinx, path: Path, _page: str, content: list[str]) -> None:
     """Leads the relative links of an included file to the same places from its page."""
     file = (ROOT / "docs" / path).resolve()
-    page = ROOT / "docs" / INCLUDED[str(file.relative_to(ROOT))]
+    page = ROOT / "docs" / PAGE_OF_FILE[str(file.relative_to(ROOT))]
 
     def link(match: re.Match[str]) -> str:
         target = os.path.relpath(file.parent / match[1], ROOT)
-        target = f"docs/{INCLUDED[target]}" if target in INCLUDED else target
+        target = f"docs/{PAGE_OF_FILE[target]}" if target in PAGE_OF_FILE else target
         return f"]({os.path.relpath(ROOT / target, page.parent)}{match[2] or ''})"
 
     content[0] = re.sub(r"\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)", link, content[0])
@@ -69,10 +69,10 @@ def pack_examples(app: Sphinx, error: Exception | None) -> None:
     """Puts the examples on the site as one file, with what they read. The same examples make the same bytes."""
     if error is not None:
         return
-    with zipfile.ZipFile(app.outdir / "examples.zip", "w", zipfile.ZIP_DEFLATED) as packed:
+    with zipfile.ZipFile(app.outdir / "examples.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted((ROOT / "examples").rglob("*")):
             if path.suffix in EXAMPLE_FILES:
-                packed.writestr(
+                archive.writestr(
                     zipfile.ZipInfo(path.relative_to(ROOT).as_posix()), path.read_bytes(), zipfile.ZIP_DEFLATED
                 )
 

@@ -1,6 +1,6 @@
 """The directives of the reference: the public names of a package, the fields of values, and the help of every command.
 
-Docstrings are Markdown here and reStructuredText to autodoc: `restructured` turns the one into the other.
+Docstrings are Markdown here and reStructuredText to autodoc: `to_restructured` turns the one into the other.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def entry(package: str, name: str) -> list[str]:
     if inspect.isclass(value):
         kind = "exception" if issubclass(value, BaseException) else "class"
         inherits = any(base.__name__ not in homes() for base in own_bases(value))
-        inherited = ["   :inherited-members: Generic"] if inherits else []
-        return [f".. auto{kind}:: {place}", "   :members:", *inherited, ""]
+        options = ["   :inherited-members: Generic"] if inherits else []
+        return [f".. auto{kind}:: {place}", "   :members:", *options, ""]
     if inspect.isroutine(value):
         return [f".. autofunction:: {place}", ""]
     options = [f"   :type: {type(value).__name__}"]
@@ -91,7 +91,7 @@ def entry(package: str, name: str) -> list[str]:
         options = [f"   :value: {value!r}"]
     elif not isinstance(value, (tuple, dict)) and type(value).__module__ in ("typing", "types", "collections.abc"):
         options = [f"   :value: {short_types(stringify_annotation(value))}"]
-    description = [f"   {line}" for line in restructured(description_of(name))]
+    description = [f"   {line}" for line in to_restructured(description_of(name))]
     return [f".. py:data:: {place}", *options, "", *description, ""]
 
 
@@ -102,8 +102,8 @@ def short_types(text: str) -> str:
 
 def is_described(package: str, name: str) -> bool:
     value = getattr(importlib.import_module(package), name)
-    described = inspect.getdoc(value) if inspect.isclass(value) or inspect.isroutine(value) else description_of(name)
-    return bool(described)
+    description = inspect.getdoc(value) if inspect.isclass(value) or inspect.isroutine(value) else description_of(name)
+    return bool(description)
 
 
 def description_of(name: str) -> list[str]:
@@ -118,7 +118,7 @@ def description_of(name: str) -> list[str]:
     return []
 
 
-def restructured(lines: list[str]) -> list[str]:
+def to_restructured(lines: list[str]) -> list[str]:
     """A docstring in reStructuredText: code in double backticks, no other mark-up, indented blocks as they stand."""
     result: list[str] = []
     for block in re.split(r"\n\s*\n", "\n".join(lines)):
@@ -142,7 +142,7 @@ class PublicNames(SphinxDirective):
         package = self.arguments[0]
         places, names = homes(), names_of(package)
         introduction = importlib.import_module(package).__doc__ or ""
-        lines = [f".. py:module:: {package}", "", *restructured(introduction.splitlines()), ""]
+        lines = [f".. py:module:: {package}", "", *to_restructured(introduction.splitlines()), ""]
         elsewhere = [name for name in names if places[name] != package]
         lines += [f"- :py:obj:`{name} <{places[name]}.{name}>`" for name in elsewhere]
         for name in names:
@@ -162,9 +162,9 @@ def described_fields(value: type) -> tuple[str, dict[str, str]]:
     """What a value's docstring says of the whole, and of each field: "- `name`: …", or a text under the field."""
     text = inspect.cleandoc(value.__doc__ or "")
     descriptions = {
-        name: " ".join(described[2].split())
-        for described in _FIELDS.finditer(text)
-        for name in re.findall(r"`(\w+)`", described[1])
+        name: " ".join(match[2].split())
+        for match in _FIELDS.finditer(text)
+        for name in re.findall(r"`(\w+)`", match[1])
     }
     attributes = ModuleAnalyzer.for_module(value.__module__).find_attr_docs()
     descriptions |= {
@@ -184,15 +184,15 @@ class ValueFields(SphinxDirective):
         lines: list[str] = []
         for name in names:
             value = getattr(importlib.import_module(module), name)
-            summary, described = described_fields(value)
+            summary, descriptions = described_fields(value)
             lines += ["", f".. py:class:: {module}.{name}", ""]
-            lines += [f"   {line}" for line in restructured(summary.splitlines())]
+            lines += [f"   {line}" for line in to_restructured(summary.splitlines())]
             fields = [field for field in dataclasses.fields(value) if field.name != "extra"]
             if fields:
                 lines += ["   .. list-table::", "      :header-rows: 1", "      :widths: 20 25 55", ""]
                 lines += ["      * - field", "        - type", "        - meaning"]
             for field in fields:
-                meaning = " ".join(restructured([described.get(field.name, "")])).strip()
+                meaning = " ".join(to_restructured([descriptions.get(field.name, "")])).strip()
                 kind = str(field.type).replace("|", " | ").replace("  ", " ")
                 lines += [f"      * - ``{field.name}``", f"        - ``{kind}``", f"        - {meaning}"]
                 if not meaning:
@@ -206,10 +206,10 @@ class CommandHelp(SphinxDirective):
     """`.. command-help::`: what each command prints for `--help`."""
 
     def run(self) -> list[nodes.Node]:
-        lines = self.described(cli, "toolspeak", None)
+        lines = self.help_lines(cli, "toolspeak", None)
         return self.parse_text_to_nodes(StringList(lines, "toolspeak"), allow_section_headings=True)
 
-    def described(self, command: click.Command, name: str, parent: click.Context | None) -> list[str]:
+    def help_lines(self, command: click.Command, name: str, parent: click.Context | None) -> list[str]:
         context = click.Context(command, parent, name, terminal_width=100, max_content_width=100)
         text = [f"   {line}".rstrip() for line in command.get_help(context).splitlines()]
         title = f"``{context.command_path}``"
@@ -217,12 +217,12 @@ class CommandHelp(SphinxDirective):
         if isinstance(command, click.Group):
             for each in command.list_commands(context):
                 inner = command.get_command(context, each)
-                lines += self.described(inner, each, context) if inner else []
+                lines += self.help_lines(inner, each, context) if inner else []
         return lines
 
 
 def process_docstring(_app: Sphinx, _what: str, _name: str, _value: object, _options: object, lines: list[str]) -> None:
-    lines[:] = restructured(lines)
+    lines[:] = to_restructured(lines)
 
 
 def process_signature(

@@ -76,23 +76,23 @@ def terminal_text(folder: Path) -> str:
             command, cwd=shop, env=environment, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
 
-    killed = start(*RUN)
+    run_process = start(*RUN)
     gate.read_text(encoding="utf-8")
-    killed.send_signal(signal.SIGKILL)
-    first = killed.communicate()[1]
+    run_process.send_signal(signal.SIGKILL)
+    first = run_process.communicate()[1]
     with suppress(OSError):  # a command in a sandbox has died with the run
         os.close(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))
     gate.unlink()
-    resumed = start("toolspeak", "resume").communicate()[1]
+    resume_output = start("toolspeak", "resume").communicate()[1]
     orders = (shop / "orders.txt").read_text(encoding="utf-8")
     prompt = "\x1b[1;32m$\x1b[0m "
-    typed = f'{prompt}toolspeak run "{RUN[2]}" {" ".join(RUN[3:])}\n'
+    first_command = f'{prompt}toolspeak run "{RUN[2]}" {" ".join(RUN[3:])}\n'
     dead = f"\x1b[1;31m{signal.strsignal(signal.SIGKILL)}\x1b[0m\n"
-    session = f"{typed}{first}{dead}{prompt}toolspeak resume\n{resumed}{prompt}cat orders.txt\n{orders}"
+    session = f"{first_command}{first}{dead}{prompt}toolspeak resume\n{resume_output}{prompt}cat orders.txt\n{orders}"
     return session.replace(str(shop.resolve()), FOLDER).replace(str(shop), FOLDER)
 
 
-def drawn(session: str) -> str:
+def draw(session: str) -> str:
     """The picture of a terminal's text, as SVG that loads nothing."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     console.print(Text.from_ansi(session), end="")
@@ -108,7 +108,7 @@ def comparable(picture: str) -> list[str]:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temporary:
-        new = drawn(terminal_text(Path(temporary)))
+        new = draw(terminal_text(Path(temporary)))
     if sys.argv[1:] != ["--check"]:
         PICTURE.write_text(new, encoding="utf-8")
     elif comparable(PICTURE.read_text(encoding="utf-8")) != comparable(new):

@@ -48,14 +48,14 @@ async def main(path: str, letters: dict[str, str]) -> None:
     async with aclosing(SqliteJournal(path)) as journal:
         agent = Agent(MODEL, output=Letter, journal=journal)
         slots = asyncio.Semaphore(AT_ONCE)
-        done: list[str] = []
+        names: list[str] = []
 
         async def one(name: str, text: str) -> Letter:
             async with slots:
                 letter = await classify(agent, journal, name, text)
-            done.append(name)
-            if len(done) % 100 == 0:
-                print(f"{len(done)} letters", flush=True)
+            names.append(name)
+            if len(names) % 100 == 0:
+                print(f"{len(names)} letters", flush=True)
             return letter
 
         answers = await asyncio.gather(*(one(name, text) for name, text in letters.items()))

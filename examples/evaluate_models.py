@@ -33,14 +33,16 @@ class Score:
     right: int = 0
     steps: int = 0
     tokens: int = 0
-    malformed: int = 0
+    malformed_calls: int = 0
     problems: list[str] = field(default_factory=list[str])
 
     def add(self, task: str, expected: str, result: RunResult) -> None:
         self.right += expected in result.answer
         self.steps += len(result.steps)
         self.tokens += result.usage.output or 0
-        self.malformed += sum(isinstance(part, MalformedCall) for step in result.steps for part in step.message.parts)
+        self.malformed_calls += sum(
+            isinstance(part, MalformedCall) for step in result.steps for part in step.message.parts
+        )
         if expected not in result.answer:
             self.problems.append(f"{task} {result}")
 
@@ -61,7 +63,9 @@ async def main(models: list[str]) -> None:
     print(f"{'model':40} {'right':>7} {'steps':>6} {'tokens':>7} {'malformed':>10}")
     for model, score in zip(models, scores, strict=True):
         name = model.rpartition("/")[2]
-        print(f"{name:40} {score.right:>3} / {len(TASKS)} {score.steps:>6} {score.tokens:>7} {score.malformed:>10}")
+        print(
+            f"{name:40} {score.right:>3} / {len(TASKS)} {score.steps:>6} {score.tokens:>7} {score.malformed_calls:>10}"
+        )
         for problem in score.problems:
             print(f"    {problem}")
 

@@ -38,7 +38,7 @@ def serve(requests: socket.socket) -> dict[str, Any] | None:
         if not data:
             return None
         if os.fork() == 0:
-            return watched(json.loads(data), descriptors)
+            return fork_watcher(json.loads(data), descriptors)
         for each in descriptors:
             os.close(each)
         reap()
@@ -53,7 +53,7 @@ def reap() -> None:
         pass
 
 
-def watched(request: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+def fork_watcher(request: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
     """Forks once more: somebody has to wait for the command, and the server must hear the next request meanwhile."""
     streams, reports, terminal = descriptors[:3], descriptors[3], descriptors[4:]
     pid = os.fork()

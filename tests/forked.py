@@ -140,7 +140,7 @@ class PipedCommand(Command):
         return self._rest
 
 
-def completed(
+def completed_process(
     arguments: Sequence[str],
     *,
     cwd: Path,
@@ -163,10 +163,10 @@ def completed(
 
 
 def completed_text(arguments: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
-    """As `completed`, with the output decoded and its lines ending in line feeds."""
-    done = completed(arguments, **options)
-    out, err = (part.decode("utf-8").replace("\r\n", "\n") for part in (done.stdout, done.stderr))
-    return subprocess.CompletedProcess(arguments, done.returncode, out, err)
+    """As `completed_process`, with the output decoded and its lines ending in line feeds."""
+    process = completed_process(arguments, **options)
+    out, err = (part.decode("utf-8").replace("\r\n", "\n") for part in (process.stdout, process.stderr))
+    return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
 
 def _whole(file: IO[bytes]) -> bytes:

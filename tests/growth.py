@@ -32,7 +32,7 @@ def growth(prepare: Callable[[int], Callable[[], object]], size: int) -> float:
     return ratio
 
 
-def _seconds(measured: Callable[[], object]) -> float:
+def _seconds(function: Callable[[], object]) -> float:
     start = time.process_time()
-    measured()
+    function()
     return time.process_time() - start

@@ -21,13 +21,13 @@ def session(block: str) -> list[tuple[str, str]]:
             steps[-1][0].append(line[2:])
         else:
             steps[-1][1].append(line)
-    return [("\n".join(command), "\n".join(printed)) for command, printed in steps]
+    return [("\n".join(command), "\n".join(output)) for command, output in steps]
 
 
 def check_console(block: str, folder: Path) -> None:
     """Each command of a console block succeeds and prints what the block shows."""
-    for command, printed in session(block):
-        done = subprocess.run(
+    for command, output in session(block):
+        process = subprocess.run(
             ["sh", "-c", command],
             cwd=folder,
             env={"PATH": f"{COMMANDS}:/usr/bin:/bin", "PYTHONWARNINGS": "error", "PYTHONDONTWRITEBYTECODE": "1"},
@@ -36,8 +36,8 @@ def check_console(block: str, folder: Path) -> None:
             timeout=60,
             check=False,
         )
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
-        assert done.stdout.rstrip("\n") == printed, command
+        assert process.returncode == 0, f"{command}\n{process.stderr}"
+        assert process.stdout.rstrip("\n") == output, command
 
 
 def check_page(page: Path, folder: Path) -> int:

@@ -69,7 +69,7 @@ def case(*values: object) -> Iterator[None]:
         raise
 
 
-def crossed(*axes: Iterable[Any], every: int, ids: Callable[[Any], str] | None = None) -> Sequence[Any]:
+def grid(*axes: Iterable[Any], every: int, ids: Callable[[Any], str] | None = None) -> Sequence[Any]:
     """Each combination of the values of two axes, for `parametrize`. `make test` runs one of `every` in each row, and
     with the next row the next one, so that each value of both axes is in it."""
     first, second = map(list, axes)

@@ -43,7 +43,7 @@ EDGES = {
 }
 
 # Which rooms a room may import besides itself.
-ALLOWED: dict[str, set[str]] = {
+LOWER_ROOMS: dict[str, set[str]] = {
     "lazy": set(),
     "version": set(),
     "errors": set(),
@@ -183,7 +183,7 @@ def module_of(path: str) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imported(tree: ast.Module, path: str) -> Iterator[tuple[int, str]]:
+def imports_of(tree: ast.Module, path: str) -> Iterator[tuple[int, str]]:
     """Line and full name of everything that a file imports, wherever the import is."""
     package = module_of(path).split(".")
     if Path(path).name != "__init__.py":
@@ -223,13 +223,13 @@ def violations(path: str, text: str) -> list[str]:
         problems.append(f"{path}: the folder {folder!r} is not in the table of folders")
     imported_by_folders = any(rest_of_path[0] in below for below in FOLDERS.get(room, {}).values())
     beneath = not folder and len(rest_of_path) == 1 and imported_by_folders
-    if room not in ALLOWED:
+    if room not in LOWER_ROOMS:
         return [*problems, f"{path}: the room {room!r} is not in the table of rooms"]
-    for line, name in imported(tree, path):
+    for line, name in imports_of(tree, path):
         top, _, rest = name.partition(".")
         if top == "toolspeak":
             other = rest.partition(".")[0]
-            if other != room and other not in ALLOWED[room]:
+            if other != room and other not in LOWER_ROOMS[room]:
                 problems.append(f"{path}:{line}: {room} must not import {name}")
             inner = rest.partition(".")[2].partition(".")[0]
             if other == room and beneath and inner in FOLDERS[room]:
@@ -271,13 +271,13 @@ def test_a_folder_with_one_file_too_many_is_named():
 
 
 def test_execute_and_journal_never_meet():
-    assert "journal" not in ALLOWED["execute"]
-    assert "execute" not in ALLOWED["journal"]
+    assert "journal" not in LOWER_ROOMS["execute"]
+    assert "execute" not in LOWER_ROOMS["journal"]
 
 
 def test_the_table_has_no_cycle_below_the_edges():
     order: list[str] = []
-    rest = {room: below - {room} for room, below in ALLOWED.items() if room in CORE}
+    rest = {room: below - {room} for room, below in LOWER_ROOMS.items() if room in CORE}
     while rest:
         free = [room for room, below in rest.items() if below <= set(order)]
         assert free, f"a cycle among {sorted(rest)}"
@@ -285,7 +285,7 @@ def test_the_table_has_no_cycle_below_the_edges():
         rest = {room: below for room, below in rest.items() if room not in order}
 
 
-PLANTED = [
+VIOLATIONS = [
     ("data/x.py", "from toolspeak.tools import tool", "data must not import toolspeak.tools"),
     ("data/x.py", "import pydantic", "standard library only"),
     ("errors.py", "import httpx2.x", "standard library only"),
@@ -343,7 +343,9 @@ PLANTED = [
 ]
 
 
-@pytest.mark.parametrize(("path", "text", "problem"), PLANTED, ids=[f"{path}-{text[:40]}" for path, text, _ in PLANTED])
+@pytest.mark.parametrize(
+    ("path", "text", "problem"), VIOLATIONS, ids=[f"{path}-{text[:40]}" for path, text, _ in VIOLATIONS]
+)
 def test_a_planted_violation_is_detected(path: str, text: str, problem: str):
     assert any(problem in line for line in violations(path, text)), violations(path, text)
 
@@ -412,8 +414,8 @@ def types_named(text: str) -> Iterator[str]:
 
 
 def test_a_file_name_means_one_thing():
-    shared = places_of((path.name, str(path.relative_to(SOURCE))) for path in sources())
-    assert {name: places for name, places in shared.items() if name not in SAME_FILES} == {}
+    places_by_name = places_of((path.name, str(path.relative_to(SOURCE))) for path in sources())
+    assert {name: places for name, places in places_by_name.items() if name not in SAME_FILES} == {}
 
 
 def test_the_name_of_a_type_means_one_thing():
@@ -480,7 +482,7 @@ def participles(path: str, text: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("room", sorted(ALLOWED))
+@pytest.mark.parametrize("room", sorted(LOWER_ROOMS))
 def test_identifiers_are_nouns(room: str):
     """`found` says that something was found, but not what. `match`, `run` and `lines` say it."""
     paths = [str(path.relative_to(SOURCE)) for path in sources()]
@@ -589,17 +591,17 @@ def test_the_design_names_no_function_that_does_not_exist():
     design = (root / "docs" / "design.md").read_text(encoding="utf-8")
     references = re.findall(r"`([\w/]+\.py)` `([\w.]+)`", design)
     assert len(references) > 35
-    gone: list[str] = []
+    missing: list[str] = []
     for path, name in references:
         (file,) = [*SOURCE.glob(path), *(root / "tests").rglob(path)]
         tree: ast.AST = ast.parse(file.read_text(encoding="utf-8"))
         for part in name.split("."):
-            defined = {each.name: each for each in ast.iter_child_nodes(tree) if isinstance(each, _DEFINITIONS)}
-            if part not in defined:
-                gone.append(f"{path}: {name}")
+            definitions = {each.name: each for each in ast.iter_child_nodes(tree) if isinstance(each, _DEFINITIONS)}
+            if part not in definitions:
+                missing.append(f"{path}: {name}")
                 break
-            tree = defined[part]
-    assert gone == []
+            tree = definitions[part]
+    assert missing == []
 
 
 _DEFINITIONS = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -631,8 +633,8 @@ def python(cwd: Path, code: str, *arguments: str) -> subprocess.CompletedProcess
 def test_importing_every_module_prints_and_leaves_nothing(tmp_path: Path):
     left_out = FRAMEWORKS | {"__main__"}
     names = [module_of(str(path.relative_to(SOURCE))) for path in sources() if path.stem not in left_out]
-    done = python(tmp_path, IMPORT_ALL, *names)
-    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
+    process = python(tmp_path, IMPORT_ALL, *names)
+    assert (process.stdout, process.stderr, process.returncode) == ("", "", 0)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -647,24 +649,24 @@ def test_importing_every_module_prints_and_leaves_nothing(tmp_path: Path):
     ],
 )
 def test_a_light_module_loads_nothing_heavy(module: str, tmp_path: Path):
-    done = python(tmp_path, f"import {module}, sys; print(*({{'httpx2', 'click', 'rich'}} & sys.modules.keys()))")
-    assert (done.stdout.strip(), done.stderr) == ("", "")
+    process = python(tmp_path, f"import {module}, sys; print(*({{'httpx2', 'click', 'rich'}} & sys.modules.keys()))")
+    assert (process.stdout.strip(), process.stderr) == ("", "")
 
 
-def loaded(tmp_path: Path, code: str) -> set[str]:
-    done = python(tmp_path, f"{code}\nimport sys; print(*sys.modules)")
-    assert done.stderr == ""
-    return set(done.stdout.split())
+def modules_after(tmp_path: Path, code: str) -> set[str]:
+    process = python(tmp_path, f"{code}\nimport sys; print(*sys.modules)")
+    assert process.stderr == ""
+    return set(process.stdout.split())
 
 
 def test_the_package_alone_loads_none_of_its_rooms(tmp_path: Path):
-    modules = loaded(tmp_path, "import toolspeak")
+    modules = modules_after(tmp_path, "import toolspeak")
     assert {name for name in modules if name.startswith(("toolspeak.", "pydantic"))} == {"toolspeak.lazy"}
 
 
 def test_the_version_is_read_only_on_demand(tmp_path: Path):
     assert toolspeak.__version__ == metadata.version("toolspeak")
-    before, after = (loaded(tmp_path, f"import toolspeak{more}") for more in ("", "; toolspeak.__version__"))
+    before, after = (modules_after(tmp_path, f"import toolspeak{more}") for more in ("", "; toolspeak.__version__"))
     assert "importlib.metadata" not in before
     assert "importlib.metadata" in after
 
@@ -680,13 +682,13 @@ HEAVY = {
 
 def test_an_agent_loads_nothing_that_its_run_does_not_need(tmp_path: Path):
     code = "from toolspeak import Agent, Toolset, tool; from toolspeak.testing import ScriptedProvider"
-    modules = loaded(tmp_path, "from toolspeak import Agent, Toolset, tool, MemoryJournal, Limits")
+    modules = modules_after(tmp_path, "from toolspeak import Agent, Toolset, tool, MemoryJournal, Limits")
     assert modules & HEAVY == set()
-    assert loaded(tmp_path, code) & {"click", "rich", "httpx2"} == set()
+    assert modules_after(tmp_path, code) & {"click", "rich", "httpx2"} == set()
 
 
 def test_a_dialect_loads_no_other_dialect(tmp_path: Path):
-    modules = loaded(tmp_path, "from toolspeak.dialects import get_dialect; get_dialect('hermes')")
+    modules = modules_after(tmp_path, "from toolspeak.dialects import get_dialect; get_dialect('hermes')")
     assert "toolspeak.dialects.models.hermes" in modules
     others = {"catalogue", "detect", "cogency_json", "qwen3_coder", "harmony", "pythonic"}
     assert modules & {f"toolspeak.dialects.{name}" for name in others} == set()

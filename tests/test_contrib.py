@@ -18,7 +18,7 @@ from toolspeak.cli.main import cli
 
 CONTRIB = Path(__file__).parents[1] / "contrib"
 UNITS = sorted([*CONTRIB.glob("*.service"), *CONTRIB.glob("*.timer")])
-INSTALLED = "/opt/toolspeak/bin/toolspeak"
+INSTALLED_SCRIPT = "/opt/toolspeak/bin/toolspeak"
 COMPOSE: dict[str, Any] = yaml.safe_load((CONTRIB / "compose.yaml").read_text("utf-8"))
 CONTAINER = (CONTRIB / "Containerfile").read_text("utf-8")
 
@@ -30,8 +30,8 @@ def commands_of(unit: Path) -> list[list[str]]:
 
 def is_known(arguments: list[str]) -> None:
     """The command and its options exist: click reads them before it prints the help."""
-    done = CliRunner().invoke(cli, [*arguments, "--help"])
-    assert done.exit_code == 0, (arguments, done.output, done.exception)
+    result = CliRunner().invoke(cli, [*arguments, "--help"])
+    assert result.exit_code == 0, (arguments, result.output, result.exception)
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
@@ -41,10 +41,10 @@ def test_a_unit_is_valid(unit: Path, tmp_path: Path):
         pytest.skip("systemd-analyze is not installed (apt-get install systemd)")
     script = Path(sys.executable).with_name("toolspeak")
     for each in UNITS:  # a timer needs its service
-        text = each.read_text("utf-8").replace(INSTALLED, str(script))
+        text = each.read_text("utf-8").replace(INSTALLED_SCRIPT, str(script))
         (tmp_path / each.name.replace("@.", "@1.")).write_text(text, "utf-8")
     name = unit.name.replace("@.", "@1.")
-    done = subprocess.run(
+    process = subprocess.run(
         [analyze, "verify", "--man=no", "--recursive-errors=no", tmp_path / name],
         capture_output=True,
         text=True,
@@ -52,7 +52,7 @@ def test_a_unit_is_valid(unit: Path, tmp_path: Path):
         timeout=60,
         env={"SYSTEMD_UNIT_PATH": f"{tmp_path}:"},
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (process.returncode, process.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("unit", [unit for unit in UNITS if unit.suffix == ".service"], ids=lambda unit: unit.name)
@@ -60,7 +60,7 @@ def test_the_commands_of_a_unit_exist(unit: Path):
     commands = commands_of(unit)
     assert commands
     for program, *arguments in commands:
-        assert program == INSTALLED
+        assert program == INSTALLED_SCRIPT
         is_known(arguments)
 
 
@@ -76,18 +76,18 @@ def test_the_units_that_share_a_journal_are_one_user_with_one_folder():
 
 def test_the_example_of_agents_is_what_a_worker_takes(tmp_path: Path):
     """A worker that has no run to drive drains at once."""
-    done = subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "toolspeak", "worker", CONTRIB / "agents.py"],
         env={"PATH": "", "HOME": str(tmp_path), "TOOLSPEAK_JOURNAL": str(tmp_path / "runs.db"), "OPENAI_API_KEY": "k"},
         stderr=subprocess.PIPE,
         text=True,
     )
-    with done:
-        assert done.stderr is not None
-        assert any("driving runs of support" in line for line in done.stderr)
-        done.terminate()
-        done.stderr.read()
-    assert done.returncode == 0
+    with process:
+        assert process.stderr is not None
+        assert any("driving runs of support" in line for line in process.stderr)
+        process.terminate()
+        process.stderr.read()
+    assert process.returncode == 0
 
 
 def test_the_services_of_the_compose_file_are_complete():

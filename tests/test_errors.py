@@ -22,16 +22,16 @@ def bases() -> dict[str, set[str]]:
 
 
 def test_the_tree_has_every_error_below_its_parent():
-    made, tree = bases(), {"ToolspeakError"}
-    while more := {name for name, above in made.items() if above & tree} - tree:
+    parents, tree = bases(), {"ToolspeakError"}
+    while more := {name for name, above in parents.items() if above & tree} - tree:
         tree |= more
-    drawn: dict[str, str] = {"ToolspeakError": ""}
+    parent_by_name: dict[str, str] = {"ToolspeakError": ""}
     above = ["ToolspeakError"]
     for line in str(errors.__doc__).splitlines():
         match = re.match(r" {4}((?:[│ ] {3})*)[├└]── (\w+)", line)
         if match:
             depth = len(match[1]) // 4 + 1
-            drawn[match[2]] = above[depth - 1]
+            parent_by_name[match[2]] = above[depth - 1]
             above[depth:] = [match[2]]
-    assert set(drawn) == tree
-    assert {name: parent for name, parent in drawn.items() if parent and parent not in made[name]} == {}
+    assert set(parent_by_name) == tree
+    assert {name: parent for name, parent in parent_by_name.items() if parent and parent not in parents[name]} == {}

@@ -16,10 +16,10 @@ DIALECTS = Path(__file__).parents[1] / "src" / "toolspeak" / "dialects"
 def test_its_program_runs_and_its_file_in_the_catalogue(tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / "guides" / "adding-a-dialect.md").read_text("utf-8"), re.DOTALL)
     declaration = next(block for block in blocks if "NEBULA = " in block)
-    copied = tmp_path / "toolspeak"
-    shutil.copytree(DIALECTS.parent, copied, ignore=shutil.ignore_patterns("__pycache__"))
-    (copied / "dialects" / "models" / "nebula.py").write_text(declaration, "utf-8")
-    table = copied / "dialects" / "registry.py"
+    package = tmp_path / "toolspeak"
+    shutil.copytree(DIALECTS.parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "dialects" / "models" / "nebula.py").write_text(declaration, "utf-8")
+    table = package / "dialects" / "registry.py"
     hermes, nebula = '"hermes": "hermes:HERMES",', '"nebula": "nebula:NEBULA",'
     table.write_text(table.read_text("utf-8").replace(hermes, f"{hermes} {nebula}", 1), "utf-8")
     check = 'from toolspeak.dialects import known_dialect\nassert known_dialect("Nebula-2.1-7B").name == "nebula"'

@@ -73,9 +73,9 @@ def test_a_string_reaches_what_the_table_says(name: str):
     if "if the server has one" in keys or name == "ollama":
         assert get_provider(example(name), {}).name == example(name)
         return
-    with pytest.raises(UnknownProvider) as caught:
+    with pytest.raises(UnknownProvider) as error:
         get_provider(example(name), {})
-    assert all(variable in str(caught.value) for variable in variables)
+    assert all(variable in str(error.value) for variable in variables)
 
 
 def test_a_bare_name_goes_to_openai():
@@ -121,17 +121,20 @@ def test_what_it_shows_of_classes_can_be_called_so(source: str):
         if name not in CLASSES:
             assert name == "Timeouts"
             continue
-        known = inspect.signature(CLASSES[name]).parameters
-        parameters = {*known, *(ConnectionOptions.__annotations__ if "connection" in known else ())}
+        parameters_of_class = inspect.signature(CLASSES[name]).parameters
+        parameters = {
+            *parameters_of_class,
+            *(ConnectionOptions.__annotations__ if "connection" in parameters_of_class else ()),
+        }
         assert [keyword.arg for keyword in each.keywords if keyword.arg not in parameters] == []
 
 
 def test_what_is_known_of_a_model_is_changed_in_part(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("GROQ_API_KEY", "gsk_test")
     example, _ = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
-    made: dict[str, Any] = {}
-    exec(compile(example, "models.md", "exec"), made)
-    can = made["agent"].driver.provider.capabilities
+    namespace: dict[str, Any] = {}
+    exec(compile(example, "models.md", "exec"), namespace)
+    can = namespace["agent"].driver.provider.capabilities
     assert (can.output, can.context, can.tool_choice) == (True, 131_072, True)
 
 
@@ -139,5 +142,5 @@ def test_an_agent_takes_what_it_names():
     names = re.findall(
         r"`(?:Agent\()?(\w+)=?[^`]*`", GUIDE.split("## How a model is asked")[1].split("**Your own driver")[0]
     )
-    known = inspect.signature(Agent).parameters
-    assert {"tool_choice", "output", "dialect"} <= {name for name in names if name in known}
+    agent_parameters = inspect.signature(Agent).parameters
+    assert {"tool_choice", "output", "dialect"} <= {name for name in names if name in agent_parameters}

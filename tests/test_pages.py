@@ -77,15 +77,15 @@ def test_the_page_of_the_command_line_prints_what_it_shows(tmp_path: Path):
 @pytest.mark.slow
 def test_the_comparison_says_what_a_kill_leaves_of_our_program():
     script = DOCS.parent / "benchmarks" / "beside" / "compare.py"
-    compared = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
-    assert compared.returncode == 0, compared.stderr
+    process = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
+    assert process.returncode == 0, process.stderr
 
 
 def test_the_page_of_what_a_run_yields_has_each_delta_and_event():
     page = (DOCS / "reference" / "stream.md").read_text("utf-8")
     names = [name for block in re.findall(r"value-fields::.*\n((?:   .*\n)+)", page) for name in block.split()]
-    yielded = [*get_args(Delta), TurnRestarted, *get_args(Event), Record, MemoryChanged]
-    assert sorted(names) == sorted(each.__name__ for each in yielded)
+    item_types = [*get_args(Delta), TurnRestarted, *get_args(Event), Record, MemoryChanged]
+    assert sorted(names) == sorted(each.__name__ for each in item_types)
 
 
 def test_the_reference_has_a_page_of_every_package_with_public_names():
@@ -93,8 +93,10 @@ def test_the_reference_has_a_page_of_every_package_with_public_names():
     rooms = [file.parent for file in source.rglob("__init__.py") if "\n__all__ = " in file.read_text("utf-8")]
     packages = {".".join(room.relative_to(source).parts) for room in rooms} | {"toolspeak.errors"}
     pages = [path for path in (DOCS / "reference" / "api").glob("*.md") if path.stem != "index"]
-    described = [name for page in pages for name in re.findall(r"public-names:: (\S+)", page.read_text("utf-8"))]
-    assert sorted(described) == sorted(packages)
+    packages_with_page = [
+        name for page in pages for name in re.findall(r"public-names:: (\S+)", page.read_text("utf-8"))
+    ]
+    assert sorted(packages_with_page) == sorted(packages)
     assert set((DOCS / "reference" / "api" / "index.md").read_text("utf-8").split()) >= {page.stem for page in pages}
     table = (DOCS / "public_names.py").read_text("utf-8").partition("\nPACKAGES = (")[2].partition("\n)")[0]
     assert {f"toolspeak.{name}" for name in re.findall(r'"(\S+)"', table)} == packages - {"toolspeak"}

@@ -40,20 +40,20 @@ def test_it_counts_the_dialects():
 
 def test_the_picture_of_the_terminal_shows_what_is_printed_now():
     command = [sys.executable, ROOT / "docs" / "terminal_picture.py", "--check"]
-    checked = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert checked.returncode == 0, checked.stderr
+    process = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert process.returncode == 0, process.stderr
 
 
 def test_the_picture_of_a_timeline_is_what_is_drawn_now():
     command = [sys.executable, ROOT / "docs" / "timeline_picture.py", "--check"]
-    checked = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert checked.returncode == 0, checked.stderr
+    process = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert process.returncode == 0, process.stderr
 
 
 def test_the_page_on_effects_runs_as_one_program(tmp_path):
     page = (ROOT / "docs" / "guides" / "declaring-effects.md").read_text("utf-8")
     source = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-W", "error", "-c", source],
         cwd=tmp_path,
         capture_output=True,
@@ -63,7 +63,7 @@ def test_the_page_on_effects_runs_as_one_program(tmp_path):
         timeout=60,
     )
     (line,) = re.findall(r"# (mystery .*) …\n", source)
-    assert done.stdout.startswith(line)
+    assert process.stdout.startswith(line)
 
 
 @pytest.mark.parametrize("block", CONSOLE)

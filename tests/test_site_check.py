@@ -8,8 +8,8 @@ CHECK = Path(__file__).parents[1] / "docs" / "check_site.py"
 
 
 def check(site: Path) -> tuple[int, list[str]]:
-    done = subprocess.run([sys.executable, CHECK, site], capture_output=True, text=True, timeout=60, check=False)
-    return done.returncode, done.stdout.splitlines()
+    process = subprocess.run([sys.executable, CHECK, site], capture_output=True, text=True, timeout=60, check=False)
+    return process.returncode, process.stdout.splitlines()
 
 
 def test_a_site_that_is_whole(tmp_path):

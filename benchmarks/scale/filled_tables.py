@@ -27,7 +27,7 @@ from toolspeak.journal.sqlite_connection import NOTE
 TASK = "Read all files of the project."
 TIMES = 20  # of each operation, or as many as fit in the time below
 SECONDS = 20.0
-ARCHIVED = 200  # runs
+ARCHIVED_RUNS = 200  # runs
 
 
 @tool
@@ -177,31 +177,31 @@ async def takeover_ms(place: str) -> float:
     """Milliseconds to find, take and read a run whose worker was killed."""
     journal: Journal = open_journal(place)
     await journal.runs(limit=1)
-    lost = [
+    run_ids = [
         info.run_id for info in await journal.due_runs(time.time(), agents=[AGENT], limit=150) if info.owner is not None
     ]
 
     async def take(number: int) -> None:
         due = await journal.due_runs(time.time(), agents=[AGENT], limit=150)
-        assert lost[number] in [info.run_id for info in due]
-        lease = await journal.acquire(lost[number], new_owner("embedded"), 30)
+        assert run_ids[number] in [info.run_id for info in due]
+        lease = await journal.acquire(run_ids[number], new_owner("embedded"), 30)
         assert lease.took_over
-        await journal.read(lost[number])
+        await journal.read(run_ids[number])
 
-    figure = await median_ms(take, min(TIMES, len(lost)))
+    figure = await median_ms(take, min(TIMES, len(run_ids)))
     await journal.aclose()
     return figure
 
 
-async def archive_ms(place: str, finished: int) -> float:
+async def archive_ms(place: str, finished_runs: int) -> float:
     """Milliseconds a run to move the oldest runs into a file."""
     journal = cast("MaintainedJournal", open_journal(place))
-    info = await journal.run(f"old-{finished}")
+    info = await journal.run(f"old-{finished_runs}")
     assert info is not None
     with tempfile.TemporaryDirectory(prefix="tsscale-") as folder:
         start = time.monotonic()
-        moved = [each async for each in archive(journal, Path(folder), before=info.updated + ARCHIVED - 0.5)]
+        removals = [each async for each in archive(journal, Path(folder), before=info.updated + ARCHIVED_RUNS - 0.5)]
         seconds = time.monotonic() - start
-    assert sum(each.runs for each in moved) == ARCHIVED, moved
+    assert sum(each.runs for each in removals) == ARCHIVED_RUNS, removals
     await journal.aclose()
-    return seconds * 1e3 / ARCHIVED
+    return seconds * 1e3 / ARCHIVED_RUNS

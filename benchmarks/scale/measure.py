@@ -71,7 +71,7 @@ TESTS = HERE.parents[1] / "tests"
 CONCURRENCY = 50
 AT_ONCE = 64  # submissions
 FLOOR_SECONDS = 5.0
-QUEUED = {"embedded-sqlite": 15_000, "embedded": 3_000}  # for `growth`: more than a worker drives in its time
+QUEUED_RUNS = {"embedded-sqlite": 15_000, "embedded": 3_000}  # for `growth`: more than a worker drives in its time
 ENGINES = ("embedded-sqlite", "embedded", "queue", "restate", "dbos")
 
 
@@ -245,11 +245,11 @@ def throughput(
             maker.look(0)
             asyncio.run(submit(where, 1))
             maker.end()
-        submitted = asyncio.run(submit(where, runs, due))
+        pace = asyncio.run(submit(where, runs, due))
         if due is not None:
             if due < time.time():
                 running.end()
-                sys.exit(f"queuing {runs} runs at {submitted:.0f} a second took longer than --queuing {queuing:.0f}")
+                sys.exit(f"queuing {runs} runs at {pace:.0f} a second took longer than --queuing {queuing:.0f}")
             time.sleep(due - time.time())
         running = running or Workers(where, workers, steps)
         has_workers = due is not None
@@ -272,7 +272,7 @@ def throughput(
                 figures["connections"] = ask_postgres(where.journal, "SELECT count(*) FROM pg_stat_activity")
         finally:
             running.end()
-    return {"engine": name, "workers": workers, "steps": steps, "submitted": submitted, **figures}
+    return {"engine": name, "workers": workers, "steps": steps, "submitted": pace, **figures}
 
 
 def _between(first: Sequence[dict[str, float]], last: Sequence[dict[str, float]]) -> dict[str, float]:
@@ -303,7 +303,7 @@ def a_step() -> list[str]:
 
 
 def _insert(journal: str, rows: Sequence[str], number: int, until: float, counts: Any) -> None:
-    done = 0
+    inserts = 0
     if not journal.startswith("postgresql:"):
         with closing(sqlite3.connect(journal, isolation_level=None, timeout=60)) as db:
             db.execute("PRAGMA synchronous = NORMAL")
@@ -311,20 +311,20 @@ def _insert(journal: str, rows: Sequence[str], number: int, until: float, counts
                 db.execute("BEGIN IMMEDIATE")
                 db.executemany("INSERT INTO bare (data) VALUES (?)", [(row,) for row in rows])
                 db.execute("COMMIT")
-                done += 1
+                inserts += 1
     else:
         counts[number] = asyncio.run(_insert_into_postgres(journal, rows, until))
         return
-    counts[number] = done
+    counts[number] = inserts
 
 
 async def _insert_into_postgres(journal: str, rows: Sequence[str], until: float) -> int:
-    db, done = await asyncpg.connect(journal), 0
+    db, inserts = await asyncpg.connect(journal), 0
     while time.time() < until:
         await db.execute("INSERT INTO bare (data) SELECT unnest($1::text[])", rows)
-        done += 1
+        inserts += 1
     await db.close()
-    return done
+    return inserts
 
 
 def floor(name: str, workers: int, seconds: float) -> dict[str, Any]:
@@ -340,13 +340,13 @@ def floor(name: str, workers: int, seconds: float) -> dict[str, Any]:
         counts = multiprocessing.Array("q", workers)
         before, db_before = os.times(), cpu_of(where.postgres) if where.postgres else 0.0
         until = time.time() + seconds
-        made = [
+        processes = [
             multiprocessing.Process(target=_insert, args=(where.journal, rows, number, until, counts))
             for number in range(workers)
         ]
-        for process in made:
+        for process in processes:
             process.start()
-        for process in made:
+        for process in processes:
             process.join()
         total, after = sum(counts), os.times()
         cpu = after.children_user + after.children_system - before.children_user - before.children_system
@@ -359,18 +359,18 @@ def floor(name: str, workers: int, seconds: float) -> dict[str, Any]:
 # --- growth -----------------------------------------------------------------------------------------------------------
 
 
-def growth(engine: str, finished: int, seconds: float) -> dict[str, Any]:
+def growth(engine: str, finished_runs: int, seconds: float) -> dict[str, Any]:
     with servers(engine) as where:
         start = time.monotonic()
         early = asyncio.run(wait_for_approval(where.journal, 5, "early"))
-        asyncio.run(fill(where.journal, finished))
-        filled = time.monotonic() - start
+        asyncio.run(fill(where.journal, finished_runs))
+        fill_seconds = time.monotonic() - start
         if where.postgres:
             size = ask_postgres(where.journal, "SELECT pg_database_size(current_database())")
         else:
             size = Path(where.journal).stat().st_size
         figures = asyncio.run(costs(where.engine, where.journal, early))
-        figures["submitted"] = asyncio.run(submit(where, QUEUED[engine]))
+        figures["submitted"] = asyncio.run(submit(where, QUEUED_RUNS[engine]))
         running = Workers(where, 1, 5)
         first = running.look(0)
         while not all(report["calls"] for report in first):
@@ -378,8 +378,8 @@ def growth(engine: str, finished: int, seconds: float) -> dict[str, Any]:
         figures |= _between(first, running.look(seconds))
         running.kill()
         figures["takeover_ms"] = asyncio.run(takeover_ms(where.journal))
-        figures["archive_ms"] = asyncio.run(archive_ms(where.journal, finished))
-    return {"engine": engine, "finished": finished, "fill_s": filled, "mib": size / 2**20, **figures}
+        figures["archive_ms"] = asyncio.run(archive_ms(where.journal, finished_runs))
+    return {"engine": engine, "finished": finished_runs, "fill_s": fill_seconds, "mib": size / 2**20, **figures}
 
 
 # --- a soak -----------------------------------------------------------------------------------------------------------
@@ -426,21 +426,21 @@ async def _load(where: Servers, rate: float, seconds: float, minutes: list[dict[
             keys = [("minute", "7d"), ("runs", "8,d"), ("median", "9.2f"), ("last", "9.2f"), ("oldest", "9.2f")]
             print(line(minutes[-1], [*keys, ("mib", "9.0f")]), flush=True)
         await asyncio.sleep(0.01)
-    ended = await asyncio.gather(*samples, return_exceptions=True)
+    outcomes = await asyncio.gather(*samples, return_exceptions=True)
     await client.aclose()
     await journal.aclose()
-    return sum(isinstance(each, BaseException) for each in ended)
+    return sum(isinstance(each, BaseException) for each in outcomes)
 
 
 def soak(engine: str, workers: int, rate: float, seconds: float, *, faulty: bool) -> list[str]:
     """What went wrong."""
     minutes: list[dict[str, float]] = []
-    lost: dict[int, float] = {}
+    lost_runs: dict[int, float] = {}
     print(" minute     runs  median s    99 % s  oldest s  memory MiB")
     with servers(engine) as where:
         running = Workers(where, workers, 5)
         for process in running.processes:
-            threading.Thread(target=_read, args=(process, lost), daemon=True).start()
+            threading.Thread(target=_read, args=(process, lost_runs), daemon=True).start()
         faults = Faults([process.pid for process in running.processes], where.postgres) if faulty else None
         try:
             missing = asyncio.run(_load(where, rate, seconds, minutes, running))
@@ -448,7 +448,7 @@ def soak(engine: str, workers: int, rate: float, seconds: float, *, faulty: bool
             if faults is not None:
                 faults.end()
                 print("; ".join(f"{kind}: {count}" for kind, count in faults.counts.items()))
-                print(f"runs that another worker took over: {sum(lost.values()):.0f}")
+                print(f"runs that another worker took over: {sum(lost_runs.values()):.0f}")
             running.end()
     early, late = minutes[len(minutes) // 4], minutes[-1]
     problems = {
@@ -459,11 +459,11 @@ def soak(engine: str, workers: int, rate: float, seconds: float, *, faulty: bool
     return [problem for problem, is_there in problems.items() if is_there]
 
 
-def _read(process: subprocess.Popen[str], lost: dict[int, float]) -> None:
+def _read(process: subprocess.Popen[str], lost_runs: dict[int, float]) -> None:
     assert process.stdout is not None, "it is a pipe"
     with contextlib.suppress(ValueError):  # closed at the end
         for text in process.stdout:
-            lost[process.pid] = json.loads(text)["lost"]
+            lost_runs[process.pid] = json.loads(text)["lost"]
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -517,8 +517,8 @@ def main() -> None:
         print(
             "  finished", *(f"{name.replace('resume_early', 'old').replace('_a_', '/'):>9.9}" for name, _ in keys[1:])
         )
-        for finished in options.finished:
-            row = growth(options.engine, finished, options.seconds)
+        for finished_runs in options.finished:
+            row = growth(options.engine, finished_runs, options.seconds)
             report(line(row, keys), row, options.out)
     else:
         print(f"{'engine':25}  workers steps submit/s    runs/s   steps/s    cpu ms db cpu ms   wal KiB  conn floor/")

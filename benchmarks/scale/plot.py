@@ -64,8 +64,8 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("records", type=Path)
     options.add_argument("plot", type=Path)
-    chosen = options.parse_args()
-    records: list[dict[str, Any]] = [json.loads(line) for line in chosen.records.read_text("utf-8").splitlines()]
+    arguments = options.parse_args()
+    records: list[dict[str, Any]] = [json.loads(line) for line in arguments.records.read_text("utf-8").splitlines()]
     steps = min(each["steps"] for each in records if "steps" in each)
     # Text as text and the same names at every run: the file stays small, and its changes mean something.
     mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "toolspeak", "font.family": "sans-serif"})
@@ -78,7 +78,9 @@ def main() -> None:
         axes.spines[["top", "right"]].set_visible(False)
     lines = panels[0].get_legend_handles_labels()
     figure.legend(*lines, loc="outside lower center", fontsize=8, frameon=False, ncols=4)
-    figure.savefig(chosen.plot, metadata={"Date": None} if chosen.plot.suffix == ".svg" else None, facecolor="white")
+    figure.savefig(
+        arguments.plot, metadata={"Date": None} if arguments.plot.suffix == ".svg" else None, facecolor="white"
+    )
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from toolspeak.providers import Capabilities, ModelRequest
 
 AGENT = "scale"
 LIMITS = Limits(steps=None, tokens=None, seconds=None, calls=None, repeats=None, failures=None)
-done = {"calls": 0, "runs": 0, "lost": 0}
+counts = {"calls": 0, "runs": 0, "lost": 0}
 
 
 class Model:
@@ -38,7 +38,7 @@ class Model:
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         step = (len(request.messages) - 1) // 2
         if step >= self._steps:
-            done["runs"] += 1
+            counts["runs"] += 1
             yield TextDelta("done")
             yield TurnEnded("stop", Usage(1, 1))
             return
@@ -57,7 +57,7 @@ class Model:
 @tool(read_only=True)
 async def read(path: str) -> str:
     """Reads a file."""
-    done["calls"] += 1
+    counts["calls"] += 1
     return f"{path}: " + "x = 1\n" * 40
 
 
@@ -69,12 +69,12 @@ class LostRuns(logging.Handler):
     """Counts the runs that another worker took over."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        done["lost"] += "was taken over" in record.getMessage()
+        counts["lost"] += "was taken over" in record.getMessage()
 
 
 async def report() -> None:
     while True:
-        print(json.dumps({"time": time.time(), "cpu": time.process_time(), **done}), flush=True)
+        print(json.dumps({"time": time.time(), "cpu": time.process_time(), **counts}), flush=True)
         await asyncio.sleep(0.5)
 
 

@@ -20,7 +20,7 @@ def test_an_agent_is_a_model_of_the_ai_sdk(tmp_path):
     calls = [edit, ("shell", {"command": "echo from the command"})]
     model = playbook(tmp_path / "model.json", [("read", {"path": "a.txt"})], calls, "All done.")
     agent = [sys.executable, "-m", "toolspeak", "acp", "--sandbox", "off", "--model", model]
-    done = subprocess.run(
+    process = subprocess.run(
         [NODE, str(HERE / "npm" / "ai_sdk_client.mjs"), str(work), *agent],
         env=environment(tmp_path, HOME=str(tmp_path), PYTHONPATH=str(HERE.parents[1] / "src")),
         capture_output=True,
@@ -29,8 +29,8 @@ def test_an_agent_is_a_model_of_the_ai_sdk(tmp_path):
         check=True,
     )
     assert (work / "a.txt").read_text() == "one\nthree\n"
-    assert "All done." in done.stdout
-    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert "All done." in process.stdout
+    rows = [json.loads(line) for line in process.stdout.splitlines() if line.startswith("{")]
     assert [row.get("tool") for row in rows] == ["read", "edit", "shell", None]
     assert rows[0]["output"] == "one\ntwo\n"
     assert rows[2]["output"] == {"exit_code": 0, "output": "from the command\n"}

@@ -170,9 +170,9 @@ def playbook(path, *turns, **options):
 
 def environment(folder, **variables):
     """A user without a configuration, whose journal is in the folder."""
-    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    parent_environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
     places = {"XDG_DATA_HOME": str(folder / "data"), "XDG_CONFIG_HOME": str(folder / "config")}
-    return {**inherited, **places, **variables}
+    return {**parent_environment, **places, **variables}
 
 
 class AgentProcess:

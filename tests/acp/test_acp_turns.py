@@ -214,8 +214,8 @@ def test_the_mode_decides_what_is_asked(folder, mode, questions, statuses):
 
 def test_a_call_that_cannot_be_read_is_shown_as_failed(folder):
     editor = ScriptedEditor()
-    broken = {"text": "", "calls": [{"name": "read", "arguments": '{"path": '}]}
-    in_editor(folder, editor, broken, "Sorry.")
+    broken_turn = {"text": "", "calls": [{"name": "read", "arguments": '{"path": '}]}
+    in_editor(folder, editor, broken_turn, "Sorry.")
     (call,) = editor.calls.values()
     assert call["status"] == "failed"
 

@@ -111,11 +111,11 @@ def test_without_a_model_a_session_asks_for_a_configuration(folder):
     async def main():
         async with wire(folder, arguments=()) as one:
             await one.send(INITIALIZE)
-            authenticated = await one.request("authenticate", methodId="configuration")
-            return authenticated, await one.request("session/new", cwd=str(folder / "work"), mcpServers=[])
+            login = await one.request("authenticate", methodId="configuration")
+            return login, await one.request("session/new", cwd=str(folder / "work"), mcpServers=[])
 
-    authenticated, answer = asyncio.run(main())
-    assert authenticated["result"] == {}
+    login, answer = asyncio.run(main())
+    assert login["result"] == {}
     assert answer["error"]["code"] == -32000
     assert "--model openai:NAME" in answer["error"]["message"]
 

@@ -108,7 +108,7 @@ class ChatScreen:
 
 def reply(*pieces: str, usage: dict[str, int] | None = None) -> Answer:
     """A model's turn of text, in these pieces. `usage`: the tokens that the server counts."""
-    return gated(None, *pieces, usage=usage)
+    return turn_behind_gate(None, *pieces, usage=usage)
 
 
 def in_turn(*answers: Answer, models: Sequence[str] = ()) -> Answer:
@@ -128,7 +128,7 @@ def in_turn(*answers: Answer, models: Sequence[str] = ()) -> Answer:
     return answer
 
 
-def gated(
+def turn_behind_gate(
     gate: asyncio.Event | None, *pieces: str, more: tuple[str, ...] = (), usage: dict[str, int] | None = None
 ) -> Answer:
     """A turn whose pieces `more` come only once the gate is open."""

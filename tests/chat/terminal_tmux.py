@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from chat_screen import calls, gated, in_turn, reply
+from chat_screen import calls, in_turn, reply, turn_behind_gate
 from loopback_server import Answer, Server, serve
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
@@ -108,7 +108,7 @@ def test_a_window_that_is_resized_while_the_model_writes(tmp_path, columns):
 
     async def main():
         gate = asyncio.Event()
-        answer = gated(gate, "First line.\n\n", "Second ", "part ", "of it. ", more=("More.\n\nThe end.",))
+        answer = turn_behind_gate(gate, "First line.\n\n", "Second ", "part ", "of it. ", more=("More.\n\nThe end.",))
         async with terminal(tmp_path, answer) as (tmux, _, command):
             tmux.type(command, "Enter")
             await tmux.until("your turn")

@@ -430,8 +430,8 @@ def test_a_rule_that_is_revoked_approves_nothing_more_in_a_conversation_that_is_
             person.type("go\r")
             await person.until("First.")
             await person.until_idle()
-            done = await asyncio.to_thread(completed_text, ["rules", str(rules), "--revoke", "1"], cwd=tmp_path)
-            assert done.returncode == 0, done.stderr
+            process = await asyncio.to_thread(completed_text, ["rules", str(rules), "--revoke", "1"], cwd=tmp_path)
+            assert process.returncode == 0, process.stderr
             person.type("again\r")
             await person.until("Run it?")
             assert (folder / "one").exists()

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from chat_screen import calls, chat, gated, reply, user_hooks
+from chat_screen import calls, chat, reply, turn_behind_gate, user_hooks
 from loopback_server import whole
 
 from toolspeak.journal import open_journal
@@ -131,7 +131,7 @@ def test_a_new_conversation_and_back_to_the_old_one(monkeypatch, folder):
 def test_a_message_after_new_is_for_the_new_conversation_also_while_the_model_answers(monkeypatch, folder):
     async def main():
         gate = asyncio.Event()
-        async with chat(monkeypatch, folder, gated(gate, "First.\n\n"), reply("Second.")) as person:
+        async with chat(monkeypatch, folder, turn_behind_gate(gate, "First.\n\n"), reply("Second.")) as person:
             person.type("one\r")
             await person.until("First.")
             person.type("/new\r")
@@ -210,7 +210,7 @@ def test_the_conversation_that_was_used_last_is_continued_and_one_that_waits_is_
 def test_hooks_add_to_queued_messages_and_leave_them_out(monkeypatch, folder, tmp_path):
     async def main():
         gate = asyncio.Event()
-        answers = gated(gate, "Working", more=(".",)), reply("I saw it.")
+        answers = turn_behind_gate(gate, "Working", more=(".",)), reply("I saw it.")
         async with chat(monkeypatch, folder, *answers) as person:
             person.type("begin\r")
             await person.until("Working")
@@ -238,7 +238,7 @@ def test_hooks_add_to_queued_messages_and_leave_them_out(monkeypatch, folder, tm
 def test_settings_change_between_turns(monkeypatch, folder):
     async def main():
         gate = asyncio.Event()
-        async with chat(monkeypatch, folder, gated(gate, "Wait. "), reply("Other.")) as person:
+        async with chat(monkeypatch, folder, turn_behind_gate(gate, "Wait. "), reply("Other.")) as person:
             person.type("go\r")
             await person.until("Wait.")
             person.type("/model openai:other\r")

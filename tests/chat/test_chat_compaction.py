@@ -6,7 +6,7 @@ import asyncio
 import json
 
 import pytest
-from chat_screen import chat, gated, reply, user_hooks
+from chat_screen import chat, reply, turn_behind_gate, user_hooks
 from loopback_server import whole
 
 OVERFLOW = whole(
@@ -36,7 +36,7 @@ async def ask_twice(person):
 def test_a_conversation_is_compacted_at_once_and_the_next_message_follows_its_summary(monkeypatch, folder):
     async def main():
         gate = asyncio.Event()
-        summary = gated(gate, "The summary ", more=("of it all.",))
+        summary = turn_behind_gate(gate, "The summary ", more=("of it all.",))
         answers = reply(f"{LONG}One."), reply(f"{LONG}Two."), summary, reply("Yes.")
         async with chat(monkeypatch, folder, *answers) as person:
             person.type("/compact\r")
@@ -57,7 +57,7 @@ def test_a_conversation_is_compacted_at_once_and_the_next_message_follows_its_su
 
 def test_a_compaction_that_is_interrupted_or_refused_leaves_the_conversation_as_it_is(monkeypatch, folder, tmp_path):
     async def main():
-        answers = reply(f"{LONG}One."), reply(f"{LONG}Two."), gated(asyncio.Event(), "The"), reply("Yes.")
+        answers = reply(f"{LONG}One."), reply(f"{LONG}Two."), turn_behind_gate(asyncio.Event(), "The"), reply("Yes.")
         async with chat(monkeypatch, folder, *answers) as person:
             await ask_twice(person)
             person.type("/compact\r")
@@ -193,7 +193,7 @@ def test_one_long_answer_is_summarised_and_the_numbers_count_what_the_model_read
 def test_commands_during_a_turn_show_that_they_wait(monkeypatch, folder):
     async def main():
         gate = asyncio.Event()
-        async with chat(monkeypatch, folder, gated(gate, "Working", more=(".",))) as person:
+        async with chat(monkeypatch, folder, turn_behind_gate(gate, "Working", more=(".",))) as person:
             person.type("begin\r")
             await person.until("Working")
             person.type("/compact\r/new\r")

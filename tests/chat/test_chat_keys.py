@@ -6,7 +6,7 @@ import asyncio
 import json
 
 import pytest
-from chat_screen import calls, chat, gated, reply
+from chat_screen import calls, chat, reply, turn_behind_gate
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_the_next_question_of_a_batch_keeps_the_keys_from_a_draft(monkeypatch, f
 def test_the_hint_of_an_empty_message_is_away_while_earlier_ones_are_searched(monkeypatch, folder):
     async def main():
         gate = asyncio.Event()
-        async with chat(monkeypatch, folder, reply("First."), gated(gate)) as person:
+        async with chat(monkeypatch, folder, reply("First."), turn_behind_gate(gate)) as person:
             person.type("tidy the table\r")
             await person.until("First.")
             await person.until_idle()

@@ -7,7 +7,7 @@ import json
 import os
 
 import pytest
-from chat_screen import calls, chat, gated, reply
+from chat_screen import calls, chat, reply, turn_behind_gate
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_what_another_terminal_has_said_is_shown_before_the_next_message(monkeyp
 def test_a_conversation_whose_turn_goes_on_elsewhere_is_waited_for(monkeypatch, folder):
     async def main():
         gate = asyncio.Event()
-        async with chat(monkeypatch, folder, gated(gate, "Slow ", more=("answer.",))) as one:
+        async with chat(monkeypatch, folder, turn_behind_gate(gate, "Slow ", more=("answer.",))) as one:
             one.type("go\r")
             await one.until("Slow")
             async with chat(monkeypatch, folder, reply("Yes."), continue_last=True, columns=140) as other:

@@ -8,7 +8,7 @@ import os
 import shutil
 
 import pytest
-from chat_screen import calls, chat, gated, reply
+from chat_screen import calls, chat, reply, turn_behind_gate
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_esc_ends_a_command_and_what_it_started(monkeypatch, folder):
 def test_a_command_during_a_turn_follows_after_it(monkeypatch, folder):
     async def main():
         gate = asyncio.Event()
-        async with chat(monkeypatch, folder, gated(gate, "Half", more=(" done.",))) as person:
+        async with chat(monkeypatch, folder, turn_behind_gate(gate, "Half", more=(" done.",))) as person:
             person.type("go\r")
             await person.until("Hal")
             person.type("!touch after\r")
@@ -162,8 +162,8 @@ def test_a_conversation_goes_on_in_a_folder_that_was_made_anew(monkeypatch, fold
             shutil.rmtree(folder)
             person.type("still there?\r")
             # The path is of any length: the text breaks anywhere.
-            gone = "".join(f"the folder {folder} is gone:".split())
-            await person.until(lambda: gone in "".join("".join(person.terminal.everything).split()))
+            message = "".join(f"the folder {folder} is gone:".split())
+            await person.until(lambda: message in "".join("".join(person.terminal.everything).split()))
             await person.until(lambda: any("› still there?" in row for row in person.terminal.lines))
             folder.mkdir()
             person.type("\r")

@@ -6,7 +6,7 @@ import asyncio
 import json
 
 import pytest
-from chat_screen import calls, chat, gated, reply
+from chat_screen import calls, chat, reply, turn_behind_gate
 from loopback_server import whole
 
 
@@ -28,7 +28,7 @@ def user_texts(person) -> list[str]:
 def test_up_takes_a_queued_message_back_to_be_edited(monkeypatch, folder):
     async def main():
         gate = asyncio.Event()
-        answers = gated(gate, "Working", more=(".",)), reply("I saw it.")
+        answers = turn_behind_gate(gate, "Working", more=(".",)), reply("I saw it.")
         async with chat(monkeypatch, folder, *answers) as person:
             person.type("begin\r")
             await person.until("Working")

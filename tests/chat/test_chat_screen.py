@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from chat_screen import DEADLINE, calls, chat, gated, reply
+from chat_screen import DEADLINE, calls, chat, reply, turn_behind_gate
 from loopback_server import whole
 
 from toolspeak.chat.terminal.message_input import history_of
@@ -118,7 +118,7 @@ def test_a_resize_while_it_streams_loses_nothing(monkeypatch, folder):
     async def main():
         gate = asyncio.Event()
         words = [f"word{i} " for i in range(40)]
-        answer = gated(gate, *words, more=("\n\nThe end.",))
+        answer = turn_behind_gate(gate, *words, more=("\n\nThe end.",))
         async with chat(monkeypatch, folder, answer, columns=80) as person:
             person.type("go\r")
             await person.until("word39")
@@ -137,7 +137,7 @@ def test_a_resize_while_it_streams_loses_nothing(monkeypatch, folder):
 def test_a_message_while_it_works_is_queued_and_read_next(monkeypatch, folder):
     async def main():
         gate = asyncio.Event()
-        answers = gated(gate, "Working", more=(".",)), reply("I saw it.")
+        answers = turn_behind_gate(gate, "Working", more=(".",)), reply("I saw it.")
         async with chat(monkeypatch, folder, *answers) as person:
             person.type("begin\r")
             await person.until("Working")
@@ -157,7 +157,9 @@ def test_a_message_while_it_works_is_queued_and_read_next(monkeypatch, folder):
 def test_escape_interrupts_and_the_conversation_keeps_what_was_said(monkeypatch, folder):
     async def main():
         gate = asyncio.Event()
-        async with chat(monkeypatch, folder, gated(gate, "The first half is said."), reply("The rest.")) as person:
+        async with chat(
+            monkeypatch, folder, turn_behind_gate(gate, "The first half is said."), reply("The rest.")
+        ) as person:
             person.type("tell me\r")
             await person.until("The first half")
             person.type("later\r")
@@ -279,7 +281,7 @@ def test_earlier_messages_are_searched(monkeypatch, folder):
 
     async def main():
         gate = asyncio.Event()
-        answers = reply("First."), reply("Second."), gated(gate, "Third ", more=("time.",)), reply("Fourth.")
+        answers = reply("First."), reply("Second."), turn_behind_gate(gate, "Third ", more=("time.",)), reply("Fourth.")
         async with chat(monkeypatch, folder, *answers) as person:
             for text, end in (("fix the tests", "First."), ("something else", "Second.")):
                 person.type(f"{text}\r")
@@ -355,16 +357,16 @@ def test_what_the_model_says_while_the_editor_is_open_is_shown_afterwards(monkey
         gate = asyncio.Event()
         parts = [f"\n\nPart {number} of it." for number in range(2, 7)]
         journal = SqliteJournal(tmp_path / "chat.db")
-        answers = gated(gate, "Part 1 of it.", more=tuple(parts)), reply("Yes.")
+        answers = turn_behind_gate(gate, "Part 1 of it.", more=tuple(parts)), reply("Yes.")
         async with chat(monkeypatch, folder, *answers) as person:
             person.type("tell me\r")
             await person.until("Part 1")
             person.type("and \x07")
             await asyncio.to_thread((tmp_path / "opened").read_text)
-            drawn = len(person.terminal.writes)
+            writes_before = len(person.terminal.writes)
             gate.set()
             await asyncio.wait_for(has_answered(journal), DEADLINE)
-            assert not any("Part" in text for text in person.terminal.writes[drawn:])
+            assert not any("Part" in text for text in person.terminal.writes[writes_before:])
             await asyncio.to_thread((tmp_path / "close").write_text, "and what then?\n")
             await person.until("› and what then?")
             await person.until("Part 6")

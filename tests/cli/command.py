@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from forked import completed
+from forked import completed_process
 
 
 def toolspeak(
@@ -13,4 +13,4 @@ def toolspeak(
 ) -> subprocess.CompletedProcess[bytes]:
     """`terminal=False` starts a session of its own, in which there is no terminal device to ask at."""
     stdin = reply if isinstance(reply, bytes) else reply.encode("utf-8", "surrogatepass")
-    return completed(arguments, stdin=stdin, cwd=cwd, session=not terminal)
+    return completed_process(arguments, stdin=stdin, cwd=cwd, session=not terminal)

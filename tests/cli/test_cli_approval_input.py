@@ -72,11 +72,11 @@ def test_a_terminal_that_is_gone_is_no_answer(folder: Path):
         process.type("y")
         assert process.hang_up() != 0
     journal = ("--journal", str(folder.parent / "j.db"))
-    resumed = completed_text(
+    process = completed_text(
         ("resume", "--json", *journal), cwd=folder, env=environment(), session=True, seconds=DEADLINE
     )
-    assert (resumed.returncode, list(folder.iterdir())) == (3, [])
-    run = resumed.stderr.partition("`toolspeak resume ")[2][:8]
+    assert (process.returncode, list(folder.iterdir())) == (3, [])
+    run = process.stderr.partition("`toolspeak resume ")[2][:8]
     output = completed_text(("show", run, "--json", *journal), cwd=folder, env=environment(), seconds=DEADLINE)
     records = [loads(line) for line in output.stdout.splitlines()[:-1]]
     assert not [each for each in records if isinstance(each, Record) and isinstance(each.event, ApprovalDecided)]
@@ -118,9 +118,9 @@ def test_the_run_that_is_resumed_is_not_one_that_is_at_work(folder: Path):
     with approval_prompt(folder) as newer:
         newer.read_until(ASKS)
         arguments = ("resume", "--approve", "none", "--journal", str(folder.parent / "j.db"))
-        resumed = completed_text(arguments, cwd=folder, env=environment(), session=True, seconds=DEADLINE)
-        assert (resumed.returncode, resumed.stdout) == (0, "Done.\n")
-        resumed = completed_text(arguments, cwd=folder, env=environment(), session=True, seconds=DEADLINE)
-        assert (resumed.returncode, "of this machine: wait for it" in resumed.stderr) == (1, True)
+        process = completed_text(arguments, cwd=folder, env=environment(), session=True, seconds=DEADLINE)
+        assert (process.returncode, process.stdout) == (0, "Done.\n")
+        process = completed_text(arguments, cwd=folder, env=environment(), session=True, seconds=DEADLINE)
+        assert (process.returncode, "of this machine: wait for it" in process.stderr) == (1, True)
         newer.type("n\n")
         assert newer.finish()[0] == 0

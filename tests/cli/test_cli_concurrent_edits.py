@@ -15,10 +15,10 @@ EXEC = ("exec", "--dialect", "cogency-json", "--approve", "all")
 
 
 def run(folder, *calls):
-    made = [{"name": name, "args": arguments} for name, arguments in calls]
-    done = toolspeak(*EXEC, reply=f"<execute>{json.dumps(made)}</execute>", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    text = done.stdout.decode().removeprefix("<results>\n").removesuffix("\n</results>\n")
+    call_list = [{"name": name, "args": arguments} for name, arguments in calls]
+    process = toolspeak(*EXEC, reply=f"<execute>{json.dumps(call_list)}</execute>", cwd=folder)
+    assert process.returncode == 0, process.stderr
+    text = process.stdout.decode().removeprefix("<results>\n").removesuffix("\n</results>\n")
     return json.loads(text)
 
 
@@ -41,8 +41,8 @@ def test_edits_of_one_file_by_two_processes_are_all_there(tmp_path):
     (tmp_path / "a.txt").write_text("\n".join(words["a"] + words["b"]))
     batches = [[("edit", {"path": "a.txt", "old": word, "new": word.upper()}) for word in words[name]] for name in "ab"]
     results = at_once(tmp_path, *batches)
-    changed = sum(line.isupper() for line in (tmp_path / "a.txt").read_text().split("\n"))
-    assert changed == successes(results) == 2 * COUNT
+    changed_lines = sum(line.isupper() for line in (tmp_path / "a.txt").read_text().split("\n"))
+    assert changed_lines == successes(results) == 2 * COUNT
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
@@ -62,9 +62,11 @@ def test_of_two_processes_that_make_a_file_one_is_told_that_it_is_there(tmp_path
     batches = [[("write", {"path": f"sub/{i}.txt", "content": name}) for i in range(COUNT)] for name in "ab"]
     first, second = at_once(tmp_path, *batches)
     for i in range(COUNT):
-        made = {name: rows[i] for name, rows in (("a", first), ("b", second)) if rows[i]["status"] == "success"}
-        assert [*made] == [(tmp_path / f"sub/{i}.txt").read_text()]
-        (other,) = (rows[i] for rows in (first, second) if rows[i] not in made.values())
+        successful_rows = {
+            name: rows[i] for name, rows in (("a", first), ("b", second)) if rows[i]["status"] == "success"
+        }
+        assert [*successful_rows] == [(tmp_path / f"sub/{i}.txt").read_text()]
+        (other,) = (rows[i] for rows in (first, second) if rows[i] not in successful_rows.values())
         assert "exists and was not read" in other["content"]
 
 
@@ -94,10 +96,10 @@ def test_what_cannot_be_written_is_named_with_the_reason_and_left_as_it_was(tmp_
     user = ["setpriv", "--bounding-set=-all"] if os.geteuid() == 0 else []
     calls = json.dumps([{"name": name, "args": arguments} for name, arguments, _ in CANNOT])
     command = [*user, sys.executable, "-m", "toolspeak", *EXEC]
-    done = subprocess.run(
+    process = subprocess.run(
         command, input=f"<execute>{calls}</execute>".encode(), cwd=folder, capture_output=True, check=False, timeout=60
     )
-    rows = json.loads(done.stdout.decode().removeprefix("<results>\n").removesuffix("\n</results>\n"))
+    rows = json.loads(process.stdout.decode().removeprefix("<results>\n").removesuffix("\n</results>\n"))
     for row, (_, arguments, reason) in zip(rows, CANNOT, strict=True):
         assert row["status"] == "failure"
         assert reason in row["content"]

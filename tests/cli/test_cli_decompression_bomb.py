@@ -47,7 +47,7 @@ def test_the_limit_of_seconds_holds_while_a_reply_unpacks_without_end(tmp_path: 
                 completed_text, [*command, "--max-seconds", "0.5"], cwd=tmp_path, env=env, session=True
             )
 
-    done = asyncio.run(main())
-    assert "the limit of 0.5 seconds is reached: asking for a final answer" in done.stderr
-    assert "So far so good." in done.stdout
+    process = asyncio.run(main())
+    assert "the limit of 0.5 seconds is reached: asking for a final answer" in process.stderr
+    assert "So far so good." in process.stdout
     assert models == 2

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from terminal_harness import TerminalProcess, environment
 
-from forked import completed
+from forked import completed_process
 from toolspeak.cli.command_table import COMMANDS
 from toolspeak.cli.main import cli
 
@@ -34,9 +34,9 @@ CALL = b'<tool_call>\n{"name": "read", "arguments": {"path": "caf\xc3\xa9"}}\n</
 def test_started_and_forked_a_command_says_the_same(arguments, stdin, code, tmp_path: Path):
     command = [sys.executable, "-m", "toolspeak", *arguments]
     fresh = subprocess.run(command, input=stdin, capture_output=True, cwd=tmp_path, timeout=60, check=False)
-    forked = completed(arguments, stdin=stdin, cwd=tmp_path)
+    fork_result = completed_process(arguments, stdin=stdin, cwd=tmp_path)
     assert fresh.returncode == code
-    assert (forked.returncode, forked.stdout, forked.stderr) == (code, fresh.stdout, fresh.stderr)
+    assert (fork_result.returncode, fork_result.stdout, fork_result.stderr) == (code, fresh.stdout, fresh.stderr)
     assert fresh.stdout or fresh.stderr
 
 
@@ -63,24 +63,24 @@ atexit.register(lambda: print({HEAVY!r} & sys.modules.keys()))
 sys.argv[1:] = {arguments!r}
 main()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert done.stdout.splitlines()[-1] == "set()", done.stderr
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert process.stdout.splitlines()[-1] == "set()", process.stderr
 
 
-@pytest.mark.parametrize(("closed", "has_output"), [(">&-", False), ("2>&-", True), (">&- 2>&-", False)])
+@pytest.mark.parametrize(("redirection", "has_output"), [(">&-", False), ("2>&-", True), (">&- 2>&-", False)])
 @pytest.mark.parametrize("arguments", ["parse --dialect hermes", "dialects --show hermes", "tools"])
-def test_a_closed_output_is_one_that_nobody_reads(arguments, closed, has_output, tmp_path: Path):
-    command = ["sh", "-c", f'"$0" -m toolspeak {arguments} {closed}', sys.executable]
-    ended = subprocess.run(command, input=CALL, capture_output=True, cwd=tmp_path, timeout=60, check=False)
-    assert (ended.returncode, ended.stderr) == (0, b"")
-    assert bool(ended.stdout) is has_output
+def test_a_closed_output_is_one_that_nobody_reads(arguments, redirection, has_output, tmp_path: Path):
+    command = ["sh", "-c", f'"$0" -m toolspeak {arguments} {redirection}', sys.executable]
+    process = subprocess.run(command, input=CALL, capture_output=True, cwd=tmp_path, timeout=60, check=False)
+    assert (process.returncode, process.stderr) == (0, b"")
+    assert bool(process.stdout) is has_output
 
 
 def test_a_task_in_place_of_a_command_is_told_how_to_run(tmp_path):
-    process = completed(["fix Ann's tests"], stdin=b"", cwd=tmp_path)
+    process = completed_process(["fix Ann's tests"], stdin=b"", cwd=tmp_path)
     assert process.returncode == 2
     assert """to do a task: toolspeak run 'fix Ann'"'"'s tests'""" in process.stderr.decode()
-    assert b"No such command" in completed(["runn"], stdin=b"", cwd=tmp_path).stderr
+    assert b"No such command" in completed_process(["runn"], stdin=b"", cwd=tmp_path).stderr
 
 
 def test_an_option_in_place_of_a_command_is_one_of_the_conversation(tmp_path):
@@ -92,4 +92,4 @@ def test_an_option_in_place_of_a_command_is_one_of_the_conversation(tmp_path):
     with TerminalProcess("--modell", "x", cwd=tmp_path, env=environment()) as terminal:
         assert "--model" in terminal.read_until("?")
         assert terminal.finish()[0] == 2
-    assert b"Commands" in completed(["--help"], stdin=b"", cwd=tmp_path).stdout
+    assert b"Commands" in completed_process(["--help"], stdin=b"", cwd=tmp_path).stdout

@@ -16,8 +16,8 @@ def test_a_rule_that_was_revoked_does_not_come_back_with_another_processs_next_o
     first = RulesFile(str(path))
     first.add(Rule("approve", "read"))
     first.add(Rule("approve", "shell"))
-    done = completed_text(["rules", "rules", "--revoke", "2"], cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    process = completed_text(["rules", "rules", "--revoke", "2"], cwd=tmp_path)
+    assert process.returncode == 0, process.stderr
     first.add(Rule("approve", "list"))
     assert [tool for _, tool in rules_in(path)] == ["read", "list"]
 

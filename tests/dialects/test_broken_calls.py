@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sweeps import crossed
+from sweeps import grid
 from toolspeak import Agent, tool
 from toolspeak.data.messages import FinishReason, MalformedCall, Message, ToolCall
 from toolspeak.data.tools import ToolSpec
@@ -127,7 +127,7 @@ def calls_of(turn: ParsedTurn) -> list[Any]:
 BRACED = ("mistral-v11", "functionary-v32", "deepseek-v31")  # only the bracket of the arguments ends the name
 
 
-@pytest.mark.parametrize(("dialect", "broken"), crossed([*ENDED, *JSON_BLOCKS], BROKEN_JSON, every=3))
+@pytest.mark.parametrize(("dialect", "broken"), grid([*ENDED, *JSON_BLOCKS], BROKEN_JSON, every=3))
 def test_the_calls_beside_a_broken_one_run(dialect: str, broken: str):
     if dialect in BRACED[:2] and broken in ("null", "no object"):
         return

@@ -16,7 +16,7 @@ from grammar_tools import CALLS, TOOLS, I, S
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from sweeps import crossed, fewer
+from sweeps import fewer, grid
 from toolspeak.data.messages import JSON, ToolCall, ToolChoice
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, Dialect, Target, get_dialect, read_turn
@@ -25,7 +25,7 @@ from toolspeak.errors import ConfigurationError
 
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 each_target = pytest.mark.parametrize(
-    ("dialect", "target"), crossed(DIALECTS, ["lark", "gbnf"], every=2, ids=lambda value: getattr(value, "name", value))
+    ("dialect", "target"), grid(DIALECTS, ["lark", "gbnf"], every=2, ids=lambda value: getattr(value, "name", value))
 )
 """Of the two, `make test` runs one in turn."""
 REQUIRED, NONE = ToolChoice("required"), ToolChoice("none")
@@ -98,7 +98,7 @@ def test_text_may_stand_before_calls_and_thoughts_before_text():
 
 
 @pytest.mark.parametrize(
-    ("target", "choice"), crossed(["lark", "gbnf"], [REQUIRED, ToolChoice("specific", "write_file")], every=2)
+    ("target", "choice"), grid(["lark", "gbnf"], [REQUIRED, ToolChoice("specific", "write_file")], every=2)
 )
 @each_dialect
 def test_a_damaged_frame_is_rejected(dialect: Dialect, target, choice):

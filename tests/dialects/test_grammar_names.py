@@ -13,14 +13,14 @@ from grammar_tools import I, S
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from sweeps import crossed, fewer, parts
+from sweeps import fewer, grid, parts
 from toolspeak.data.messages import ToolCall, ToolChoice
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, Dialect, read_turn
 
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 each_target = pytest.mark.parametrize(
-    ("dialect", "target"), crossed(DIALECTS, ["lark", "gbnf"], every=2, ids=lambda value: getattr(value, "name", value))
+    ("dialect", "target"), grid(DIALECTS, ["lark", "gbnf"], every=2, ids=lambda value: getattr(value, "name", value))
 )
 """Of the two, `make test` runs one in turn."""
 REQUIRED = ToolChoice("required")

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from sweeps import crossed, fewer
+from sweeps import fewer, grid
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, list_tools
 from toolspeak.dialects.prompts.references import resolve_references
@@ -300,7 +300,7 @@ def test_a_hostile_schema_is_listed_in_bounded_space_and_time(name: str, listing
 
 
 @pytest.mark.parametrize(
-    ("dialect", "part"), crossed(DIALECTS, range(3), every=3, ids=lambda value: getattr(value, "name", str(value)))
+    ("dialect", "part"), grid(DIALECTS, range(3), every=3, ids=lambda value: getattr(value, "name", str(value)))
 )
 def test_no_hostile_schema_makes_instructions_raise(dialect: Any, part: int):
     tools = [ToolSpec(f"f{n}", "", schema) for n, schema in enumerate([*HOSTILE.values()][part::3])]

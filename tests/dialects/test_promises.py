@@ -26,7 +26,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from growth import LINEAR, growth
-from sweeps import crossed, fewer
+from sweeps import fewer, grid
 from toolspeak.data.deltas import (
     ArgumentsDelta,
     BatchEnded,
@@ -97,7 +97,7 @@ NASTY_SAMPLES = [
 ]
 
 
-@pytest.mark.parametrize(("dialect", "text"), crossed(PROTOCOLS, NASTY_SAMPLES, every=3))
+@pytest.mark.parametrize(("dialect", "text"), grid(PROTOCOLS, NASTY_SAMPLES, every=3))
 def test_1_every_cut_in_three_of_a_nasty_sample(dialect: Dialect, text: str):
     """A sample of another dialect is cut in two only, because most of it is text."""
     own = f"<{BLOCK[dialect.name]}" in text.lower() or "<results" in text

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from growth import LINEAR
-from sweeps import crossed
+from sweeps import grid
 from toolspeak.data.deltas import BatchEnded, CallCompleted, CallMalformed, ReasoningDelta, TextDelta
 from toolspeak.data.messages import FinishReason, MalformedCall, Message, ToolCall
 from toolspeak.dialects import (
@@ -164,7 +164,7 @@ def test_every_cut_of_the_turn_off_runs_nothing_that_is_not_whole(dialect: Diale
 
 @pytest.mark.parametrize(
     ("enclosing", "reads"),
-    crossed(
+    grid(
         ENCLOSING,
         ["a dialect", "auto", "auto that knows it", "strict", "repaired"],
         every=5,

@@ -22,7 +22,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 VERSIONS = ["3.11", "3.12", "3.13", "3.14"]
 
 
-def tracked() -> set[str]:
+def tracked_files() -> set[str]:
     listing = subprocess.run(["git", "ls-files", "src"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     return {name.removeprefix("src/") for name in listing.splitlines()}
 
@@ -30,14 +30,14 @@ def tracked() -> set[str]:
 def test_the_wheel_holds_the_package_and_nothing_else():
     names = set(zipfile.ZipFile(WHEEL).namelist())
     of_package = {name for name in names if ".dist-info/" not in name and not name.endswith("/")}
-    assert of_package == tracked()
+    assert of_package == tracked_files()
     assert "toolspeak/py.typed" in names
 
 
 def test_the_sdist_holds_what_a_build_needs():
     with tarfile.open(SDIST) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {f"src/{name}" for name in tracked()} | {"pyproject.toml", "README.md", "LICENSE"} <= names
+    assert {f"src/{name}" for name in tracked_files()} | {"pyproject.toml", "README.md", "LICENSE"} <= names
 
 
 def test_the_metadata_is_valid_and_complete():
@@ -54,10 +54,10 @@ def test_the_metadata_is_valid_and_complete():
 
 
 def pythons() -> Iterator[tuple[str, str]]:
-    installed = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    versions = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
     for version in VERSIONS:
-        known = [shutil.which(f"python{version}"), *map(str, sorted(installed.glob(f"{version}.*/bin/python")))]
-        for python in filter(None, known):
+        candidates = [shutil.which(f"python{version}"), *map(str, sorted(versions.glob(f"{version}.*/bin/python")))]
+        for python in filter(None, candidates):
             line = "import sys, ensurepip; print('%d.%d' % sys.version_info[:2])"
             answer = subprocess.run([python, "-c", line], capture_output=True, text=True, check=False)
             if answer.stdout.strip() == version:
@@ -75,11 +75,11 @@ def test_the_wheel_alone_works(version: str, python: str, tmp_path: Path):
     environment |= {"PATH": f"{bin_folder}:/usr/bin:/bin", "HOME": str(tmp_path), "LANG": "C.UTF-8"}
 
     def run(*command: str | Path) -> str:
-        finished = subprocess.run(
+        process = subprocess.run(
             [str(part) for part in command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
         )
-        assert finished.returncode == 0, finished.stdout + finished.stderr
-        return finished.stdout
+        assert process.returncode == 0, process.stdout + process.stderr
+        return process.stdout
 
     run(python, "-m", "venv", tmp_path / "venv")
     pip = [bin_folder / "python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]

@@ -56,7 +56,7 @@ def test_each_program_is_run_and_listed():
 @pytest.mark.skipif(os.name != "posix", reason="needs a shell and a FIFO")
 def test_a_shell_script_drives_runs_over_a_fifo():
     script = EXAMPLES / "drive_over_pipes.sh"
-    finished = subprocess.run(
+    process = subprocess.run(
         ["sh", script],
         env=environment(TOOLSPEAK=f"{sys.executable} -m toolspeak"),
         capture_output=True,
@@ -65,15 +65,15 @@ def test_a_shell_script_drives_runs_over_a_fifo():
         check=True,
     )
     lines = ["? write (call_1_0)", '"answer":"It is written."', '"answer":"It says: Hello!"']
-    assert finished.stdout.splitlines() == lines
+    assert process.stdout.splitlines() == lines
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_program_does_what_it_says(name: str, tmp_path: Path):
-    typed, expected = RUNS[name]
-    finished = subprocess.run(
+    input_text, expected = RUNS[name]
+    process = subprocess.run(
         command(name),
-        input=typed,
+        input=input_text,
         cwd=tmp_path,
         env=environment(),
         capture_output=True,
@@ -81,15 +81,15 @@ def test_a_program_does_what_it_says(name: str, tmp_path: Path):
         timeout=120,
         check=False,
     )
-    assert finished.returncode == 0, finished.stderr
-    assert [line for line in expected if line not in finished.stdout] == [], finished.stdout
+    assert process.returncode == 0, process.stderr
+    assert [line for line in expected if line not in process.stdout] == [], process.stdout
 
 
 def test_a_no_keeps_the_database_as_it_is(tmp_path: Path):
-    finished = subprocess.run(
+    process = subprocess.run(
         command("sql_analyst"), input="n\n", cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
     )
-    assert "[('Ada', 5), ('Grace', 0)]" in finished.stdout
+    assert "[('Ada', 5), ('Grace', 0)]" in process.stdout
 
 
 def test_a_batch_that_was_killed_goes_on(tmp_path: Path):
@@ -104,8 +104,8 @@ def test_a_batch_that_was_killed_goes_on(tmp_path: Path):
 
 
 def test_the_chat_streams_and_asks(tmp_path: Path):
-    with socket.create_server(("127.0.0.1", 0)) as reserved:
-        port = reserved.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port = sock.getsockname()[1]
     process = subprocess.Popen(
         command("web_chat", str(port)), cwd=tmp_path, env=environment(JOURNAL=str(tmp_path / "chat.db"))
     )

@@ -14,7 +14,7 @@ from mcp_helpers import PATIENT, call, calls, connected, http_server, is_running
 from mcp_server import HUGE, PIXEL
 
 from patience import in_time
-from sweeps import crossed
+from sweeps import grid
 from toolspeak import Agent, Decision, Effects
 from toolspeak.data.messages import FilePart, ImagePart, JsonPart, Message, TextPart, ToolCall
 from toolspeak.data.tools import EVERYTHING, NO_VERSION, UNDECLARED_EFFECTS
@@ -460,7 +460,7 @@ the call has failed for that."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("moment", "interrupts"), crossed(MOMENTS, [1, 2], every=2))
+@pytest.mark.parametrize(("moment", "interrupts"), grid(MOMENTS, [1, 2], every=2))
 def test_leaving_a_server_that_hangs_ends_it_at_every_moment(moment, interrupts, tmp_path):
     async def main(folder, connect_timeout):
         async def work():

@@ -48,9 +48,9 @@ class ConfiguredFolder:
 
     def values(self, **env: str) -> dict[str, object]:
         """The configured values by key, as `config --json` prints them."""
-        done = self.toolspeak("config", "--json", **env)
-        assert done.returncode == 0, done.stderr
-        return {row["key"]: row["value"] for row in json.loads(done.stdout)}
+        process = self.toolspeak("config", "--json", **env)
+        assert process.returncode == 0, process.stderr
+        return {row["key"]: row["value"] for row in json.loads(process.stdout)}
 
     def places(self, key: str, **env: str) -> list[str]:
         """Where the values of a key come from, the one that counts first; paths start from the home folder."""

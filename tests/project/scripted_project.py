@@ -13,9 +13,9 @@ from terminal_harness import DEADLINE, environment
 from forked import completed_text
 
 
-def calls(*wanted: tuple[str, dict[str, Any]], text: str = "") -> dict[str, Any]:
+def calls(*tool_calls: tuple[str, dict[str, Any]], text: str = "") -> dict[str, Any]:
     """A turn with these calls."""
-    return {"text": text, "calls": [{"name": name, "arguments": arguments} for name, arguments in wanted]}
+    return {"text": text, "calls": [{"name": name, "arguments": arguments} for name, arguments in tool_calls]}
 
 
 @dataclass

@@ -37,16 +37,16 @@ def test_a_program_waits_for_a_yes_and_goes_on_in_another_process(project):
     run = project.command("run", "go", "--model", project.model(program(), "{{last}}", follow=True), "--code-mode")
     assert "waiting for approval: write" in run.stderr
     assert not (project.folder / "names.txt").exists()
-    resumed = project.command("resume", "--approve", "all")
-    assert resumed.stdout == "a.txt\n", resumed.stderr
+    process = project.command("resume", "--approve", "all")
+    assert process.stdout == "a.txt\n", process.stderr
     assert (project.folder / "names.txt").read_text() == "a.txt"
 
 
 def test_what_a_program_changed_is_undone_with_its_run(project):
     project.write("a.txt", "a")
     project.run(program(), "Done.", options=("--code-mode", "--approve", "all"))
-    undone = project.command("undo", "--yes")
-    assert undone.returncode == 0, undone.stderr
+    process = project.command("undo", "--yes")
+    assert process.returncode == 0, process.stderr
     assert not (project.folder / "names.txt").exists()
 
 
@@ -54,8 +54,8 @@ def test_a_recorded_program_is_replayed_without_its_tools(project):
     project.write("a.txt", "a")
     project.run(program(), "{{last}}", options=("--code-mode", "--approve", "all"))
     (project.folder / "names.txt").unlink()
-    replayed = project.command("run", "the task", "--replay", str(project.home / "cassette.jsonl"), "--code-mode")
-    assert replayed.stdout == "a.txt\n", replayed.stderr
+    process = project.command("run", "the task", "--replay", str(project.home / "cassette.jsonl"), "--code-mode")
+    assert process.stdout == "a.txt\n", process.stderr
     assert not (project.folder / "names.txt").exists()
 
 
@@ -63,11 +63,11 @@ def test_without_the_extra_the_command_says_what_to_install(project):
     project.write("pydantic_monty.py", "raise ImportError('No module', name='pydantic_monty')")
     environment = project.environment
     environment["PYTHONPATH"] = f"{project.folder}:{environment.get('PYTHONPATH', '')}"
-    done = completed_text(
+    process = completed_text(
         ["run", "go", "--model", project.model(program(), "Done."), "--code-mode"],
         cwd=project.folder,
         env=environment,
         session=True,
         seconds=DEADLINE,
     )
-    assert "pip install 'toolspeak[code]'" in done.stderr
+    assert "pip install 'toolspeak[code]'" in process.stderr

@@ -69,8 +69,8 @@ def test_a_run_that_waits_goes_on_in_another_process_with_what_it_found(project)
     model = project.model(*turns, follow=True)
     options = ("--tools", "mine.py:mixed", "--defer", "shop__*")
     assert project.command("run", "x", "--model", model, *options).returncode == 3
-    done = project.command("resume", "--approve", "all", cwd=project.home)
-    assert done.stdout == "pear\n", done.stderr
+    process = project.command("resume", "--approve", "all", cwd=project.home)
+    assert process.stdout == "pear\n", process.stderr
     assert project.command("tools").returncode == 0
 
 

@@ -74,8 +74,8 @@ def test_an_approval_of_a_hook_is_recorded_as_such(project, hooks):
     run = project.run(calls(WRITE), "Done.", options=("--json",))
     assert run.code == 0
     assert (project.folder / "a.txt").read_text() == "x"
-    ((approved, by),) = decisions(run)
-    assert approved
+    ((is_approved, by),) = decisions(run)
+    assert is_approved
     assert by.startswith("PreToolUse hook `echo")
 
 
@@ -361,8 +361,8 @@ def test_a_resumed_run_has_the_hooks_that_it_began_with(project, hooks):
     model = project.model(calls(WRITE), "Done.", follow=True)
     assert project.command("run", "x", "--model", model).returncode == 3
     project.write_home(".config/toolspeak/config.toml", "")
-    done = project.command("resume", "--approve", "all", cwd=project.home)
-    assert done.returncode == 0, done.stderr
+    process = project.command("resume", "--approve", "all", cwd=project.home)
+    assert process.returncode == 0, process.stderr
     assert [each.get("source", each.get("tool_name")) for each in events_of(project)] == [
         *("startup", "write"),
         *("resume", "write"),

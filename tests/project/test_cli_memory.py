@@ -68,7 +68,7 @@ def test_erasing_a_principal_erases_its_facts(project):
     other = FactFiles(path.parent).path("bob")
     other.write_text(json.dumps(entry) + "\n")
     assert "Likes coffee." in project.command("memory", "list", "--principal", "bob").stdout
-    done = project.command("journal", "erase", "--principal", "bob", "--yes")
-    assert "1 fact of the memory erased" in done.stdout, done.stderr
+    process = project.command("journal", "erase", "--principal", "bob", "--yes")
+    assert "1 fact of the memory erased" in process.stdout, process.stderr
     assert not other.exists()
     assert path.exists()

@@ -98,8 +98,8 @@ def test_a_resumed_run_finds_its_tools_from_another_folder(project):
     project.write("shop/mine.py", SOURCE)
     model = project.model(calls(("double", {"number": 7})), "{{last}}", follow=True)
     assert project.command("run", "x", "--model", model, "--tools", "shop.mine:both").returncode == 3
-    done = project.command("resume", "--approve", "all", cwd=project.home)
-    assert done.stdout == "14\n", done.stderr
+    process = project.command("resume", "--approve", "all", cwd=project.home)
+    assert process.stdout == "14\n", process.stderr
 
 
 def test_the_users_configuration_names_tools_beside_it(project):
@@ -125,7 +125,7 @@ def test_a_projects_file_takes_the_place_of_no_installed_module(project):
     # As the installed command: without the working folder on Python's path.
     command = [sys.executable, "-P", "-m", "toolspeak", "run", "x", "--tools", "mine:half", "--model"]
     environment = {**project.environment, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, project.model("Done.")],
         cwd=project.folder,
         env=environment,
@@ -134,7 +134,7 @@ def test_a_projects_file_takes_the_place_of_no_installed_module(project):
         timeout=60,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     assert "imported" not in os.listdir(project.folder)
 
 
@@ -142,5 +142,5 @@ def test_exec_has_them_too(project):
     project.write("mine.py", SOURCE)
     reply = f"<tool_call>\n{json.dumps({'name': 'half', 'arguments': {'number': 7}})}\n</tool_call>"
     project.write("reply.txt", reply)
-    done = project.command("exec", "reply.txt", "--dialect", "hermes", "--tools", "mine.py:half")
-    assert "3.5" in done.stdout, done.stderr
+    process = project.command("exec", "reply.txt", "--dialect", "hermes", "--tools", "mine.py:half")
+    assert "3.5" in process.stdout, process.stderr

@@ -26,8 +26,8 @@ def test_a_skill_of_the_user_is_read_outside_of_the_workspace(project):
     body = project.write_home(".claude/skills/pdf/SKILL.md", skill(more="allowed-tools: Bash(git:*) Read\n"))
     file = project.write_home(".claude/skills/pdf/assets/x.txt", "an asset")
     other = project.write_home(".claude/secret", "a secret")
-    wanted = [str(file), str(other), f"{body.parent}/../../secret"]
-    run = project.run(calls(("skill", {"name": "pdf"})), calls(*(("read", {"path": each}) for each in wanted)), "Done.")
+    paths = [str(file), str(other), f"{body.parent}/../../secret"]
+    run = project.run(calls(("skill", {"name": "pdf"})), calls(*(("read", {"path": each}) for each in paths)), "Done.")
     assert run.code == 0, "a read of a skill asks for no approval"
     instructions, asset, *refusals = run.results
     assert str(body.parent) in instructions

@@ -78,9 +78,9 @@ def test_it_goes_on_after_its_process_was_killed(project, reviewer):
         command.kill()
         command.wait(120)
     project.write("again", "")
-    done = project.command("resume", "--approve", "all", "--in-doubt", "repeat")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "Both done.\n"
+    process = project.command("resume", "--approve", "all", "--in-doubt", "repeat")
+    assert process.returncode == 0, process.stderr
+    assert process.stdout == "Both done.\n"
     assert (project.folder / "log").read_text() == "once\n"
 
 

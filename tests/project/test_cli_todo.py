@@ -43,5 +43,5 @@ def test_the_list_is_in_the_journal_and_the_resumed_model_reads_it(project):
     ask = ("write", {"path": "a.txt", "content": "x"})
     model = project.model(calls(TODO), calls(ask), "{{find:\\d+ pending}}", follow=True)
     assert project.command("run", "x", "--model", model).returncode == 3
-    done = project.command("resume", "--approve", "all")
-    assert done.stdout == "13 pending\n", done.stderr
+    process = project.command("resume", "--approve", "all")
+    assert process.stdout == "13 pending\n", process.stderr

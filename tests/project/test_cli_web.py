@@ -59,8 +59,8 @@ def fetch(server: Server, path: str = "") -> tuple[str, dict[str, str]]:
 def test_the_tools_are_there_if_they_are_asked_for(project: ScriptedProject):
     assert not {"fetch", "search"} & set(project.run("Done.").tools)
     with serving(whole("200 OK", PAGE, "text/html", "connection: close")) as server:
-        allowed = f"127.0.0.1:{server.port}"
-        options = ("--web", "--web-allow", allowed, "--approve", "all", "--search", f"searxng:http://{allowed}")
+        address = f"127.0.0.1:{server.port}"
+        options = ("--web", "--web-allow", address, "--approve", "all", "--search", f"searxng:http://{address}")
         run = project.run(calls(fetch(server)), "Done.", options=options)
     assert {"fetch", "search"} <= set(run.tools)
     assert "Title: News" in run.results[0]
@@ -81,8 +81,8 @@ def test_this_machine_is_not_reached_without_leave(project: ScriptedProject, ser
 def test_what_changes_after_the_web_where_nobody_can_be_asked(
     project: ScriptedProject, server: Server, options, is_written, more
 ):
-    allowed = ("--web", "--web-allow", f"127.0.0.1:{server.port}", "--approve", "all")
-    run = project.run(calls(fetch(server)), calls(WRITE), "Done.", options=(*allowed, *options, *more))
+    web_options = ("--web", "--web-allow", f"127.0.0.1:{server.port}", "--approve", "all")
+    run = project.run(calls(fetch(server)), calls(WRITE), "Done.", options=(*web_options, *options, *more))
     assert (project.folder / "a.txt").exists() == is_written
     assert ("the run has read the web" in run.results[-1]) == (not is_written)
     assert ("--after-web allow lets them pass" in run.errors) == (options == ())
@@ -113,8 +113,8 @@ def test_the_run_waits_for_a_person_and_the_answer_is_about_the_call(project: Sc
 
 def test_at_a_terminal_nothing_special_happens(project: ScriptedProject, server: Server):
     model = project.model(calls(fetch(server)), calls(WRITE), "Done.")
-    allowed = ("--web", "--web-allow", f"127.0.0.1:{server.port}", "--approve", "all", "--model", model)
-    with TerminalProcess("run", "x", *allowed, cwd=project.folder, env=project.environment) as terminal:
+    web_options = ("--web", "--web-allow", f"127.0.0.1:{server.port}", "--approve", "all", "--model", model)
+    with TerminalProcess("run", "x", *web_options, cwd=project.folder, env=project.environment) as terminal:
         terminal.finish()
     assert (project.folder / "a.txt").exists()
 
@@ -170,8 +170,8 @@ def test_a_sub_agent_that_reads_the_web_marks_the_run(project: ScriptedProject, 
     book = project.write_home("reader.json", json.dumps({"turns": [calls(fetch(server)), "Read."], "follow": True}))
     fields = f"name: reader\ndescription: Reads.\nmodel: scripted:{book}\ntools: WebFetch\n"
     project.write_home(".config/toolspeak/agents/reader.md", f"---\n{fields}---\nYou read.\n")
-    allowed = ("--web", "--web-allow", f"127.0.0.1:{server.port}", "--approve", "all")
-    run = project.run(calls(("task", {"agent": "reader", "task": "Look."})), calls(WRITE), "Done.", options=allowed)
+    web_options = ("--web", "--web-allow", f"127.0.0.1:{server.port}", "--approve", "all")
+    run = project.run(calls(("task", {"agent": "reader", "task": "Look."})), calls(WRITE), "Done.", options=web_options)
     assert server.connections == 1
     assert "the run has read the web" in run.results[-1]
     assert not (project.folder / "a.txt").exists()
@@ -179,8 +179,8 @@ def test_a_sub_agent_that_reads_the_web_marks_the_run(project: ScriptedProject, 
 
 def test_at_a_terminal_the_person_is_asked_if_they_want_to_be(project: ScriptedProject, server: Server):
     model = project.model(calls(fetch(server)), calls(WRITE), "Done.")
-    allowed = ("--web", "--web-allow", f"127.0.0.1:{server.port}", "--model", model)
-    options = (*allowed, "--approve", "all", "--after-web", "ask")
+    web_options = ("--web", "--web-allow", f"127.0.0.1:{server.port}", "--model", model)
+    options = (*web_options, "--approve", "all", "--after-web", "ask")
     with TerminalProcess("run", "x", *options, cwd=project.folder, env=project.environment) as terminal:
         assert "the run has read the web" in terminal.read_until(ASKS)
         terminal.type("y\n")
@@ -190,8 +190,8 @@ def test_at_a_terminal_the_person_is_asked_if_they_want_to_be(project: ScriptedP
 
 def test_at_a_terminal_an_approval_may_hold_for_the_host(project: ScriptedProject, server: Server):
     model = project.model(calls(fetch(server, "a")), calls(fetch(server, "b")), "{{last}}")
-    allowed = ("--web", "--web-allow", f"127.0.0.1:{server.port}", "--model", model)
-    with TerminalProcess("run", "x", *allowed, cwd=project.folder, env=project.environment) as terminal:
+    web_options = ("--web", "--web-allow", f"127.0.0.1:{server.port}", "--model", model)
+    with TerminalProcess("run", "x", *web_options, cwd=project.folder, env=project.environment) as terminal:
         question = terminal.read_until(ASKS)
         assert f"GET http://127.0.0.1:{server.port}/a" in question
         terminal.type("r\n")
@@ -220,11 +220,11 @@ def test_options_that_cannot_be(project: ScriptedProject, options, problem):
 
 
 def test_the_configuration_of_the_user_counts_and_that_of_a_project_does_not(project: ScriptedProject, server: Server):
-    allowed = f'[web]\nfetch = true\nallow = ["127.0.0.1:{server.port}"]\n'
-    project.write_home(".config/toolspeak/config.toml", f'{allowed}after = "allow"\n')
+    web_table = f'[web]\nfetch = true\nallow = ["127.0.0.1:{server.port}"]\n'
+    project.write_home(".config/toolspeak/config.toml", f'{web_table}after = "allow"\n')
     run = project.run(calls(fetch(server)), calls(WRITE), "Done.", options=("--approve", "all"))
     assert (project.folder / "a.txt").exists()
     assert "Title: News" in run.results[0]
-    project.write(".toolspeak/config.toml", allowed)
+    project.write(".toolspeak/config.toml", web_table)
     trust = project.command("config", "trust")
     assert "only your own file may set it" in trust.stdout + trust.stderr

@@ -98,9 +98,9 @@ def test_another_file_of_the_user_by_its_variable(folder):
     other = folder.home / "other.toml"
     other.write_text('model = "ollama:other"', encoding="utf-8")
     assert folder.values(TOOLSPEAK_CONFIG=str(other))["model"] == "ollama:other"
-    done = folder.toolspeak("config", TOOLSPEAK_CONFIG=str(folder.home / "missing.toml"))
-    assert done.returncode == 2
-    assert "TOOLSPEAK_CONFIG: there is no file" in done.stderr
+    process = folder.toolspeak("config", TOOLSPEAK_CONFIG=str(folder.home / "missing.toml"))
+    assert process.returncode == 2
+    assert "TOOLSPEAK_CONFIG: there is no file" in process.stderr
 
 
 def test_the_model_reads_the_instructions_and_the_limit_ends_the_run(folder):
@@ -122,8 +122,8 @@ def test_a_run_goes_on_from_another_folder_and_after_the_file_has_changed(folder
     folder.project(f'model = "writer"\ninstructions = "Be brief."\n[aliases]\nwriter = "{model}"\n', trusted=True)
     assert folder.toolspeak("run", "write a").returncode == 3
     folder.project("this is not TOML")
-    done = folder.toolspeak("resume", "--approve", "all", cwd=folder.home)
-    assert (done.returncode, done.stdout) == (0, "Written.\n"), done.stderr
+    process = folder.toolspeak("resume", "--approve", "all", cwd=folder.home)
+    assert (process.returncode, process.stdout) == (0, "Written.\n"), process.stderr
     assert (folder.work / "a").read_text() == "b"
 
 
@@ -162,10 +162,10 @@ MISTAKES = [
 @pytest.mark.parametrize(("text", "problem"), MISTAKES, ids=[problem[:50] for _, problem in MISTAKES])
 def test_a_mistake_names_its_line_and_the_remedy(folder, text, problem):
     folder.user(text)
-    done = folder.toolspeak("config")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert problem in done.stderr
-    assert "\x1b" not in done.stderr
+    process = folder.toolspeak("config")
+    assert (process.returncode, process.stdout) == (2, "")
+    assert problem in process.stderr
+    assert "\x1b" not in process.stderr
 
 
 KEYS = [
@@ -184,11 +184,11 @@ KEYS = [
 @pytest.mark.parametrize(("line", "problem"), KEYS, ids=[line for line, _ in KEYS])
 def test_a_key_in_the_file_is_refused_and_not_repeated(folder, line, problem):
     folder.user(f"[providers.lab]\napi = 'openai'\n{line}\n")
-    done = folder.toolspeak("config")
-    assert done.returncode == 2
-    assert f"config.toml:3: providers.lab.{problem}" in done.stderr
+    process = folder.toolspeak("config")
+    assert process.returncode == 2
+    assert f"config.toml:3: providers.lab.{problem}" in process.stderr
     for secret in ("hunter2", "abcdefghij", "aB3dE5", "c2VjcmV0"):
-        assert secret not in done.stderr
+        assert secret not in process.stderr
 
 
 @pytest.mark.parametrize(
@@ -200,18 +200,18 @@ def test_a_key_in_the_file_is_refused_and_not_repeated(folder, line, problem):
 )  # fmt: skip
 def test_a_key_in_a_server_of_the_file_is_refused(folder, table, problem):
     folder.user(table)
-    done = folder.toolspeak("config")
-    assert done.returncode == 2
-    assert problem in done.stderr
-    assert "abcdefghijkl" not in done.stderr
+    process = folder.toolspeak("config")
+    assert process.returncode == 2
+    assert problem in process.stderr
+    assert "abcdefghijkl" not in process.stderr
 
 
 def test_no_home_and_no_configuration_at_all(folder):
     model = folder.plays("plain", "Hello.")
     assert folder.toolspeak("run", "a task", "--model", model).stdout == "Hello.\n"
     folder.env.pop("HOME")
-    done = folder.toolspeak("run", "a task", "--model", model)
-    assert (done.returncode, done.stdout) == (0, "Hello.\n"), done.stderr
+    process = folder.toolspeak("run", "a task", "--model", model)
+    assert (process.returncode, process.stdout) == (0, "Hello.\n"), process.stderr
 
 
 def test_the_theme_colours_the_terminal(folder):
@@ -246,11 +246,11 @@ def test_configured_servers_bring_tools_and_one_that_fails_is_left_out(folder):
         '[mcp.gone]\ncommand = "no-such-program"\n',
         trusted=True,
     )
-    done = folder.toolspeak("run", "say it")
-    assert done.returncode == 0, done.stderr
-    assert "no-such-program" in done.stderr
-    assert "the run goes on without its tools" in done.stderr
-    assert done.stdout == "It was five pears.\n"
+    process = folder.toolspeak("run", "say it")
+    assert process.returncode == 0, process.stderr
+    assert "no-such-program" in process.stderr
+    assert "the run goes on without its tools" in process.stderr
+    assert process.stdout == "It was five pears.\n"
 
 
 WORDS = st.sampled_from(
@@ -296,7 +296,7 @@ def test_the_model_that_was_chosen_in_a_conversation_is_shown_where_none_is_conf
     models = folder.home / ".local" / "share" / "toolspeak" / "models.json"
     models.parent.mkdir(parents=True)
     models.write_text(json.dumps({str(folder.work): "openai:chosen", "/elsewhere": "openai:other"}))
-    chosen = f'    "openai:chosen" in conversations, as chosen with /model  # {models}\n'
-    assert chosen in folder.toolspeak("config").stdout
+    line = f'    "openai:chosen" in conversations, as chosen with /model  # {models}\n'
+    assert line in folder.toolspeak("config").stdout
     folder.user('model = "openai:configured"\n')
     assert "openai:chosen" not in folder.toolspeak("config").stdout

@@ -9,7 +9,7 @@ import threading
 import pytest
 from configured_folder import ConfiguredFolder
 
-IGNORED = "is ignored, because you have not trusted its content"
+IGNORED_NOTE = "is ignored, because you have not trusted its content"
 
 
 @pytest.fixture
@@ -21,19 +21,19 @@ def folder(tmp_path):
 
 
 def answer(folder, **env):
-    done = folder.toolspeak("run", "a task", **env)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip(), done.stderr
+    process = folder.toolspeak("run", "a task", **env)
+    assert process.returncode == 0, process.stderr
+    return process.stdout.strip(), process.stderr
 
 
 def test_without_a_terminal_it_is_ignored_until_it_is_trusted_and_when_it_changes(folder):
     folder.project(f'model = "{folder.model}"')
     reply, messages = answer(folder)
     assert reply == "The user counts."
-    assert [line for line in messages.splitlines() if IGNORED in line and "`toolspeak config trust`" in line]
+    assert [line for line in messages.splitlines() if IGNORED_NOTE in line and "`toolspeak config trust`" in line]
     folder.project(f'model = "{folder.model}"', trusted=True)
     reply, messages = answer(folder)
-    assert (reply, IGNORED in messages) == ("The project counts.", False)
+    assert (reply, IGNORED_NOTE in messages) == ("The project counts.", False)
     folder.project(f'model = "{folder.model}" # changed')
     assert answer(folder)[0] == "The user counts."
     folder.project(f'model = "{folder.model}"')
@@ -221,10 +221,10 @@ def test_two_that_trust_at_the_same_time_lose_nothing(folder):
 
 def test_a_damaged_list_of_trusted_files_trusts_nothing_and_is_written_anew(folder):
     folder.project(f'model = "{folder.model}"', trusted=True)
-    trusted = folder.home / ".local/share/toolspeak/trusted.json"
-    assert trusted.stat().st_mode & 0o777 == 0o600
+    trust_file = folder.home / ".local/share/toolspeak/trusted.json"
+    assert trust_file.stat().st_mode & 0o777 == 0o600
     for damage in (b"[]", b"{", b"\xff", b'{"x": 1}'):
-        trusted.write_bytes(damage)
+        trust_file.write_bytes(damage)
         assert answer(folder)[0] == "The user counts."
         folder.project(f'model = "{folder.model}"', trusted=True)
         assert answer(folder)[0] == "The project counts."
@@ -234,8 +234,8 @@ def test_where_nothing_can_be_stored_a_yes_counts_for_one_run(folder, tmp_path):
     (tmp_path / "file").write_text("")
     data = str(tmp_path / "file" / "data")  # no folder can be made there, not even by root
     folder.project(f'model = "{folder.model}"')
-    done = folder.toolspeak("config", "trust", "--yes", XDG_DATA_HOME=data)
-    assert (done.returncode, "the trust was not stored" in done.stderr) == (2, True)
+    process = folder.toolspeak("config", "trust", "--yes", XDG_DATA_HOME=data)
+    assert (process.returncode, "the trust was not stored" in process.stderr) == (2, True)
     terminal = folder.at_terminal("run", "a task", XDG_DATA_HOME=data)
     terminal.read_until("(y)es, (n)o")
     terminal.type("y\n")
@@ -251,5 +251,5 @@ def test_the_folder_above_a_home_and_the_home_itself_hold_no_project(folder):
     loose = folder.home / "loose"
     loose.mkdir()
     for cwd in (loose, folder.home):
-        done = folder.toolspeak("run", "a task", cwd=cwd)
-        assert (done.stdout.strip(), IGNORED in done.stderr) == ("The user counts.", False)
+        process = folder.toolspeak("run", "a task", cwd=cwd)
+        assert (process.stdout.strip(), IGNORED_NOTE in process.stderr) == ("The user counts.", False)

@@ -36,29 +36,29 @@ def requests_of(folder, api, answer, more="", *, arguments=("--model", "lab:m"),
             base = f"{root}/v1" if api.startswith("openai") else root
             folder.user(f'[providers.lab]\napi = "{api}"\nbase_url = "{base}"\n{more}')
             options = ["--dialect", "hermes", "--json"]
-            done = await asyncio.to_thread(folder.toolspeak, "run", "Hi", *options, *arguments, **ALL_KEYS, **env)
-            return server.exchanges, done
+            process = await asyncio.to_thread(folder.toolspeak, "run", "Hi", *options, *arguments, **ALL_KEYS, **env)
+            return server.exchanges, process
 
     return asyncio.run(main())
 
 
 @pytest.mark.parametrize("api", KNOWN)
 def test_a_configured_provider_of_each_api_answers(folder, api):
-    exchanges, done = requests_of(folder, api, KNOWN[api].turn, 'key_env = "LAB_KEY"', LAB_KEY="lab-key-1234")
-    records = [json.loads(line) for line in done.stdout.splitlines()]
-    assert (done.returncode, records[-1]["event"]["answer"]) == (0, "Hél😀"), done.stderr
+    exchanges, process = requests_of(folder, api, KNOWN[api].turn, 'key_env = "LAB_KEY"', LAB_KEY="lab-key-1234")
+    records = [json.loads(line) for line in process.stdout.splitlines()]
+    assert (process.returncode, records[-1]["event"]["answer"]) == (0, "Hél😀"), process.stderr
     assert exchanges[0].request_line.split()[1] == PATHS[api]
     value = exchanges[0].headers[KEYS.get(api, "authorization")]
     assert value.removeprefix("Bearer ") == "lab-key-1234"
     models = {record["event"]["model"] for record in records if "model" in record["event"]}
     assert models == {"lab:m"}
-    assert "lab-key-1234" not in done.stdout
+    assert "lab-key-1234" not in process.stdout
 
 
 @pytest.mark.parametrize("api", KNOWN)
 def test_no_key_goes_to_an_address_that_names_none(folder, api):
-    exchanges, done = requests_of(folder, api, KNOWN[api].turn)
-    assert done.returncode == 0, done.stderr
+    exchanges, process = requests_of(folder, api, KNOWN[api].turn)
+    assert process.returncode == 0, process.stderr
     assert exchanges
     assert "must-not-leave" not in str([exchange.headers for exchange in exchanges])
 
@@ -66,20 +66,20 @@ def test_no_key_goes_to_an_address_that_names_none(folder, api):
 def test_headers_and_options_are_sent_and_a_secret_of_a_header_is_not_shown(folder):
     more = 'headers = { X-Team = "shop", X-Auth-Token = "${TEAM_TOKEN}" }\noptions = { temperature = 0.5 }\n'
     refusal = whole("400 Bad Request", b'{"error": {"message": "no team-token-9876 here"}}')
-    exchanges, done = requests_of(folder, "openai", refusal, more, TEAM_TOKEN="team-token-9876")
+    exchanges, process = requests_of(folder, "openai", refusal, more, TEAM_TOKEN="team-token-9876")
     assert exchanges[0].headers["x-team"] == "shop"
     assert exchanges[0].headers["x-auth-token"] == "team-token-9876"
     assert exchanges[0].json["temperature"] == 0.5
-    assert done.returncode == 1
-    assert "no [API key] here" in done.stderr
-    assert "team-token-9876" not in done.stderr + done.stdout
+    assert process.returncode == 1
+    assert "no [API key] here" in process.stderr
+    assert "team-token-9876" not in process.stderr + process.stdout
 
 
 @pytest.mark.parametrize("more", ['key_env = "LAB_KEY"', 'headers = { X-Token = "${LAB_KEY}" }'])
 def test_a_variable_that_is_not_set_is_named(folder, more):
-    exchanges, done = requests_of(folder, "openai", KNOWN["openai"].turn, more)
-    assert (exchanges, done.returncode) == ([], 2)
-    assert "provider 'lab': the variable LAB_KEY is not set" in done.stderr
+    exchanges, process = requests_of(folder, "openai", KNOWN["openai"].turn, more)
+    assert (exchanges, process.returncode) == ([], 2)
+    assert "provider 'lab': the variable LAB_KEY is not set" in process.stderr
 
 
 def test_an_alias_leads_to_a_configured_provider_and_resume_has_both(folder):
@@ -99,9 +99,9 @@ def test_an_alias_leads_to_a_configured_provider_and_resume_has_both(folder):
 
 def test_a_misspelt_provider_names_the_configured_one(folder):
     folder.user('[providers.laboratory]\napi = "openai"\nbase_url = "http://127.0.0.1:9/v1"\n')
-    done = folder.toolspeak("run", "Hi", "--model", "labratory:m")
-    assert done.returncode == 2
-    assert "Did you mean 'laboratory'?" in done.stderr
+    process = folder.toolspeak("run", "Hi", "--model", "labratory:m")
+    assert process.returncode == 2
+    assert "Did you mean 'laboratory'?" in process.stderr
 
 
 def test_the_name_of_a_provider_says_nothing_about_its_models(folder):
@@ -135,8 +135,8 @@ def test_agents_of_a_worker_use_them_too(folder, is_up, code):
                 worker.terminate()
                 await worker.wait()
 
-    done = asyncio.run(main())
-    assert (done.returncode, done.stdout == "Hél😀\n") == (code, is_up), done.stderr
+    process = asyncio.run(main())
+    assert (process.returncode, process.stdout == "Hél😀\n") == (code, is_up), process.stderr
 
 
 def test_the_gateway_serves_a_model_of_a_configured_provider(folder):
@@ -148,9 +148,9 @@ def test_the_gateway_serves_a_model_of_a_configured_provider(folder):
                 'key_env = "LAB_KEY"\n'
             )
             check = ["serve", "--upstream", "quick", "--dialect", "hermes", "--check"]
-            done = await asyncio.to_thread(folder.toolspeak, *check, LAB_KEY="lab-key-1234", **ALL_KEYS)
-            return server, done
+            process = await asyncio.to_thread(folder.toolspeak, *check, LAB_KEY="lab-key-1234", **ALL_KEYS)
+            return server, process
 
-    server, done = asyncio.run(main())
-    assert f"openai:m at {server.base_url}" in done.stdout, done.stderr
+    server, process = asyncio.run(main())
+    assert f"openai:m at {server.base_url}" in process.stdout, process.stderr
     assert server.exchanges[0].headers["authorization"] == "Bearer lab-key-1234"

@@ -36,15 +36,15 @@ def folder(tmp_path):
     return ConfiguredFolder(tmp_path)
 
 
-def findings_of(done):
+def findings_of(process):
     """The findings of `doctor --json`, as (subject, state) and as text by subject."""
-    report = json.loads(done.stdout)
-    assert report["ok"] is (done.returncode == 0)
+    report = json.loads(process.stdout)
+    assert report["ok"] is (process.returncode == 0)
     rows = report["findings"]
     return {row["subject"]: (row["state"], row["text"] + " " + row["remedy"]) for row in rows}
 
 
-def examined(folder, api, *answers, model="lab:qwen3-8b", tls=None, before="", more="", is_silent=False, **env):
+def examine(folder, api, *answers, model="lab:qwen3-8b", tls=None, before="", more="", is_silent=False, **env):
     """What the doctor finds at a server that gives these answers, and the requests that it sent. Asks again if the
     server was late, as on a machine that stands still, unless it `is_silent`."""
 
@@ -54,9 +54,9 @@ def examined(folder, api, *answers, model="lab:qwen3-8b", tls=None, before="", m
             base = f"{scheme}://127.0.0.1:{server.port}" + ("/v1" if api.startswith("openai") else "")
             folder.user(f'{before}[providers.lab]\napi = "{api}"\nbase_url = "{base}"\nkey_env = "LAB_KEY"\n{more}')
             options = {"LAB_KEY": KEY, **env}
-            done = await asyncio.to_thread(folder.toolspeak, "doctor", model, "--json", **options)
-            assert KEY not in done.stdout + done.stderr
-            return findings_of(done), server.exchanges
+            process = await asyncio.to_thread(folder.toolspeak, "doctor", model, "--json", **options)
+            assert KEY not in process.stdout + process.stderr
+            return findings_of(process), server.exchanges
 
     for _ in range(3):
         findings, exchanges = asyncio.run(main())
@@ -67,7 +67,7 @@ def examined(folder, api, *answers, model="lab:qwen3-8b", tls=None, before="", m
 
 @pytest.mark.parametrize("api", LISTS)
 def test_a_working_server_of_each_api(folder, api):
-    findings, exchanges = examined(folder, api, whole("200 OK", json.dumps(LISTS[api]).encode()))
+    findings, exchanges = examine(folder, api, whole("200 OK", json.dumps(LISTS[api]).encode()))
     assert exchanges[0].request_line.split()[:2] == ["GET", PATHS[api]]
     assert len(exchanges) == (3 if api == "ollama" else 1)  # Ollama's list does not say the window
     assert {subject: state for subject, (state, _) in findings.items() if state == "problem"} == {}
@@ -80,19 +80,19 @@ def test_a_working_server_of_each_api(folder, api):
 
 def test_who_serves_and_the_window_are_what_the_server_says(folder):
     answer = whole("200 OK", json.dumps(LISTS["openai"]).encode())
-    findings, _ = examined(folder, "vllm", answer)
+    findings, _ = examine(folder, "vllm", answer)
     assert "(vllm)" in findings["server"][1]
     text = "32,768 tokens (max_model_len of the server), and none is set set window = 32768, "
     assert findings["window"][0] == "warning"
     assert findings["window"][1].startswith(text)
-    findings, _ = examined(folder, "vllm", answer, before="window = 40000\n")
+    findings, _ = examine(folder, "vllm", answer, before="window = 40000\n")
     assert findings["window"][1].startswith("you set 40,000 tokens, and the model has 32,768")
-    findings, _ = examined(folder, "vllm", answer, before="window = 32000\n")
+    findings, _ = examine(folder, "vllm", answer, before="window = 32000\n")
     assert findings["window"][0] == "ok"
 
 
 @pytest.mark.parametrize(
-    ("loaded", "description", "text"),
+    ("loaded_model", "description", "text"),
     [
         (
             {"name": "qwen3-8b:latest", "context_length": 8192},
@@ -109,10 +109,10 @@ def test_who_serves_and_the_window_are_what_the_server_says(folder):
         (None, [], "unknown"),
     ],
 )
-def test_ollama_says_which_window_it_gives_the_model(folder, loaded, description, text):
-    replies = [LISTS["ollama"], {"models": [loaded] if loaded else []}, description]
+def test_ollama_says_which_window_it_gives_the_model(folder, loaded_model, description, text):
+    replies = [LISTS["ollama"], {"models": [loaded_model] if loaded_model else []}, description]
     answers = [whole("200 OK", json.dumps(each).encode()) for each in replies if each is not None]
-    findings, exchanges = examined(folder, "ollama", *answers)
+    findings, exchanges = examine(folder, "ollama", *answers)
     assert findings["window"][1].startswith(text)
     paths = ["/api/tags", "/api/ps", "/api/show"][: len(answers)]
     assert [each.request_line.split()[1] for each in exchanges] == paths
@@ -121,7 +121,7 @@ def test_ollama_says_which_window_it_gives_the_model(folder, loaded, description
 @pytest.mark.parametrize("api", LISTS)
 def test_a_refused_key(folder, api):
     refusal = whole("401 Unauthorized", b'{"error": {"message": "Incorrect API key provided"}}')
-    findings, _ = examined(folder, api, refusal)
+    findings, _ = examine(folder, api, refusal)
     assert findings["key"][0] == "problem"
     assert "LAB_KEY is set, and the server refuses it: http://127.0.0.1:" in findings["key"][1]
     assert findings["server"][0] == "ok"
@@ -131,7 +131,7 @@ def test_a_refused_key(folder, api):
 @pytest.mark.parametrize(("api", "state"), [("openai", "problem"), ("ollama", "problem"), ("anthropic", "warning")])
 def test_a_model_that_the_server_does_not_list(folder, api, state):
     answer = whole("200 OK", json.dumps(LISTS[api]).encode())
-    findings, _ = examined(folder, api, answer, model="lab:qwen3-80b")
+    findings, _ = examine(folder, api, answer, model="lab:qwen3-80b")
     assert findings["model"][0] == state
     assert "no model 'qwen3-80b' the nearest names: qwen3-8b" in findings["model"][1]
     assert ("ollama pull qwen3-80b" in findings["model"][1]) == (api == "ollama")
@@ -140,25 +140,25 @@ def test_a_model_that_the_server_does_not_list(folder, api, state):
 @pytest.mark.parametrize("api", LISTS)
 def test_a_server_that_is_no_model_api(folder, api):
     page = whole("200 OK", b"<html>Welcome to nginx!</html>", "text/html")
-    findings, _ = examined(folder, api, page)
+    findings, _ = examine(folder, api, page)
     assert findings["server"][0] == "problem"
     assert "answered with 'text/html' instead of" in findings["server"][1]
     missing = whole("404 Not Found", b"<html>404</html>", "text/html")
-    findings, _ = examined(folder, api, missing)
+    findings, _ = examine(folder, api, missing)
     assert findings["server"][0] == "problem"
     assert "HTTP 404" in findings["server"][1]
 
 
 def test_a_server_that_repeats_the_key_and_controls_a_terminal(folder):
     rows = [{"id": f"x-{KEY}", "owned_by": KEY}, {"id": "\x1b[2Jm", "owned_by": "\x1b]0;x\x07"}]
-    findings, _ = examined(folder, "openai", whole("200 OK", json.dumps({"data": rows}).encode()))
+    findings, _ = examine(folder, "openai", whole("200 OK", json.dumps({"data": rows}).encode()))
     assert "[API key]" in findings["server"][1]
     assert "x-[API key]" in findings["model"][1]
 
 
 def test_a_server_without_a_list_that_has_the_api(folder):
     missing, refusal = whole("404 Not Found", b""), whole("400 Bad Request", b'{"error": {"message": "no messages"}}')
-    findings, exchanges = examined(folder, "openai", missing, refusal)
+    findings, exchanges = examine(folder, "openai", missing, refusal)
     assert [each.request_line.split()[0] for each in exchanges] == ["GET", "POST"]
     assert (findings["server"][0], findings["model"][0]) == ("ok", "warning")
 
@@ -167,7 +167,7 @@ def test_a_server_that_never_answers(folder):
     async def silent(exchange):
         await exchange.reader.read()  # until the client leaves
 
-    findings, _ = examined(folder, "openai", silent, is_silent=True)
+    findings, _ = examine(folder, "openai", silent, is_silent=True)
     assert findings["server"][0] == "problem"
     assert "no answer within 5 seconds" in findings["server"][1]
 
@@ -176,17 +176,17 @@ def test_a_port_on_which_nobody_listens(folder):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     folder.user(f'[providers.lab]\napi = "openai"\nbase_url = "http://127.0.0.1:{port}/v1"\n')
-    done = folder.toolspeak("doctor", "lab:m", "--json")
-    findings = findings_of(done)
-    assert (done.returncode, findings["server"][0]) == (1, "problem")
+    process = folder.toolspeak("doctor", "lab:m", "--json")
+    findings = findings_of(process)
+    assert (process.returncode, findings["server"][0]) == (1, "problem")
     assert "the connection was refused. Start the server there, or correct the base URL." in findings["server"][1]
 
 
 def test_the_model_may_be_named_as_for_run(folder):
     model = folder.plays("m", "Hi")
-    done, same = (folder.toolspeak("doctor", *words, "--json") for words in ([model], ["--model", model]))
-    assert (done.returncode, done.stdout) == (same.returncode, same.stdout)
-    assert model in done.stdout
+    process, same = (folder.toolspeak("doctor", *words, "--json") for words in ([model], ["--model", model]))
+    assert (process.returncode, process.stdout) == (same.returncode, same.stdout)
+    assert model in process.stdout
     both = folder.toolspeak("doctor", model, "--model", "openai:other")
     assert both.returncode == 2
     assert "name one model" in both.stderr
@@ -196,11 +196,11 @@ def test_a_certificate_that_nobody_trusts_and_the_wrong_scheme(folder):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(TLS / "server.pem")
     answer = whole("200 OK", json.dumps(LISTS["openai"]).encode())
-    findings, _ = examined(folder, "openai", answer, tls=context)
+    findings, _ = examine(folder, "openai", answer, tls=context)
     assert findings["server"][0] == "problem"
     assert "securely" in findings["server"][1]
     assert "SSL_CERT_FILE" in findings["server"][1]
-    findings, _ = examined(folder, "openai", answer, tls=context, more=f'ca_file = "{TLS / "ca.pem"}"\n')
+    findings, _ = examine(folder, "openai", answer, tls=context, more=f'ca_file = "{TLS / "ca.pem"}"\n')
     assert findings["server"][0] == "ok"
 
 
@@ -216,9 +216,9 @@ def test_a_certificate_that_nobody_trusts_and_the_wrong_scheme(folder):
 )
 def test_what_is_missing_before_a_server_is_asked(folder, model, subject, text):
     folder.user('[providers.lab]\napi = "openai"\nbase_url = "http://127.0.0.1:9/v1"\nkey_env = "LAB_KEY"\n')
-    done = folder.toolspeak("doctor", *([model] if model else []), "--json")
-    assert done.returncode == 1
-    state, message = findings_of(done)[subject]
+    process = folder.toolspeak("doctor", *([model] if model else []), "--json")
+    assert process.returncode == 1
+    state, message = findings_of(process)[subject]
     assert (state, text in message) == ("problem", True), message
 
 
@@ -227,10 +227,10 @@ def test_each_mcp_server_is_started_and_its_tools_are_counted(folder):
         f'[mcp.good]\ncommand = "{sys.executable}"\nargs = ["{MCP_SERVER}", "."]\n'
         '[mcp.gone]\ncommand = "no-such-program"\n[mcp.away]\nurl = "http://127.0.0.1:9/mcp"\n'
     )
-    done = folder.toolspeak("doctor", folder.plays("m", "Hi"), "--json")
-    findings = findings_of(done)
-    assert done.returncode == 1
-    rows = json.loads(done.stdout)["findings"]
+    process = folder.toolspeak("doctor", folder.plays("m", "Hi"), "--json")
+    findings = findings_of(process)
+    assert process.returncode == 1
+    rows = json.loads(process.stdout)["findings"]
     first = next(row for row in rows if row["subject"] == "mcp good")
     assert first["state"] == "ok"
     assert int(first["text"].removesuffix(" tools")) > 5
@@ -241,11 +241,11 @@ def test_each_mcp_server_is_started_and_its_tools_are_counted(folder):
 
 def test_a_mistake_in_the_configuration_is_one_finding_among_the_others(folder):
     folder.user("modle = 'x'\n")
-    done = folder.toolspeak("doctor", folder.plays("m", "Hi"), "--json")
-    findings = findings_of(done)
-    assert done.returncode == 1
+    process = folder.toolspeak("doctor", folder.plays("m", "Hi"), "--json")
+    findings = findings_of(process)
+    assert process.returncode == 1
     assert "journal" in findings
-    first = json.loads(done.stdout)["findings"][0]
+    first = json.loads(process.stdout)["findings"][0]
     assert (first["subject"], first["state"]) == ("configuration", "problem")
     assert "config.toml:1: modle: unknown key 'modle'. Did you mean 'model'?" in first["text"]
 
@@ -261,16 +261,16 @@ def test_journals(folder, tmp_path):
     (tmp_path / "broken.db").write_bytes(data)
     (tmp_path / "file").write_text("")
     for place in ("broken.db", "file/x.db", "."):
-        done = folder.toolspeak("doctor", model, "--json", "--journal", str(tmp_path / place))
-        assert (done.returncode, findings_of(done)["journal"][0]) == (1, "problem"), place
+        process = folder.toolspeak("doctor", model, "--json", "--journal", str(tmp_path / place))
+        assert (process.returncode, findings_of(process)["journal"][0]) == (1, "problem"), place
     assert findings_of(folder.toolspeak("doctor", model, "--json", "--journal", "none"))["journal"][0] == "warning"
 
 
 def test_each_finding_is_a_line_for_a_person(folder):
     folder.project('model = "x"\n')
-    done = folder.toolspeak("doctor", folder.plays("m", "Hi"))
-    assert done.returncode == 0
-    lines = done.stdout.splitlines()
+    process = folder.toolspeak("doctor", folder.plays("m", "Hi"))
+    assert process.returncode == 0
+    lines = process.stdout.splitlines()
     assert {line[0] for line in lines} == {"✓", "!"}
     assert [line for line in lines if line.startswith("! configuration  ") and "is ignored" in line]
     command = [sys.executable, "-m", "toolspeak", "doctor", folder.plays("m", "Hi")]

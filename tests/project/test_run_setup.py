@@ -14,14 +14,14 @@ OLDEST = ("model", "dialect", "workspace", "approve", "schedule", "starts_in")
 
 
 @pytest.fixture
-def resumed(tmp_path, monkeypatch):
+def resume(tmp_path, monkeypatch):
     """Resumes a run whose first record holds the settings of a `toolspeak run`, changed by a function."""
     book = tmp_path / "book.json"
     book.write_text(json.dumps({"turns": ["Done."], "follow": True}), encoding="utf-8")
     place = str(tmp_path / "toolspeak.db")
     monkeypatch.setenv("TOOLSPEAK_JOURNAL", place)
-    done = completed_text(["run", "a task", "--model", f"scripted:{book}", "--window", "9000"], cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    process = completed_text(["run", "a task", "--model", f"scripted:{book}", "--window", "9000"], cwd=tmp_path)
+    assert process.returncode == 0, process.stderr
 
     async def copy_run(change):
         journal = SqliteJournal(place)
@@ -40,14 +40,14 @@ def resumed(tmp_path, monkeypatch):
     return resume
 
 
-def test_the_settings_of_today_are_read(resumed):
-    done = resumed(lambda setup: setup)
-    assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
+def test_the_settings_of_today_are_read(resume):
+    process = resume(lambda setup: setup)
+    assert (process.returncode, process.stdout) == (0, "Done.\n"), process.stderr
 
 
-def test_settings_that_lack_the_newer_fields_have_their_defaults(resumed):
-    done = resumed(lambda setup: {name: setup[name] for name in OLDEST})
-    assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
+def test_settings_that_lack_the_newer_fields_have_their_defaults(resume):
+    process = resume(lambda setup: {name: setup[name] for name in OLDEST})
+    assert (process.returncode, process.stdout) == (0, "Done.\n"), process.stderr
 
 
 @pytest.mark.parametrize(
@@ -60,14 +60,14 @@ def test_settings_that_lack_the_newer_fields_have_their_defaults(resumed):
         ({"network": "none"}, "unknown settings: network"),
     ],
 )
-def test_settings_that_cannot_be_read_are_refused_and_not_left_out(resumed, change, problem):
-    done = resumed(lambda setup: {**setup, **change})
-    assert done.returncode == 2
-    assert problem in done.stderr
-    assert "resume it with the version that started it" in done.stderr
+def test_settings_that_cannot_be_read_are_refused_and_not_left_out(resume, change, problem):
+    process = resume(lambda setup: {**setup, **change})
+    assert process.returncode == 2
+    assert problem in process.stderr
+    assert "resume it with the version that started it" in process.stderr
 
 
-def test_a_run_of_another_program_is_refused(resumed):
-    done = resumed(lambda _: {"shop": "books"})
-    assert done.returncode == 2
-    assert "was not started by `toolspeak run`" in done.stderr
+def test_a_run_of_another_program_is_refused(resume):
+    process = resume(lambda _: {"shop": "books"})
+    assert process.returncode == 2
+    assert "was not started by `toolspeak run`" in process.stderr

@@ -31,8 +31,8 @@ def run(folder, *arguments):
     async def main():
         async with serve(in_turn(reply("Done."))) as server:
             env = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "a-key-of-this-test"}
-            done = await asyncio.to_thread(folder.toolspeak, *arguments, **env)
-            assert done.returncode == 0, done.stderr
+            process = await asyncio.to_thread(folder.toolspeak, *arguments, **env)
+            assert process.returncode == 0, process.stderr
             return [system_of(each.body) for each in server.exchanges if each.body]
 
     return asyncio.run(main())
@@ -65,8 +65,8 @@ def test_a_recording_is_played_in_another_folder(folder):
     cassette = str(folder.home / "run.jsonl")
     (prompt,) = run(folder, *TASK, "--record", cassette)
     assert str(folder.work) not in prompt
-    replayed = folder.toolspeak(*TASK[:2], *TASK[4:], "--replay", cassette, cwd=folder.home)
-    assert (replayed.returncode, replayed.stdout) == (0, "Done.\n"), replayed.stderr
+    process = folder.toolspeak(*TASK[:2], *TASK[4:], "--replay", cassette, cwd=folder.home)
+    assert (process.returncode, process.stdout) == (0, "Done.\n"), process.stderr
 
 
 def test_each_turn_of_a_conversation_begins_with_the_same_prompt(monkeypatch, tmp_path):

@@ -290,15 +290,15 @@ EXAMPLES: tuple[Example, ...] = (
 )
 
 
-Completed = subprocess.CompletedProcess[bytes]
+CommandResult = subprocess.CompletedProcess[bytes]
 
 
-def run_command(arguments: Sequence[str], reply: bytes) -> Completed:
+def run_command(arguments: Sequence[str], reply: bytes) -> CommandResult:
     command = [sys.executable, "-m", "toolspeak", *arguments]
     return subprocess.run(command, input=reply, capture_output=True, timeout=60, check=False)
 
 
-def run_example(example: Example, run: Callable[[Sequence[str], bytes], Completed] = run_command) -> list[str]:
+def run_example(example: Example, run: Callable[[Sequence[str], bytes], CommandResult] = run_command) -> list[str]:
     """What `toolspeak exec` prints for each reply, in a fresh workspace; one conversation."""
     with tempfile.TemporaryDirectory() as folder:
         workspace = Path(folder, "workspace")
@@ -310,12 +310,12 @@ def run_example(example: Example, run: Callable[[Sequence[str], bytes], Complete
         return [run_exec(run, reply.text, example.dialect, workspace) for reply in example.replies]
 
 
-def run_exec(run: Callable[[Sequence[str], bytes], Completed], reply: str, dialect: str, workspace: Path) -> str:
+def run_exec(run: Callable[[Sequence[str], bytes], CommandResult], reply: str, dialect: str, workspace: Path) -> str:
     reads = workspace.with_name("reads")
     arguments = ["exec", "--dialect", dialect, "--workspace", str(workspace), "--approve", "all", "--reads", str(reads)]
-    done = run(arguments, reply.encode())
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode()
+    process = run(arguments, reply.encode())
+    assert process.returncode == 0, process.stderr.decode()
+    return process.stdout.decode()
 
 
 def page(outputs: dict[Example, list[str]]) -> str:
@@ -330,8 +330,8 @@ def page(outputs: dict[Example, list[str]]) -> str:
         "| document | example | dialect | output | deviation and reason |",
         "|---|---|---|---|---|",
     ]
-    for example, printed in outputs.items():
-        for number, (reply, output) in enumerate(zip(example.replies, printed, strict=True), 1):
+    for example, example_outputs in outputs.items():
+        for number, (reply, output) in enumerate(zip(example.replies, example_outputs, strict=True), 1):
             title = example.title if len(example.replies) == 1 else f"{example.title}, reply {number}"
             result = cell(output) if output else "(no calls: the reply is the answer)"
             deviation = reply.deviation or "none"

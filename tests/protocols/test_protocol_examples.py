@@ -7,7 +7,7 @@ import json
 import pytest
 from protocol_examples import EXAMPLES, PAGE, Example, page, run_example, shape
 
-from forked import completed
+from forked import completed_process
 from toolspeak.dialects import get_dialect, read_turn
 from toolspeak.tools.builtin import workspace_tools
 
@@ -18,7 +18,7 @@ RACES = {"Complete example"}
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory) -> dict[Example, list[str]]:
     def run(arguments, reply):
-        return completed(arguments, stdin=reply, cwd=tmp_path_factory.mktemp("elsewhere"))
+        return completed_process(arguments, stdin=reply, cwd=tmp_path_factory.mktemp("elsewhere"))
 
     return {example: run_example(example, run) for example in EXAMPLES}
 

@@ -54,9 +54,9 @@ def test_printable_text_holds_no_control_and_stays_as_it_is(text: str):
 @given(st.text(), st.integers(1, 50))
 def test_fitting_lines_are_no_wider_than_asked(text: str, width: int):
     line = printable(text).replace("\n", "").replace("\t", "")
-    fitted = fit(line, width)
-    assert cell_len(fitted) <= max(width, 2)
-    assert fitted == line or fitted.endswith("…")
+    short_line = fit(line, width)
+    assert cell_len(short_line) <= max(width, 2)
+    assert short_line == line or short_line.endswith("…")
 
 
 @pytest.mark.parametrize(

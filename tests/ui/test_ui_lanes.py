@@ -43,10 +43,10 @@ def a_run():
 def test_each_call_has_a_lane_in_the_order_the_model_wrote_them():
     (batch,) = batches(a_run())
     assert (batch.step, round(batch.seconds, 6)) == (1, 1.0)
-    read, write, malformed = batch.lanes
+    read, write, bad_call = batch.lanes
     assert (read.label, read.started_at, read.early, read.read_only) == ('read("x")', 0.0, True, True)
     assert (round(write.started_at, 6), write.waited_for, write.failed) == (0.4, ("a",), False)
-    assert (malformed.started_at, malformed.failed) == (None, True)
+    assert (bad_call.started_at, bad_call.failed) == (None, True)
 
 
 def test_lanes_as_text():
@@ -74,12 +74,12 @@ def test_the_picture_shows_bars_and_who_waited_for_whom():
 
 def test_no_arrow_is_drawn_over_a_number_and_a_batch_may_have_a_name():
     (batch,) = batches(a_run())
-    drawn = list(ElementTree.fromstring(as_svg([replace(batch, name="a < b")])))
-    last_arrow = max(place for place, one in enumerate(drawn) if one.tag == f"{SVG}path")
-    numbers = [place for place, one in enumerate(drawn) if "took" in one.get("class", "")]
+    elements = list(ElementTree.fromstring(as_svg([replace(batch, name="a < b")])))
+    last_arrow = max(place for place, one in enumerate(elements) if one.tag == f"{SVG}path")
+    numbers = [place for place, one in enumerate(elements) if "took" in one.get("class", "")]
     assert len(numbers) == 2
     assert min(numbers) > last_arrow
-    assert "a < b: 3 calls, 1 s" in [one.text for one in drawn]
+    assert "a < b: 3 calls, 1 s" in [one.text for one in elements]
 
 
 def test_a_long_value_is_cut_without_a_count():

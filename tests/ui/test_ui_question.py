@@ -26,8 +26,8 @@ class Terminal(io.StringIO):
         return True
 
 
-def request(arguments: dict[str, object], preview: str, previewed: Iterable[str] | None = None) -> ApprovalRequest:
-    call, made_of = ToolCall("c", "t", arguments), frozenset(arguments if previewed is None else previewed)
+def request(arguments: dict[str, object], preview: str, argument_names: Iterable[str] | None = None) -> ApprovalRequest:
+    call, made_of = ToolCall("c", "t", arguments), frozenset(arguments if argument_names is None else argument_names)
     return ApprovalRequest(call, ToolSpec("t", "", {}), Effects(), preview, "writes x", previewed=made_of)
 
 
@@ -98,8 +98,8 @@ def test_what_a_preview_was_not_made_of_is_shown_in_full():
     text = whole(request({"path": "a", "message": message, "hooks": ["x" * 70, "rm"]}, DIFF, ["path"]))
     assert f'message: "{message}"' in text
     assert '"rm"]' in text
-    copied = whole(request({"from": "same", "to": "same"}, "same", ["from"]))
-    assert 'to: "same"' in copied
+    text = whole(request({"from": "same", "to": "same"}, "same", ["from"]))
+    assert 'to: "same"' in text
 
 
 def test_an_argument_that_is_empty_is_shown():
@@ -113,23 +113,23 @@ def test_a_name_that_could_be_taken_for_something_else_is_quoted():
     ]  # fmt: skip
 
 
-HIDDEN = (
+INVISIBLE = (
     "\u00ad\u034f\u061c\u115f\u17b4\u180e\u200b\u202e\u2066\u2800\u3164\ue000\ufe0f\ufeff\uffa0\U000e0041\U000e0100"
     "\u00a0\u2003\x07\x1b\x9b\r"
 )
 
 
-@pytest.mark.parametrize("hidden", HIDDEN, ids=ascii)
-def test_what_nobody_sees_is_spelled_out(hidden: str):
-    spelled = re.compile(rf"\\(?:[xuU]0*{ord(hidden):x}|r)")
+@pytest.mark.parametrize("character", INVISIBLE, ids=ascii)
+def test_what_nobody_sees_is_spelled_out(character: str):
+    escape = re.compile(rf"\\(?:[xuU]0*{ord(character):x}|r)")
     for approval in (
-        request({"command": f"rm{hidden}x"}, visible(f"rm{hidden}x")),
-        request({"path": f"a{hidden}b"}, ""),
-        request({"path": f"a{hidden}b"}, unified_diff(f"a{hidden}b", "", f"x{hidden}y\n")),
+        request({"command": f"rm{character}x"}, visible(f"rm{character}x")),
+        request({"path": f"a{character}b"}, ""),
+        request({"path": f"a{character}b"}, unified_diff(f"a{character}b", "", f"x{character}y\n")),
     ):
         text = whole(approval)
-        assert hidden not in text
-        assert spelled.search(text)
+        assert character not in text
+        assert escape.search(text)
 
 
 def test_long_white_space_is_counted_and_an_indentation_stays():
@@ -140,8 +140,8 @@ def test_long_white_space_is_counted_and_an_indentation_stays():
     assert text.endswith("    rm -rf /\n")
     code = "def f():\n" + " " * 20 + "return  1\n"
     assert " " * 20 + "return  1" in whole(request({"text": code}, code))
-    added = unified_diff("a", "", "x\n" + "\n" * 300 + "y\n")
-    assert "⋯ 300 added empty lines" in whole(request({"path": "a"}, added))
+    diff = unified_diff("a", "", "x\n" + "\n" * 300 + "y\n")
+    assert "⋯ 300 added empty lines" in whole(request({"path": "a"}, diff))
 
 
 def test_a_path_cannot_forge_a_diff():

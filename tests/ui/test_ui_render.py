@@ -53,7 +53,7 @@ def record(event: Event) -> Record:
     return Record(event, "run", 0, 1, 0.0)
 
 
-def answered(*calls: ToolCall | MalformedCall, finish="stop") -> Record:
+def model_answer(*calls: ToolCall | MalformedCall, finish="stop") -> Record:
     return record(ModelAnswered(Message("assistant", calls), finish))
 
 
@@ -117,13 +117,13 @@ def test_a_calls_name_is_there_before_its_arguments():
         ),
         ([CallIgnored(3, "why")], "! call number 4 is ignored: why\n"),
         ([ForgedResults("[...]")], '! ignored: results that the model wrote itself: "[...]"\n'),
-        ([answered(CALL), ToolProgress("call_1_0", "half\x1b\n")], "  … read: half␛⏎\n"),
-        ([TextDelta("cut"), answered(finish="length")], "cut\n! the model's turn ended early: length\n"),
-        ([TextDelta("fine"), answered(finish="closed_by_us")], "fine\n"),
+        ([model_answer(CALL), ToolProgress("call_1_0", "half\x1b\n")], "  … read: half␛⏎\n"),
+        ([TextDelta("cut"), model_answer(finish="length")], "cut\n! the model's turn ended early: length\n"),
+        ([TextDelta("fine"), model_answer(finish="closed_by_us")], "fine\n"),
         (
             [
                 record(RetryScheduled("reset \x1b[31m", 1.5, status=503)),
-                answered(CALL),
+                model_answer(CALL),
                 record(RetryScheduled("busy", 0.25, by="Retry", call_id=CALL.id)),
             ],
             (
@@ -146,33 +146,32 @@ def test_what_is_reported(items: list[StreamItem], text: str):
     assert output_of(*items) == text
 
 
-def finished(*content, status="success", name="read") -> Record:
+def tool_result(*content, status="success", name="read") -> Record:
     return record(ToolFinished(ToolResult("call_1_0", name, status, content)))
 
 
 def test_results_are_folded():
     lines = "".join(f"line {i}\n" for i in range(100))
-    text = output_of(answered(CALL), finished(TextPart(lines)))
+    text = output_of(model_answer(CALL), tool_result(TextPart(lines)))
     assert text == "  ✓ read\n" + "".join(f"    line {i}\n" for i in range(8)) + "    … 92 more lines\n"
-    assert output_of(finished(JsonPart(["x" * 1000]))) == f"  ✓ read\n    {'x' * 199}…\n"
+    assert output_of(tool_result(JsonPart(["x" * 1000]))) == f"  ✓ read\n    {'x' * 199}…\n"
 
 
 def test_failures_are_told_with_their_code():
-    assert output_of(answered(CALL), record(ToolFinished(failure(CALL, "exception", "It broke.\x1b")))) == (
+    assert output_of(model_answer(CALL), record(ToolFinished(failure(CALL, "exception", "It broke.\x1b")))) == (
         "  ✗ read (exception)\n    It broke.␛\n"
     )
-    malformed = MalformedCall("m", "x", "invalid_json", "why")
+    bad_call = MalformedCall("m", "x", "invalid_json", "why")
     assert (
-        output_of(record(ToolFinished(failure(malformed, "malformed", "why"))))
-        == "  ✗ (no name) (malformed)\n    why\n"
+        output_of(record(ToolFinished(failure(bad_call, "malformed", "why")))) == "  ✗ (no name) (malformed)\n    why\n"
     )
 
 
 def test_a_diff_that_was_previewed_is_not_shown_twice():
     question = record(ApprovalRequested("call_1_0", "writes a", CALL, UNDECLARED_EFFECTS, DIFF))
-    assert output_of(answered(CALL), question, finished(TextPart(DIFF))) == "  ✓ read\n    done as shown above\n"
-    assert "+y" in output_of(answered(CALL), finished(TextPart(DIFF)))
-    assert "+y" in output_of(answered(CALL), question, answered(CALL), finished(TextPart(DIFF)))
+    assert output_of(model_answer(CALL), question, tool_result(TextPart(DIFF))) == "  ✓ read\n    done as shown above\n"
+    assert "+y" in output_of(model_answer(CALL), tool_result(TextPart(DIFF)))
+    assert "+y" in output_of(model_answer(CALL), question, model_answer(CALL), tool_result(TextPart(DIFF)))
 
 
 def test_a_pause_shows_what_waits():
@@ -181,7 +180,7 @@ def test_a_pause_shows_what_waits():
         for i, preview in enumerate((DIFF, "ls\n-l"))
     ]
     text = output_of(
-        answered(CALL, ToolCall("call_1_1", "shell", {})),
+        model_answer(CALL, ToolCall("call_1_1", "shell", {})),
         *questions,
         record(RunPaused("awaiting_approval", ("call_1_0", "call_1_1"))),
     )
@@ -211,36 +210,36 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch, *items: StreamItem, **environme
     return stream.getvalue()
 
 
-COLOURED = (
+COLOURED_ITEMS = (
     ReasoningDelta("I think"),
     TextDelta("plain"),
     CallCompleted(0, "read", {}),
-    answered(CALL),
+    model_answer(CALL),
     record(ToolFinished(failure(CALL, "exception", "It broke."))),
 )
 
 
 def test_diffs_are_coloured_and_their_repetition_is_not(monkeypatch: pytest.MonkeyPatch):
     question = record(ApprovalRequested("call_1_0", "writes a", CALL, UNDECLARED_EFFECTS, DIFF))
-    assert "\x1b[32m    +y\x1b[0m" in on_terminal(monkeypatch, answered(CALL), finished(TextPart(DIFF)))
-    again = on_terminal(monkeypatch, answered(CALL), question, finished(TextPart(DIFF)))
+    assert "\x1b[32m    +y\x1b[0m" in on_terminal(monkeypatch, model_answer(CALL), tool_result(TextPart(DIFF)))
+    again = on_terminal(monkeypatch, model_answer(CALL), question, tool_result(TextPart(DIFF)))
     assert "\x1b[2m    done as shown above\x1b[0m" in again
 
 
 def test_styles_on_a_terminal(monkeypatch: pytest.MonkeyPatch):
-    text = on_terminal(monkeypatch, *COLOURED)
+    text = on_terminal(monkeypatch, *COLOURED_ITEMS)
     assert "\x1b[2;3mI think\x1b[0m\nplain\n" in text
     assert "\x1b[31m    It broke.\x1b[0m" in text
 
 
 def test_no_color(monkeypatch: pytest.MonkeyPatch):
-    text = on_terminal(monkeypatch, *COLOURED, NO_COLOR="1")
+    text = on_terminal(monkeypatch, *COLOURED_ITEMS, NO_COLOR="1")
     codes = {code for sequence in re.findall(r"\x1b\[([0-9;]*)m", text) for code in sequence.split(";")}
     assert codes <= {"0", "1", "2", "3"}  # bold, dim and italic are no colours
 
 
 def test_folded_lines_fit_the_terminal(monkeypatch: pytest.MonkeyPatch):
-    text = on_terminal(monkeypatch, answered(CALL), finished(TextPart("日" * 100)))
+    text = on_terminal(monkeypatch, model_answer(CALL), tool_result(TextPart("日" * 100)))
     assert f"\n    {'日' * 17}…\n" in text
 
 
@@ -256,12 +255,12 @@ def test_escape_sequences_of_others_never_reach_the_terminal(monkeypatch: pytest
         CallIgnored(1, evil),
         ForgedResults(evil),
         BatchEnded((0,), False, (evil,)),
-        answered(call),
+        model_answer(call),
         ToolProgress("call_1_0", evil),
         record(ApprovalRequested("call_1_0", evil, CALL, UNDECLARED_EFFECTS, evil)),
         record(ApprovalDecided("call_1_0", False, evil, evil)),
         record(RunPaused("awaiting_approval", ("call_1_0", evil))),
-        finished(TextPart(evil), JsonPart({evil: evil}), name=evil),
+        tool_result(TextPart(evil), JsonPart({evil: evil}), name=evil),
         record(ToolFinished(failure(call, "exception", evil))),
         record(ModelAsked("m", "", "")),
     ]

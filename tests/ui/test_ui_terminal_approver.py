@@ -20,7 +20,7 @@ print(result.status, *(each.text for message in result.messages for each in mess
 """
 
 
-def answered(keys):
+def screen_after(keys):
     """What is on the screen of the program when a person types these keys at its question."""
     ours, theirs = os.openpty()
     command = [sys.executable, "-c", PROGRAM]
@@ -42,15 +42,15 @@ def answered(keys):
 
 
 def test_a_program_asks_at_its_terminal():
-    screen = answered(b"y\n")
+    screen = screen_after(b"y\n")
     assert 'item: "pear"' in screen
     assert "answered ordered pear" in screen
-    assert "answered the call was rejected: too many" in answered(b"n too many\n")
+    assert "answered the call was rejected: too many" in screen_after(b"n too many\n")
 
 
 def test_a_program_without_a_terminal_pauses():
     command = [sys.executable, "-c", PROGRAM]
-    ended = subprocess.run(
+    process = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True, check=True
     )
-    assert ended.stdout.strip() == "awaiting_approval"
+    assert process.stdout.strip() == "awaiting_approval"

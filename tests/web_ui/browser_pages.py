@@ -22,7 +22,7 @@ PAGE_PATIENCE = 120_000
 expect.set_options(timeout=PAGE_PATIENCE)
 
 
-def awaited(work):
+def run_in_thread(work):
     """The outcome of a coroutine. Playwright's own event loop runs in this thread."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, work).result()
@@ -38,7 +38,7 @@ def browser():
 
 
 @contextmanager
-def served(journal: str, home: Path, *options: str, worker: bool = False):
+def ui_server(journal: str, home: Path, *options: str, worker: bool = False):
     server = UiServer(journal, home, *options)
     server.start()
     try:
@@ -82,7 +82,7 @@ def records_of(journal: str, run_id: str):
         await store.aclose()
         return records
 
-    return awaited(read())
+    return run_in_thread(read())
 
 
 def show(page: Page, server: UiServer, run_id: str) -> None:

@@ -81,11 +81,11 @@ class ServedGateway:
         self._more = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self.url = self.printed(r"toolspeak serves at (http://\S+)")
-        self.view = self.printed(r"toolspeak: open (http://\S+)")
+        self.url = self.wait_for_line(r"toolspeak serves at (http://\S+)")
+        self.view = self.wait_for_line(r"toolspeak: open (http://\S+)")
         self.base = self.view.partition("/#")[0]
 
-    def printed(self, pattern: str) -> str:
+    def wait_for_line(self, pattern: str) -> str:
         """What the log has in the place of the group, once it has it."""
 
         def match() -> str | None:

@@ -122,8 +122,8 @@ HOSTILE = [
 def odd_run() -> list[Record]:
     """A run with every event, and with hostile text in every field that can have one."""
     call = ToolCall("call_1_0", NASTY, {NASTY: [NASTY, {NASTY: NASTY}]}, notes=(NASTY,), repaired_from=NASTY)
-    broken = MalformedCall("call_1_1", NASTY, NASTY, NASTY, name=NASTY)
-    parts = (TextPart(NASTY), ReasoningPart(NASTY), call, broken)
+    bad_call = MalformedCall("call_1_1", NASTY, NASTY, NASTY, name=NASTY)
+    parts = (TextPart(NASTY), ReasoningPart(NASTY), call, bad_call)
     image = ImagePart("image/svg+xml", NASTY.encode())
     content = (TextPart(NASTY), JsonPart({NASTY: NASTY}), image, ImagePart("image/png", None, "javascript:alert(1)"))
     events: list[Event] = [

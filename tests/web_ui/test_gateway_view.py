@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from gateway_processes import KEY, SECOND_KEY, TOOLS, gateway
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from web_view import checked, events_of, viewing
+from web_view import check_answer, events_of, viewing
 
 from toolspeak.cli.main import cli
 from toolspeak.errors import ConfigurationError
@@ -43,13 +43,15 @@ NASTY = "<script>alert(1)</script>\u202e\n\x1b[31m"
 @asynccontextmanager
 async def gateway_view(settings: Settings, **options):
     """A view of a gateway of this process, which nobody asks; its metrics can be changed."""
-    served = Gateway(settings, {})
+    gateway = Gateway(settings, {})
     monitor = GatewayMonitor(
-        GatewaySight(lambda: served.current.settings, served.metrics.families, partial(oldest_streams, served.streams))
+        GatewaySight(
+            lambda: gateway.current.settings, gateway.metrics.families, partial(oldest_streams, gateway.streams)
+        )
     )
     async with viewing(None, gateway=monitor, **options) as view:
-        yield view, served.metrics
-    await served.aclose()
+        yield view, gateway.metrics
+    await gateway.aclose()
 
 
 def upstreams(*names: str, count: int = 1) -> tuple[Upstream, ...]:
@@ -211,9 +213,9 @@ def test_what_is_recent_goes_back_to_a_sample_and_no_further():
 )
 def test_options_that_do_not_work_are_refused_before_anything_is_served(options, problem, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(cli, ["serve", "--upstream", "http://127.0.0.1:9/v1", *options])
-    assert isinstance(done.exception, ConfigurationError)
-    assert problem in str(done.exception)
+    result = CliRunner().invoke(cli, ["serve", "--upstream", "http://127.0.0.1:9/v1", *options])
+    assert isinstance(result.exception, ConfigurationError)
+    assert problem in str(result.exception)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -236,7 +238,7 @@ def test_one_process_shows_the_gateway_and_its_workers(tmp_path, workers):
                 if {each["limit"]: each["usage"] for each in keys["alice"]["limits"]}["streams"] == 3:
                     break
             while True:  # workers list their requests from the first look on
-                status = checked("GET", "/gateway", 200, client.get(f"{ROOT}/gateway"))
+                status = check_answer("GET", "/gateway", 200, client.get(f"{ROOT}/gateway"))
                 if len(status["streams"]) == 3 and all(each["tokens"] for each in status["streams"]):
                     break
             for each in status["streams"]:
@@ -248,7 +250,7 @@ def test_one_process_shows_the_gateway_and_its_workers(tmp_path, workers):
             for _ in range(8 * workers):
                 assert server.ask("go on", SECOND_KEY).status_code == 200
             while True:
-                status = checked("GET", "/gateway", 200, client.get(f"{ROOT}/gateway"))
+                status = check_answer("GET", "/gateway", 200, client.get(f"{ROOT}/gateway"))
                 keys = {each["name"]: each for each in status["keys"]}
                 if keys["bob"]["requests"] == 1 + 8 * workers and keys["alice"]["refusals"]:
                     break

@@ -183,10 +183,10 @@ def test_a_run_of_such_a_key_is_on_behalf_of_its_principal_and_has_an_id_of_its_
         await fill(journal, others=True)
         async with viewing(journal, keys=KEYS, login="") as view:
             view.client.headers["authorization"] = f"Bearer {SECRET}"
-            made = await view.post("/runs", agent="shop", task="Report", run_id="theirs")
-            assert made == await view.post("/runs", agent="shop", task="Report", run_id="theirs")
-            assert made["run_id"].endswith("-theirs")
-            info = await journal.run(made["run_id"])
+            acceptance = await view.post("/runs", agent="shop", task="Report", run_id="theirs")
+            assert acceptance == await view.post("/runs", agent="shop", task="Report", run_id="theirs")
+            assert acceptance["run_id"].endswith("-theirs")
+            info = await journal.run(acceptance["run_id"])
             assert info is not None
             assert (info.principal, info.status) == ("me", "queued")
             await view.post("/runs", 400, agent="shop", task="Report", run_id="no id")

@@ -57,8 +57,8 @@ def test_spans_are_the_whole_text_at_any_cut(name):
 def test_what_was_sent_is_read_in_parts_and_printed(tmp_path):
     async def main():
         journal = SqliteJournal(tmp_path / "runs.db")
-        async with reach(APIS["openai"], turn("", ("look_up", {"city": "Oslo 😀"})), "Rain.") as reached:
-            await Agent(reached.provider, [look_up], journal=journal).run("Weather?", run_id="sent")
+        async with reach(APIS["openai"], turn("", ("look_up", {"city": "Oslo 😀"})), "Rain.") as api:
+            await Agent(api.provider, [look_up], journal=journal).run("Weather?", run_id="sent")
         records = await journal.read("sent")
         first, second = (each.seq for each in records if isinstance(each.event, ModelAsked))
         async with viewing(journal) as view:
@@ -71,7 +71,7 @@ def test_what_was_sent_is_read_in_parts_and_printed(tmp_path):
             await view.get("/runs/sent/records/0/reading", 404)
             await view.get(f"/runs/nobody/records/{first}/request", 404)
         await journal.aclose()
-        return whole, pieces, reached.model.bodies
+        return whole, pieces, api.model.bodies
 
     whole, pieces, bodies = asyncio.run(main())
     assert whole["is_proved"]
@@ -81,9 +81,9 @@ def test_what_was_sent_is_read_in_parts_and_printed(tmp_path):
     assert KEY not in whole["text"]
 
     options = ("--journal", "runs.db")
-    done = toolspeak("show", "sent", "--request", "2", *options, cwd=tmp_path)
-    assert (done.returncode, json.loads(done.stdout)) == (0, bodies[1])
-    assert whole["digest"].encode() in done.stderr
+    process = toolspeak("show", "sent", "--request", "2", *options, cwd=tmp_path)
+    assert (process.returncode, json.loads(process.stdout)) == (0, bodies[1])
+    assert whole["digest"].encode() in process.stderr
     missing = toolspeak("show", "sent", "--request", "3", *options, cwd=tmp_path)
     assert (missing.returncode, b"no step 3: it asked the model 2 times" in missing.stderr) == (2, True)
     both = toolspeak("show", "sent", "--request", "1", "--json", *options, cwd=tmp_path)
@@ -113,15 +113,13 @@ def test_what_was_written_is_read_by_the_dialect_of_the_run(tmp_path):
 def test_a_reading_is_what_the_model_wrote_to_the_last_character_and_in_its_last_attempt(tmp_path):
     async def main():
         journal = SqliteJournal(tmp_path / "runs.db")
-        answered = ModelAnswered(Message.assistant("I look."), "tool_calls", raw_text=HERMES[20:], raw_reasoning="So.")
+        answer = ModelAnswered(Message.assistant("I look."), "tool_calls", raw_text=HERMES[20:], raw_reasoning="So.")
         again = [
             ModelTextReceived("Hel", "Wrong."),
             RetryScheduled("reset", 0.5),
             ModelTextReceived(HERMES[:20], "Hm. "),
         ]
-        await write(
-            journal, a_run("again", ModelAsked("m", "", ""), *again, answered, RunFinished("answered", "", "x"))
-        )
+        await write(journal, a_run("again", ModelAsked("m", "", ""), *again, answer, RunFinished("answered", "", "x")))
         plain = ModelAnswered(Message("assistant", (ReasoningPart("Hm."), TextPart("Yes."))), "stop")
         await write(journal, a_run("plain", ModelAsked("m", "", ""), plain, RunFinished("answered", "Yes.", "answer")))
         async with viewing(journal) as view:

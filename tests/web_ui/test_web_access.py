@@ -88,8 +88,8 @@ def test_a_key_ends_with_its_cookie_when_it_is_replaced_or_over():
     cookie = {access.cookie_name: access.login(APPROVE, "1")}
     assert access.caller({}, cookie).roles == {"look", "approve"}
     later = Access(keys=keys, user="", secret=SECRET, clock=(now + timedelta(days=2)).timestamp)
-    replaced = Access(keys=(UiKey("abe", digest(RUN)),), user="", secret=SECRET, clock=now.timestamp)
-    for other in (later, replaced):
+    access_with_new_key = Access(keys=(UiKey("abe", digest(RUN)),), user="", secret=SECRET, clock=now.timestamp)
+    for other in (later, access_with_new_key):
         with pytest.raises(Exception, match="log in"):
             other.caller({}, cookie)
     with pytest.raises(Exception, match="has expired"):
@@ -97,9 +97,9 @@ def test_a_key_ends_with_its_cookie_when_it_is_replaced_or_over():
 
 
 @pytest.mark.parametrize(
-    ("key", "allowed"), [(LOOK, {"look"}), (APPROVE, {"look", "approve"}), (RUN, {"look", "approve", "run"})]
+    ("key", "roles"), [(LOOK, {"look"}), (APPROVE, {"look", "approve"}), (RUN, {"look", "approve", "run"})]
 )
-def test_a_role_is_needed_for_what_changes_a_run(key, allowed):
+def test_a_role_is_needed_for_what_changes_a_run(key, roles):
     async def main(view, journal):
         await write(journal, a_run("x", *every_kind()))
         view.client.headers["authorization"] = f"Bearer {key}"
@@ -107,7 +107,7 @@ def test_a_role_is_needed_for_what_changes_a_run(key, allowed):
             if one.role is not None and one.name not in ("logout", "events"):
                 path = ROOT + one.path.format(run_id="x", seq=0, session_id="s")
                 response = await view.client.request(one.method, path, json={} if one.body else None)
-                assert (response.status_code == 403) == (one.role not in allowed), (one.name, response.text)
+                assert (response.status_code == 403) == (one.role not in roles), (one.name, response.text)
 
     in_view(main, keys=KEYS, login="")
 
@@ -199,20 +199,20 @@ def test_a_caller_has_a_bounded_number_of_streams():
 
 def test_a_file_of_keys_is_made_by_the_command_and_read(tmp_path):
     file = tmp_path / "keys.toml"
-    done = CliRunner().invoke(cli, ["keys", "new", "abe", "--role", "approve"])
-    file.write_text(done.stdout)
+    result = CliRunner().invoke(cli, ["keys", "new", "abe", "--role", "approve"])
+    file.write_text(result.stdout)
     (key,) = read_ui_keys(file)
     assert (key.name, key.roles) == ("abe", ("approve",))
-    assert digest(done.stderr.rsplit(": ", 1)[1].strip()) == key.sha256
-    assert tomllib.loads(done.stdout)["key"][0]["roles"] == ["approve"]
+    assert digest(result.stderr.rsplit(": ", 1)[1].strip()) == key.sha256
+    assert tomllib.loads(result.stdout)["key"][0]["roles"] == ["approve"]
     for text, problem in (
         ("", "key"),
         ("key = []", "holds no key"),
         ("[[key]]\nname = 'a'\nsha256 = 'x'", "sha256"),
-        (done.stdout * 2, "two keys have the same name"),
-        (done.stdout + "\nroles", "cannot be read"),
-        (done.stdout.replace('["approve"]', '["admin"]'), "roles"),
-        (done.stdout + "expires = 2030-01-01T00:00:00", "with its zone"),
+        (result.stdout * 2, "two keys have the same name"),
+        (result.stdout + "\nroles", "cannot be read"),
+        (result.stdout.replace('["approve"]', '["admin"]'), "roles"),
+        (result.stdout + "expires = 2030-01-01T00:00:00", "with its zone"),
     ):
         file.write_text(text)
         with pytest.raises(ConfigurationError, match=problem):

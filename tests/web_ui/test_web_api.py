@@ -188,12 +188,12 @@ def test_a_run_says_what_it_waits_for_and_a_decision_holds_for_that():
         )
         answer = {"call_id": question["call_id"], "digest": question["digest"], "action": "edit"}
         await view.post(f"/runs/{run_id}/decisions", 400, **answer)
-        changed = await view.post(
+        refusal = await view.post(
             f"/runs/{run_id}/decisions", 409, **{**answer, "digest": "0" * 64, "action": "approve"}
         )
-        assert changed["error"]["code"] == "changed"
-        made = await view.post(f"/runs/{run_id}/decisions", **answer, arguments={"order": "2"})
-        assert made == {"call_id": question["call_id"], "approved": True, "by": "ann"}
+        assert refusal["error"]["code"] == "changed"
+        decision = await view.post(f"/runs/{run_id}/decisions", **answer, arguments={"order": "2"})
+        assert decision == {"call_id": question["call_id"], "approved": True, "by": "ann"}
         (question,) = (await view.get(f"/runs/{run_id}"))["questions"]
         assert (question["decision"], question["decided_by"]) == ("approved", "ann")
         assert (await shop.resume(run_id)).answer.endswith("2 shipped")
@@ -291,9 +291,9 @@ def test_a_question_of_an_earlier_version_offers_no_rule():
 def test_runs_are_started_steered_and_forked(tmp_path):
     async def main(view, journal):
         shop = Agent(ScriptedProvider([script, "Thanks."] * 9), [ship], dialect="native", name="shop", journal=journal)
-        submitted = await view.post("/runs", agent="shop", task=SHIP, run_id="mine")
-        assert submitted == {"run_id": "mine", "status": "queued"}
-        assert await view.post("/runs", agent="shop", task=SHIP, run_id="mine") == submitted
+        acceptance = await view.post("/runs", agent="shop", task=SHIP, run_id="mine")
+        assert acceptance == {"run_id": "mine", "status": "queued"}
+        assert await view.post("/runs", agent="shop", task=SHIP, run_id="mine") == acceptance
         await view.post("/runs", 409, agent="shop", task="another", run_id="mine")
         await view.post("/runs", 400, agent="shop", task=SHIP, run_id="no id")
         assert await view.post("/runs/mine/suspension") == {"status": "suspended"}
@@ -350,8 +350,12 @@ def test_the_timeline_has_the_turns_and_the_calls():
     async def main(view, journal):
         run_id, shop = new_id(), agent(journal, [ship])
         await shop.run(SHIP, run_id=run_id)
-        paused = await view.get(f"/runs/{run_id}/timeline")
-        assert [(bar["kind"], bar["lane"], bar["state"]) for bar in paused["bars"]][-1] == ("question", 1, "open")
+        chart_at_pause = await view.get(f"/runs/{run_id}/timeline")
+        assert [(bar["kind"], bar["lane"], bar["state"]) for bar in chart_at_pause["bars"]][-1] == (
+            "question",
+            1,
+            "open",
+        )
         (question,) = (await view.get(f"/runs/{run_id}"))["questions"]
         await RunClient(journal).decide(run_id, question["call_id"], True)
         await shop.resume(run_id)

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 from api_servers import APIS, reach, turn
-from browser_pages import awaited, browser, check_axe, open_page, served, show, working
+from browser_pages import browser, check_axe, open_page, run_in_thread, show, ui_server, working
 from playwright.sync_api import expect
 from ui_server import fill
 
@@ -19,7 +19,7 @@ from toolspeak.journal import open_journal
 __all__ = ["browser"]  # a fixture
 
 NUMBER = 12345678901234567890123
-HIDDEN = "a\u202eb <b>bold</b>"
+HIDDEN_TEXT = "a\u202eb <b>bold</b>"
 
 
 @tool
@@ -31,24 +31,24 @@ def order(
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory):
+def filled_journal(tmp_path_factory):
     """A journal with the runs of the pages."""
     place = str(tmp_path_factory.mktemp("filled") / "runs.db")
-    awaited(fill(place))
+    run_in_thread(fill(place))
     return place
 
 
 @pytest.fixture
-def journal(filled, tmp_path):
-    return shutil.copy(filled, tmp_path / "runs.db")
+def journal(filled_journal, tmp_path):
+    return shutil.copy(filled_journal, tmp_path / "runs.db")
 
 
 async def ask(place: str) -> None:
     """A run that asks about an order."""
     journal = open_journal(place)
-    arguments = {"kind": "book", "count": NUMBER, "price": 2.0, "urgent": False, "note": HIDDEN, "tags": ["x"]}
-    async with reach(APIS["openai"], turn("", ("order", arguments))) as reached:
-        await Agent(reached.provider, [order], journal=journal).run("Order it", run_id="order")
+    arguments = {"kind": "book", "count": NUMBER, "price": 2.0, "urgent": False, "note": HIDDEN_TEXT, "tags": ["x"]}
+    async with reach(APIS["openai"], turn("", ("order", arguments))) as api:
+        await Agent(api.provider, [order], journal=journal).run("Order it", run_id="order")
     await journal.aclose()
 
 
@@ -59,13 +59,13 @@ def decision_of(place: str):
         await journal.aclose()
         return load(entry.data)
 
-    return awaited(read())
+    return run_in_thread(read())
 
 
 def test_arguments_are_edited_in_a_form_of_their_schema_and_the_rest_keeps_its_digits(browser, tmp_path):
     place = str(tmp_path / "runs.db")
-    awaited(ask(place))
-    with served(place, tmp_path) as server:
+    run_in_thread(ask(place))
+    with ui_server(place, tmp_path) as server:
         page = open_page(browser, server, bypass_csp=True)
         show(page, server, "order")
         question = page.locator(".ask")
@@ -101,7 +101,7 @@ def test_arguments_are_edited_in_a_form_of_their_schema_and_the_rest_keeps_its_d
         expect(question).to_contain_text("approved by")
         page.context.close()
     assert decision_of(place).arguments == {
-        "kind": "toy", "count": NUMBER, "price": 2.5, "urgent": True, "note": HIDDEN, "tags": ["x", "z"],
+        "kind": "toy", "count": NUMBER, "price": 2.5, "urgent": True, "note": HIDDEN_TEXT, "tags": ["x", "z"],
         "to": 'Ann "A"\nOslo',
     }  # fmt: skip
 
@@ -109,7 +109,7 @@ def test_arguments_are_edited_in_a_form_of_their_schema_and_the_rest_keeps_its_d
 def test_a_fork_begins_before_a_part_of_the_conversation_and_a_search_takes_the_place_of_the_list(
     browser, journal, tmp_path
 ):
-    with served(journal, tmp_path) as server:
+    with ui_server(journal, tmp_path) as server:
         page = open_page(browser, server)
         expect(page.locator(".rows")).to_be_visible()
         page.get_by_role("searchbox").fill("notes could not")
@@ -140,7 +140,7 @@ def test_a_fork_begins_before_a_part_of_the_conversation_and_a_search_takes_the_
 
 
 def test_times_and_what_is_open_go_on_by_the_clock(browser, journal, tmp_path):
-    with served(journal, tmp_path) as server, working(journal):
+    with ui_server(journal, tmp_path) as server, working(journal):
         page = open_page(browser, server)
         page.clock.install()
         show(page, server, "writer")
@@ -164,12 +164,12 @@ def test_labels_of_calls_have_their_ends(browser, tmp_path):
     async def make():
         journal = open_journal(place)
         calls = turn("", *(("read_file", {"path": path}) for path in paths))
-        async with reach(APIS["openai"], calls, "Read.") as reached:
-            await Agent(reached.provider, [read_file], journal=journal).run("Read them", run_id="reads")
+        async with reach(APIS["openai"], calls, "Read.") as api:
+            await Agent(api.provider, [read_file], journal=journal).run("Read them", run_id="reads")
         await journal.aclose()
 
-    awaited(make())
-    with served(place, tmp_path) as server:
+    run_in_thread(make())
+    with ui_server(place, tmp_path) as server:
         page = open_page(browser, server)
         show(page, server, "reads")
         titles = page.locator(".lanes rect.reads title")

@@ -6,7 +6,7 @@ import itertools
 from contextlib import ExitStack
 
 import pytest
-from browser_pages import PAGE_PATIENCE, SCREENSHOTS, awaited, browser, check_axe
+from browser_pages import PAGE_PATIENCE, SCREENSHOTS, browser, check_axe, run_in_thread
 from gateway_processes import KEY, SECOND_KEY, TOOLS, ServedGateway, gateway
 from playwright.sync_api import Page, expect
 from ui_server import fill
@@ -77,7 +77,7 @@ def test_an_upstream_dies_and_a_key_reaches_its_limit_before_ones_eyes(browser, 
 
 def test_runs_are_there_with_a_journal_and_a_stopped_gateway_says_so(browser, tmp_path):
     place = str(tmp_path / "runs.db")
-    awaited(fill(place))
+    run_in_thread(fill(place))
     with gateway(tmp_path, "--journal", place) as (server, _):
         page = browser.new_context().new_page()
         page.set_default_timeout(PAGE_PATIENCE)

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from browser_pages import (
     SCREENSHOTS,
-    awaited,
     browser,
     check_axe,
     open_page,
     records_of,
-    served,
+    run_in_thread,
     show,
+    ui_server,
     working,
 )
 from page_runs import LINE, WORDS, odd_run
@@ -55,24 +55,24 @@ def postgres_url():
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory):
+def filled_journal(tmp_path_factory):
     """A journal with the runs of the pages. Nobody opens it again: tests copy it."""
     place = str(tmp_path_factory.mktemp("filled") / "runs.db")
-    awaited(fill(place))
+    run_in_thread(fill(place))
     return place
 
 
 @pytest.fixture
-def journal(filled, tmp_path):
+def journal(filled_journal, tmp_path):
     """A journal of one test, which it may change."""
-    return shutil.copy(filled, tmp_path / "runs.db")
+    return shutil.copy(filled_journal, tmp_path / "runs.db")
 
 
 @pytest.fixture(scope="module")
-def reader(filled, tmp_path_factory):
+def reader(filled_journal, tmp_path_factory):
     """A server for tests that change no run."""
     home = tmp_path_factory.mktemp("reader")
-    with served(shutil.copy(filled, home / "runs.db"), home) as server:
+    with ui_server(shutil.copy(filled_journal, home / "runs.db"), home) as server:
         yield server
 
 
@@ -99,8 +99,8 @@ def show_whole_question(page: Page):
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_a_question_is_answered_and_the_run_goes_on_before_ones_eyes(browser, store, tmp_path, request):
     place = str(tmp_path / "runs.db") if store == "sqlite" else request.getfixturevalue("postgres_url")
-    awaited(fill(place))
-    with served(place, tmp_path, worker=True) as server:
+    run_in_thread(fill(place))
+    with ui_server(place, tmp_path, worker=True) as server:
         page = open_page(browser, server)
         page.get_by_label("Status").select_option("awaiting_approval")
         page.get_by_role("link", name="Refund the damaged order 4711").click()
@@ -121,7 +121,7 @@ def test_a_question_is_answered_and_the_run_goes_on_before_ones_eyes(browser, st
 
 
 def test_a_refusal_an_edit_and_a_rule_reach_the_run(browser, journal, tmp_path):
-    with served(journal, tmp_path) as server:
+    with ui_server(journal, tmp_path) as server:
         page = open_page(browser, server)
         show(page, server, "asks")
         question = page.locator(".ask")
@@ -138,7 +138,7 @@ def test_a_refusal_an_edit_and_a_rule_reach_the_run(browser, journal, tmp_path):
 
 
 def test_a_call_shows_the_arguments_with_which_it_ran(browser, journal, tmp_path):
-    with served(journal, tmp_path, worker=True) as server:
+    with ui_server(journal, tmp_path, worker=True) as server:
         page = open_page(browser, server)
         show(page, server, "asks")
         question = page.locator(".ask")
@@ -178,8 +178,8 @@ def test_long_arguments_are_whole_before_they_are_edited(browser, tmp_path):
         await journal.aclose()
         return load(entry.data)
 
-    awaited(make())
-    with served(place, tmp_path) as server:
+    run_in_thread(make())
+    with ui_server(place, tmp_path) as server:
         page = open_page(browser, server)
         show(page, server, "long")
         question = page.locator(".ask")
@@ -196,12 +196,12 @@ def test_long_arguments_are_whole_before_they_are_edited(browser, tmp_path):
         question.get_by_role("button", name="Approve with these arguments").click()
         expect(question).to_contain_text("approved by")
         page.context.close()
-    assert awaited(decision()).arguments == {"number": number, "note": note, "amount": 3.5}
+    assert run_in_thread(decision()).arguments == {"number": number, "note": note, "amount": 3.5}
 
 
 def test_two_browsers_race_and_one_is_told_who_was_faster(browser, journal, tmp_path):
     (tmp_path / "keys.toml").write_text(KEYS)
-    with served(journal, tmp_path, "--keys", str(tmp_path / "keys.toml")) as server:
+    with ui_server(journal, tmp_path, "--keys", str(tmp_path / "keys.toml")) as server:
         pages = [open_page(browser, server, key=ANN), open_page(browser, server, key=BOB)]
         for page in pages:
             show(page, server, "asks")
@@ -224,7 +224,7 @@ def test_two_browsers_race_and_one_is_told_who_was_faster(browser, journal, tmp_
 
 
 def test_a_run_is_talked_to_suspended_resumed_and_forked(browser, journal, tmp_path):
-    with served(journal, tmp_path, worker=True) as server:
+    with ui_server(journal, tmp_path, worker=True) as server:
         page = open_page(browser, server)
         page.get_by_role("button", name="New run").click()
         page.get_by_label("Agent", exact=True).last.fill("ear")
@@ -243,7 +243,7 @@ def test_a_run_is_talked_to_suspended_resumed_and_forked(browser, journal, tmp_p
         expect(page.locator(".message.user", has_text="It is urgent.")).to_be_visible()
         page.context.close()
     assert any(isinstance(record.event, UserMessageQueued) for record in records_of(journal, "asks"))
-    with served(journal, tmp_path) as server:  # no worker takes it from here
+    with ui_server(journal, tmp_path) as server:  # no worker takes it from here
         page = open_page(browser, server)
         page.get_by_role("button", name="New run").click()
         page.get_by_label("Agent", exact=True).last.fill("nobody")
@@ -278,9 +278,9 @@ def test_the_keyboard_and_the_timeline_lead_to_records(browser, reader):
     expect(page.locator(".timeline .info")).to_contain_text("look_up")
     page.keyboard.press("Enter")
     expect(page.locator(".part:focus")).to_have_count(1)
-    failed = timeline.locator("rect.failed").first
-    failed.dispatch_event("pointerdown", {"button": 0})
-    failed.dispatch_event("pointerup", {"button": 0})
+    failed_bar = timeline.locator("rect.failed").first
+    failed_bar.dispatch_event("pointerdown", {"button": 0})
+    failed_bar.dispatch_event("pointerup", {"button": 0})
     expect(page.locator(".part.call.flash")).to_contain_text("there are no notes named")
     page.get_by_role("button", name="What the model read").first.click()
     expect(page.get_by_role("dialog")).to_contain_text("What the model read: 1 messages")
@@ -323,7 +323,7 @@ def test_two_runs_stand_side_by_side_where_they_part(browser, reader):
 
 
 def test_a_killed_server_comes_back_and_nothing_is_lost_or_doubled(browser, journal, tmp_path):
-    with served(journal, tmp_path) as server:
+    with ui_server(journal, tmp_path) as server:
         page = open_page(browser, server)
         show(page, server, "writer")
         with working(journal):
@@ -386,8 +386,8 @@ def test_hostile_content_in_every_field_is_text(browser, tmp_path):
         await write(store, odd_run())
         await store.aclose()
 
-    awaited(make())
-    with served(place, tmp_path) as server:
+    run_in_thread(make())
+    with ui_server(place, tmp_path) as server:
         page = open_page(browser, server)
         show(page, server, "odd")
         expect(page.locator(".part.mark").last).to_contain_text("The run is over: failed")
@@ -419,8 +419,8 @@ def test_a_long_run_and_a_long_list_keep_the_document_small(browser, tmp_path):
         await journal.add_runs([a_run(f"run-{number:05}", time=1000.0 + number) for number in range(3_000)])
         await journal.aclose()
 
-    awaited(make())
-    with served(place, tmp_path) as server:
+    run_in_thread(make())
+    with ui_server(place, tmp_path) as server:
         page = open_page(browser, server, timezone_id="Asia/Kolkata")
         expect(page.locator("[role=status]").first).to_contain_text("200 runs so far")
         for _ in range(40):

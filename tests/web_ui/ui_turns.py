@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from api_servers import APIS, reach, turn
-from browser_pages import awaited, browser, check_axe, open_page, served, show
+from browser_pages import browser, check_axe, open_page, run_in_thread, show, ui_server
 from playwright.sync_api import expect
 
 from toolspeak import Agent, tool
@@ -24,7 +24,7 @@ from toolspeak.testing.journal import a_run, write
 __all__ = ["browser"]  # a fixture
 
 TASK = "Weather? <script>window.hacked = 1</script> \x1b[31m"
-WRITTEN = 'I look.\n<tool_call>\n{"name": "read", "arguments": {"path": "a <tool_call> \u202e b"}}\n</tool_call>'
+RAW_TEXT = 'I look.\n<tool_call>\n{"name": "read", "arguments": {"path": "a <tool_call> \u202e b"}}\n</tool_call>'
 DIFF = """--- a/x.py
 +++ b/x.py
 @@ -1,2 +1,2 @@
@@ -42,17 +42,17 @@ def look_up(city: str) -> str:
 
 async def fill(place: str) -> None:
     journal = open_journal(place)
-    async with reach(APIS["anthropic"], turn("", ("look_up", {"city": "Oslo"})), "Rain.") as reached:
-        await Agent(reached.provider, [look_up], journal=journal).run(TASK, run_id="sent")
-    events = [ModelAsked("m", "", ""), ModelTextReceived(WRITTEN), ModelAnswered(Message.assistant("x"), "stop")]
+    async with reach(APIS["anthropic"], turn("", ("look_up", {"city": "Oslo"})), "Rain.") as api:
+        await Agent(api.provider, [look_up], journal=journal).run(TASK, run_id="sent")
+    events = [ModelAsked("m", "", ""), ModelTextReceived(RAW_TEXT), ModelAnswered(Message.assistant("x"), "stop")]
     await write(journal, a_run("wrote", *events, RunFinished("answered", "", "x")))
     await journal.aclose()
 
 
 def test_what_was_sent_is_shown_with_its_proof_and_what_was_written_with_the_parsers_markers(browser, tmp_path):
     place = str(tmp_path / "runs.db")
-    awaited(fill(place))
-    with served(place, tmp_path) as server:
+    run_in_thread(fill(place))
+    with ui_server(place, tmp_path) as server:
         page = open_page(browser, server, bypass_csp=True)
         page.get_by_label("id", exact=True).fill("sen")
         page.keyboard.press("Enter")
@@ -85,8 +85,8 @@ async def fill_short_failure(place: str) -> None:
     """A call that waits for 20 seconds and fails within a hundred microseconds, in a run of a minute."""
     call = ToolCall("call_1_0", "look_up", {"city": "Oslo"})
     failure = ToolResult("call_1_0", "look_up", "failure", (TextPart("no such city"),))
-    answered = ModelAnswered(Message("assistant", (call,)), "tool_calls")
-    events = [ModelAsked("m", "", ""), answered, ToolStarted("call_1_0", "look_up", "key"), ToolFinished(failure)]
+    answer = ModelAnswered(Message("assistant", (call,)), "tool_calls")
+    events = [ModelAsked("m", "", ""), answer, ToolStarted("call_1_0", "look_up", "key"), ToolFinished(failure)]
     records = a_run("short", *events, RunFinished("answered", "", "x"))
     times = (0.0, 0.0, 10.0, 30.0, 30.0001, 60.0)
     journal = open_journal(place)
@@ -96,8 +96,8 @@ async def fill_short_failure(place: str) -> None:
 
 def test_a_failure_of_less_than_a_pixel_is_seen_behind_its_wait(browser, tmp_path):
     place = str(tmp_path / "runs.db")
-    awaited(fill_short_failure(place))
-    with served(place, tmp_path) as server:
+    run_in_thread(fill_short_failure(place))
+    with ui_server(place, tmp_path) as server:
         page = open_page(browser, server)
         show(page, server, "short")
         expect(page.locator(".lanes rect.wait")).to_have_count(1)

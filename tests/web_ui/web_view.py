@@ -32,13 +32,13 @@ class View:
     access: Access
 
     async def get(self, path: str, status: int = 200, /, **query):
-        return checked("GET", path, status, await self.client.get(ROOT + path, params=query))
+        return check_answer("GET", path, status, await self.client.get(ROOT + path, params=query))
 
     async def post(self, path: str, status: int = 200, /, **body):
-        return checked("POST", path, status, await self.client.post(ROOT + path, json=body))
+        return check_answer("POST", path, status, await self.client.post(ROOT + path, json=body))
 
 
-def checked(method: str, path: str, status: int, response: httpx2.Response):
+def check_answer(method: str, path: str, status: int, response: httpx2.Response):
     """The body of an answer, which has the schema that the description says."""
     assert response.status_code == status, (response.status_code, response.text)
     operation = DESCRIPTION["paths"][template_of(path)][method.lower()]
@@ -82,7 +82,7 @@ async def viewing(
     ):
         if login != "":
             secret = access.token if login is None else login
-            me = checked("POST", "/session", 200, await client.post(f"{ROOT}/session", json={"secret": secret}))
+            me = check_answer("POST", "/session", 200, await client.post(f"{ROOT}/session", json={"secret": secret}))
             client.headers["x-csrf-token"] = me["csrf"]
         try:
             yield View(bound, client, access)

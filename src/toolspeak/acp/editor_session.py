@@ -211,7 +211,7 @@ class EditorSession:
             with suppress(RpcError):
                 await self.prompt(None)
         elif run.status in _RESUMABLE:
-            await self.say("*The last turn of this session was end_interrupted_turn. Your next message continues it.*")
+            await self.say("*The last turn of this session was interrupted. Your next message continues it.*")
 
     async def _keep_mode(self, run: Run) -> None:
         with suppress(RunError):  # the run has not begun, and keeps the mode when it does; or has just ended

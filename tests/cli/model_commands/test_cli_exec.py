@@ -18,9 +18,9 @@ CALLS = (
 )
 
 
-def results(done) -> list[dict]:
-    assert done.returncode == 0, done.stderr
-    text = done.stdout.decode()
+def results(process) -> list[dict]:
+    assert process.returncode == 0, process.stderr
+    text = process.stdout.decode()
     assert text.startswith("<results>\n")
     assert text.endswith("\n</results>\n")
     return json.loads(text.removeprefix("<results>\n").removesuffix("\n</results>\n"))
@@ -28,8 +28,8 @@ def results(done) -> list[dict]:
 
 def test_it_runs_the_calls_and_prints_the_results_block(tmp_path):
     reply = CALLS.replace('"list", "args": {}', '"list", "args": {"prefix": "none-yet/"}')
-    done = toolspeak("exec", "--dialect", "cogency-json", "--approve", "all", reply=reply, cwd=tmp_path)
-    assert [(row["tool"], row["status"]) for row in results(done)] == [("write", "success"), ("list", "failure")]
+    process = toolspeak("exec", "--dialect", "cogency-json", "--approve", "all", reply=reply, cwd=tmp_path)
+    assert [(row["tool"], row["status"]) for row in results(process)] == [("write", "success"), ("list", "failure")]
     assert (tmp_path / "a.txt").read_text() == "x"
 
 
@@ -41,8 +41,8 @@ def test_the_workspace_is_another_folder(tmp_path):
 
 
 def test_without_a_terminal_a_write_is_refused_with_the_reason(tmp_path):
-    done = toolspeak("exec", "--dialect", "cogency-json", reply=CALLS, cwd=tmp_path, terminal=False)
-    write, listing = results(done)
+    process = toolspeak("exec", "--dialect", "cogency-json", reply=CALLS, cwd=tmp_path, terminal=False)
+    write, listing = results(process)
     assert write["status"] == "failure"
     assert "no terminal" in write["content"]
     assert listing == {"tool": "list", "status": "success", "content": []}
@@ -50,8 +50,8 @@ def test_without_a_terminal_a_write_is_refused_with_the_reason(tmp_path):
 
 
 def test_approve_none_refuses_writes_and_lets_reads_run(tmp_path):
-    done = toolspeak("exec", "--dialect", "cogency-json", "--approve", "none", reply=CALLS, cwd=tmp_path)
-    assert [row["status"] for row in results(done)] == ["failure", "success"]
+    process = toolspeak("exec", "--dialect", "cogency-json", "--approve", "none", reply=CALLS, cwd=tmp_path)
+    assert [row["status"] for row in results(process)] == ["failure", "success"]
 
 
 def test_a_malformed_call_gets_a_result_in_its_position(tmp_path):
@@ -65,19 +65,19 @@ def test_a_malformed_call_gets_a_result_in_its_position(tmp_path):
 
 def test_calls_cut_by_the_token_limit_do_not_run(tmp_path):
     arguments = ("exec", "--dialect", "cogency-json", "--approve", "all", "--finish", "length")
-    done = toolspeak(*arguments, reply=CALLS.removesuffix("</execute>"), cwd=tmp_path)
-    assert "cut off" in results(done)[0]["content"]
+    process = toolspeak(*arguments, reply=CALLS.removesuffix("</execute>"), cwd=tmp_path)
+    assert "cut off" in results(process)[0]["content"]
     assert not (tmp_path / "a.txt").exists()
 
 
 def test_auto_runs_the_calls_of_any_dialect_and_answers_in_it(tmp_path):
     (tmp_path / "a.txt").write_text("hello\n")
     reply = '<tool_call>{"name": "read", "arguments": {"path": "a.txt"}}</tool_call>'
-    done = toolspeak("exec", "--dialect", "auto", reply=reply, cwd=tmp_path)
-    assert done.stdout.startswith(b"<tool_response>\nhello")
-    assert b"read as hermes" in done.stderr
-    done = toolspeak("exec", "--model", "moonshotai/Kimi-K2-Instruct", reply=reply, cwd=tmp_path)
-    assert done.stdout.startswith(b"## Return of ")
+    process = toolspeak("exec", "--dialect", "auto", reply=reply, cwd=tmp_path)
+    assert process.stdout.startswith(b"<tool_response>\nhello")
+    assert b"read as hermes" in process.stderr
+    process = toolspeak("exec", "--model", "moonshotai/Kimi-K2-Instruct", reply=reply, cwd=tmp_path)
+    assert process.stdout.startswith(b"## Return of ")
 
 
 def test_the_xml_dialect_runs_in_order(tmp_path):
@@ -89,24 +89,24 @@ def test_the_xml_dialect_runs_in_order(tmp_path):
 def test_tool_call_prints_the_message_and_errors_begin_with_error(tmp_path):
     (tmp_path / "a.txt").write_text("text\n")
     reply = '<tool_call>{"name": "read", "arguments": {"path": "%s"}}</tool_call>'
-    done = toolspeak("exec", "--dialect", "tool-call", reply=reply % "a.txt", cwd=tmp_path)
-    assert done.stdout == b"text\n"
-    done = toolspeak("exec", "--dialect", "tool-call", reply=reply % "b.txt", cwd=tmp_path)
-    assert done.stdout.startswith(b"ERROR: ")
+    process = toolspeak("exec", "--dialect", "tool-call", reply=reply % "a.txt", cwd=tmp_path)
+    assert process.stdout == b"text\n"
+    process = toolspeak("exec", "--dialect", "tool-call", reply=reply % "b.txt", cwd=tmp_path)
+    assert process.stdout.startswith(b"ERROR: ")
 
 
 def test_only_the_last_tool_call_runs_and_the_others_are_reported(tmp_path):
     call = '<tool_call>{"name": "write", "arguments": {"path": "%s", "content": ""}}</tool_call>'
     arguments = ("exec", "--dialect", "tool-call", "--approve", "all")
-    done = toolspeak(*arguments, reply=call % "first" + call % "last", cwd=tmp_path)
+    process = toolspeak(*arguments, reply=call % "first" + call % "last", cwd=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["last"]
-    assert b"ignored: a call to write" in done.stderr
+    assert b"ignored: a call to write" in process.stderr
 
 
 def test_a_reply_without_calls_prints_nothing(tmp_path):
-    done = toolspeak("exec", "--dialect", "cogency-json", reply="Use <execute> for that.", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, b"")
-    assert b"no calls" in done.stderr
+    process = toolspeak("exec", "--dialect", "cogency-json", reply="Use <execute> for that.", cwd=tmp_path)
+    assert (process.returncode, process.stdout) == (0, b"")
+    assert b"no calls" in process.stderr
 
 
 def test_reads_are_remembered_between_replies(tmp_path):
@@ -133,17 +133,17 @@ def test_reads_are_remembered_between_replies(tmp_path):
     ],
 )
 def test_usage_errors_say_what_to_do_and_exit_2(arguments, reply, complaint, tmp_path):
-    done = toolspeak(*arguments, reply=reply, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert complaint in done.stderr.decode()
+    process = toolspeak(*arguments, reply=reply, cwd=tmp_path)
+    assert (process.returncode, process.stdout) == (2, b"")
+    assert complaint in process.stderr.decode()
 
 
 def test_a_damaged_reads_file_is_named_and_nothing_runs(tmp_path):
     (tmp_path / "reads.json").write_text("[")
     arguments = ("exec", "--dialect", "cogency-json", "--approve", "all", "--reads", "reads.json")
-    done = toolspeak(*arguments, reply=CALLS, cwd=tmp_path)
-    assert done.returncode == 2
-    assert "reads.json" in done.stderr.decode()
+    process = toolspeak(*arguments, reply=CALLS, cwd=tmp_path)
+    assert process.returncode == 2
+    assert "reads.json" in process.stderr.decode()
     assert not (tmp_path / "a.txt").exists()
 
 
@@ -163,10 +163,10 @@ def test_ending_it_from_outside_ends_the_command_too(number, tmp_path):
     assert wait_for(lambda: not Path(f"/proc/{child}").exists())
 
 
-def wait_for(met, seconds=120.0):
-    """What `met` gives once it is true; looks at the disk and at processes, which announce nothing."""
+def wait_for(probe, seconds=120.0):
+    """What `probe` gives once it is true; looks at the disk and at processes, which announce nothing."""
     end = time.monotonic() + seconds
-    while not (value := met()):
+    while not (value := probe()):
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.01)
     return value
@@ -191,8 +191,8 @@ def test_a_command_cannot_read_the_environment_of_the_program_that_started_it(tm
     plain = [*user, sys.executable, "-c", f"import subprocess; subprocess.run({read!r}, shell=True, check=False)"]
     assert subprocess.run(plain, capture_output=True, check=False).stdout == b"readable\n", "without it, it can"
     command = [*user, sys.executable, "-m", "toolspeak", "exec", "--dialect", "cogency-json", "--approve", "all"]
-    done = subprocess.run(command, input=shell(read).encode(), cwd=tmp_path, capture_output=True, check=False)
-    output = results(done)[0]["content"]["output"]
+    process = subprocess.run(command, input=shell(read).encode(), cwd=tmp_path, capture_output=True, check=False)
+    output = results(process)[0]["content"]["output"]
     assert "Permission denied" in output
     assert "readable" not in output
 
@@ -203,8 +203,8 @@ def test_env_passes_a_variable_on(tmp_path):
     env = {**os.environ, "CI_NAME": "lab"}
     for more, output in (((), "none\n"), (("--env", "CI_NAME"), "lab\n")):
         command = [sys.executable, "-m", "toolspeak", *arguments, *more]
-        done = subprocess.run(command, input=reply.encode(), cwd=tmp_path, env=env, capture_output=True, check=False)
-        assert results(done)[0]["content"]["output"] == output
+        process = subprocess.run(command, input=reply.encode(), cwd=tmp_path, env=env, capture_output=True, check=False)
+        assert results(process)[0]["content"]["output"] == output
 
 
 def test_the_active_file_is_the_one_that_is_named(tmp_path):

@@ -42,7 +42,7 @@ def grammar(tools: str, *options: str, dialect: str = "xlam", target: str = "lar
     return CliRunner().invoke(cli, arguments, standalone_mode=False)
 
 
-def accepted(grammar: str, texts: set[str]) -> set[str]:
+def accepted_texts(grammar: str, texts: set[str]) -> set[str]:
     def takes(text: str) -> bool:
         matcher = llguidance.LLMatcher(BYTES, grammar)
         assert not matcher.is_error(), matcher.get_error()
@@ -51,21 +51,23 @@ def accepted(grammar: str, texts: set[str]) -> set[str]:
     return {text for text in texts if takes(text)}
 
 
-@pytest.mark.parametrize(("choice", "admitted"), CHOICES)
+@pytest.mark.parametrize(("choice", "expected_texts"), CHOICES)
 @pytest.mark.parametrize("target", ["lark", "gbnf", "json_schema", "json-schema", "regex"])
-def test_it_prints_the_grammar_of_a_choice(tools: str, target: str, choice: str, admitted: set[str]):
-    done = grammar(tools, "--choice", choice, target=target)
-    if target not in ("lark", "gbnf") and TEXT in admitted:
-        assert "use tool choice required or a specific tool" in str(done.exception)
+def test_it_prints_the_grammar_of_a_choice(tools: str, target: str, choice: str, expected_texts: set[str]):
+    process = grammar(tools, "--choice", choice, target=target)
+    if target not in ("lark", "gbnf") and TEXT in expected_texts:
+        assert "use tool choice required or a specific tool" in str(process.exception)
         return
-    assert done.exception is None
+    assert process.exception is None
     compile_target = {
         "lark": llguidance.LLMatcher.grammar_from_lark,
         "gbnf": lambda source: llguidance.LLMatcher.grammar_from_lark(gbnf_to_lark(source)),
         "json_schema": llguidance.LLMatcher.grammar_from_json_schema,
         "regex": lambda source: llguidance.LLMatcher.grammar_from_regex(source.rstrip("\n")),
     }
-    assert accepted(compile_target[target.replace("-", "_")](done.stdout), {TEXT, SCALE, SAY}) == admitted
+    assert (
+        accepted_texts(compile_target[target.replace("-", "_")](process.stdout), {TEXT, SCALE, SAY}) == expected_texts
+    )
 
 
 def test_a_structural_tag_is_one_line_of_json(tools: str):
@@ -77,18 +79,18 @@ def test_options_reach_the_grammar(tools: str, tmp_path: Path):
     call = '<tool_call>\n{"name": "say", "arguments": {"text": "a"}}\n</tool_call>'
     bare, thought, open_thought, twice = call, f"<think>So.</think>{call}", f"So.</think>{call}", f"{call}\n{call}"
     texts = {bare, thought, open_thought, twice}
-    for options, admitted in (
+    for options, expected_texts in (
         ((), {bare, thought, twice}),
         (("--no-reasoning",), {bare, twice}),
         (("--starts-in", "reasoning"), {open_thought}),
         (("--max-calls", "1"), {bare, thought}),
     ):
-        printed = grammar(tools, "--choice", "required", *options, dialect="hermes").stdout
-        assert accepted(printed, texts) == admitted
+        printed_grammar = grammar(tools, "--choice", "required", *options, dialect="hermes").stdout
+        assert accepted_texts(printed_grammar, texts) == expected_texts
     for special in ({"<tool_call>": 151657}, ["<tool_call>"]):
         (tmp_path / "special.json").write_text(json.dumps(special))
-        printed = grammar(tools, "--special-tokens", str(tmp_path / "special.json"), dialect="hermes").stdout
-        assert (" <[151657]> " if isinstance(special, dict) else " <tool_call> ") in printed
+        printed_grammar = grammar(tools, "--special-tokens", str(tmp_path / "special.json"), dialect="hermes").stdout
+        assert (" <[151657]> " if isinstance(special, dict) else " <tool_call> ") in printed_grammar
 
 
 # what is wrong, what the message says of it and of the remedy
@@ -155,6 +157,6 @@ def test_tools_are_read_in_whatever_form_an_api_has_them(tmp_path: Path, content
 
 
 def test_errors_end_with_2(tmp_path: Path):
-    done = toolspeak("grammar", "--dialect", "hermes", "--target", "lark", "--tools", "none.json", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.startswith(b"toolspeak: none.json: ")
+    process = toolspeak("grammar", "--dialect", "hermes", "--target", "lark", "--tools", "none.json", cwd=tmp_path)
+    assert (process.returncode, process.stdout) == (2, b"")
+    assert process.stderr.startswith(b"toolspeak: none.json: ")

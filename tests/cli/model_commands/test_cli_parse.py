@@ -18,9 +18,9 @@ TOOLS = [
 
 
 def parse(reply, cwd, *arguments) -> dict:
-    done = toolspeak("parse", *arguments, reply=reply, cwd=cwd)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    process = toolspeak("parse", *arguments, reply=reply, cwd=cwd)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
 
 
 def test_it_prints_content_reasoning_calls_malformed_and_ignored(tmp_path):
@@ -47,18 +47,22 @@ def test_a_file_is_read_like_standard_input(tmp_path, command):
     text = '[{"role": "user", "content": "r\\u00e9sum\u00e9"}]' if command == "translate" else "R\u00e9sum\u00e9.\r\n"
     (tmp_path / "reply.txt").write_bytes(text.encode())
     result = toolspeak(command, "reply.txt", *options, cwd=tmp_path)
-    piped = toolspeak(command, "-", *options, reply=text, cwd=tmp_path)
-    assert (result.returncode, result.stdout, result.stderr) == (piped.returncode, piped.stdout, piped.stderr)
+    pipe_result = toolspeak(command, "-", *options, reply=text, cwd=tmp_path)
+    assert (result.returncode, result.stdout, result.stderr) == (
+        pipe_result.returncode,
+        pipe_result.stdout,
+        pipe_result.stderr,
+    )
     assert result.returncode == 0
 
 
 @pytest.mark.parametrize(("name", "problem"), [("none.txt", b"there is no such file"), (".", b"directory")])
 def test_a_file_that_cannot_be_read_is_named(tmp_path, name, problem):
-    done = toolspeak("parse", name, cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.startswith(b"toolspeak: " + name.encode())
-    assert problem in done.stderr
-    assert done.stdout == b""
+    process = toolspeak("parse", name, cwd=tmp_path)
+    assert process.returncode == 2
+    assert process.stderr.startswith(b"toolspeak: " + name.encode())
+    assert problem in process.stderr
+    assert process.stdout == b""
 
 
 def test_a_file_that_is_not_utf8_is_named_with_the_place(tmp_path):
@@ -70,9 +74,9 @@ def test_a_file_that_is_not_utf8_is_named_with_the_place(tmp_path):
 
 def test_lines_are_read_from_a_file_and_a_broken_one_stops_none(tmp_path):
     (tmp_path / "replies.jsonl").write_bytes(b'{"id": 1, "input": "a"}\r\n{broken\r\n{"id": 3, "input": "c"}\r\n')
-    done = toolspeak("parse", "--jsonl", "replies.jsonl", cwd=tmp_path)
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert done.returncode == 1
+    process = toolspeak("parse", "--jsonl", "replies.jsonl", cwd=tmp_path)
+    rows = [json.loads(line) for line in process.stdout.splitlines()]
+    assert process.returncode == 1
     assert [row.get("content") for row in rows] == ["a", None, "c"]
     assert rows[1]["error"].startswith("line 2: not JSON")
 
@@ -133,8 +137,8 @@ def test_repair_with_auto(tmp_path):
     ],
 )
 def test_what_cannot_be_says_so(arguments, error, tmp_path):
-    done = toolspeak(*arguments, cwd=tmp_path)
-    assert (done.returncode, error in done.stderr.decode()) == (2, True), done.stderr
+    process = toolspeak(*arguments, cwd=tmp_path)
+    assert (process.returncode, error in process.stderr.decode()) == (2, True), process.stderr
 
 
 def test_dialects_says_which_one_a_model_has(tmp_path):
@@ -173,9 +177,9 @@ def test_lone_surrogates_and_nul_leave_as_escapes(tmp_path):
 @pytest.mark.parametrize("text", ["{}", "[5]", '[{"name": 5}]', '[{"name": "a", "parameters": 5}]', "["])
 def test_a_bad_tools_file_is_named(text, tmp_path):
     (tmp_path / "tools.json").write_text(text)
-    done = toolspeak("parse", "--dialect", "tool-call", "--tools", "tools.json", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "tools.json" in done.stderr.decode()
+    process = toolspeak("parse", "--dialect", "tool-call", "--tools", "tools.json", cwd=tmp_path)
+    assert process.returncode == 2
+    assert "tools.json" in process.stderr.decode()
 
 
 def test_dialects_lists_them_all(tmp_path):
@@ -203,15 +207,15 @@ def test_help_names_the_exit_codes(tmp_path):
 
 def test_a_reader_that_leaves_early_ends_it_quietly(tmp_path):
     line = f"'{sys.executable}' -m toolspeak dialects --show cogency-json | head -n 1"
-    done = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
-    assert (done.stdout, done.stderr) == ("## Tools\n", "")
+    process = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+    assert (process.stdout, process.stderr) == ("## Tools\n", "")
 
 
 def test_tools_are_listed_as_a_prompt_lists_them(tmp_path):
     (tmp_path / "tools.json").write_text(json.dumps(TOOLS))
     for command in (("tools",), ("dialects", "--show", "hermes")):
-        done = toolspeak(*command, "--tools", "tools.json", "--listing", "signatures", cwd=tmp_path)
-        assert "scale(n?: int)\nScales." in done.stdout.decode()
-    done = toolspeak("tools", "--listing", "json_schema", "--show", "read", cwd=tmp_path)
-    assert json.loads(done.stdout)["function"]["name"] == "read"
+        process = toolspeak(*command, "--tools", "tools.json", "--listing", "signatures", cwd=tmp_path)
+        assert "scale(n?: int)\nScales." in process.stdout.decode()
+    process = toolspeak("tools", "--listing", "json_schema", "--show", "read", cwd=tmp_path)
+    assert json.loads(process.stdout)["function"]["name"] == "read"
     assert toolspeak("tools", "--listing", "signatures", "--show", "raed", cwd=tmp_path).returncode == 2

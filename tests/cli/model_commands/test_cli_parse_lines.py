@@ -21,9 +21,9 @@ REPLY = '<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>'
 def answers(rows, cwd, *arguments, code=0) -> list[dict]:
     """The answers to rows: values, or lines as they are."""
     lines = [row if isinstance(row, bytes) else json.dumps(row).encode() for row in rows]
-    done = toolspeak("parse", "--jsonl", *arguments, reply=b"\n".join(lines), cwd=cwd)
-    assert (done.returncode, done.stderr) == (code, b"")
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    process = toolspeak("parse", "--jsonl", *arguments, reply=b"\n".join(lines), cwd=cwd)
+    assert (process.returncode, process.stderr) == (code, b"")
+    return [json.loads(line) for line in process.stdout.splitlines()]
 
 
 def test_every_sample_is_read_as_by_read_turn_whole_and_in_chunks(tmp_path):
@@ -48,8 +48,8 @@ def test_every_sample_is_read_as_by_read_turn_whole_and_in_chunks(tmp_path):
             for call in turn.calls
             if isinstance(call, ToolCall)
         ]
-        malformed = [call.raw for call in turn.calls if isinstance(call, MalformedCall)]
-        assert [call["raw"] for call in answer["malformed"]] == malformed
+        raw_calls = [call.raw for call in turn.calls if isinstance(call, MalformedCall)]
+        assert [call["raw"] for call in answer["malformed"]] == raw_calls
 
 
 @pytest.mark.parametrize("name", ["kimi_k2", "Kimi-K2", "DEEPSEEK_V3.2", "qwen3_reasoning"])

@@ -16,9 +16,9 @@ ARGUMENTS = ("translate", "--from", "hermes", "--to", "qwen3_coder")
 
 
 def test_it_prints_the_conversation_in_the_other_dialect(tmp_path):
-    done = toolspeak(*ARGUMENTS, reply=json.dumps(CONVERSATION), cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, b"")
-    there = json.loads(done.stdout)
+    process = toolspeak(*ARGUMENTS, reply=json.dumps(CONVERSATION), cwd=tmp_path)
+    assert (process.returncode, process.stderr) == (0, b"")
+    there = json.loads(process.stdout)
     assert [message["role"] for message in there] == ["user", "assistant", "user"]
     assert there[0]["content"] == "What is in it?"
     assert there[1]["content"].count("<function=read>") == 1
@@ -26,15 +26,15 @@ def test_it_prints_the_conversation_in_the_other_dialect(tmp_path):
     tools = [{"name": "read", "parameters": {"properties": {"n": {"type": "integer"}}}}]
     (tmp_path / "tools.json").write_text(json.dumps(tools))
     back = ("translate", "--from", "qwen3_coder", "--to", "hermes", "--tools", "tools.json")
-    done = toolspeak(*back, reply=done.stdout, cwd=tmp_path)
-    assert json.loads(done.stdout)[1:] == CONVERSATION[1:]
+    process = toolspeak(*back, reply=process.stdout, cwd=tmp_path)
+    assert json.loads(process.stdout)[1:] == CONVERSATION[1:]
 
 
 def test_warnings_go_to_standard_error(tmp_path):
-    broken = [{"role": "assistant", "content": "<tool_call>{</tool_call>"}]
-    done = toolspeak(*ARGUMENTS, reply=json.dumps(broken), cwd=tmp_path)
-    assert done.returncode == 0
-    assert b"message 0: a call is malformed" in done.stderr
+    conversation = [{"role": "assistant", "content": "<tool_call>{</tool_call>"}]
+    process = toolspeak(*ARGUMENTS, reply=json.dumps(conversation), cwd=tmp_path)
+    assert process.returncode == 0
+    assert b"message 0: a call is malformed" in process.stderr
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,6 @@ def test_warnings_go_to_standard_error(tmp_path):
     ],
 )
 def test_a_conversation_that_is_none_is_named(reply, error, tmp_path):
-    done = toolspeak(*ARGUMENTS, reply=reply, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert error in done.stderr.decode()
+    process = toolspeak(*ARGUMENTS, reply=reply, cwd=tmp_path)
+    assert (process.returncode, process.stdout) == (2, b"")
+    assert error in process.stderr.decode()

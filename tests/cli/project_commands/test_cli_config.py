@@ -46,9 +46,9 @@ def test_the_files_and_whether_they_count(folder):
 
 def test_trust_shows_the_content_and_asks_at_a_terminal(folder):
     folder.project('model = "b"\napprove = "all"\n')
-    done = folder.toolspeak("config", "trust")
-    assert done.returncode == 0
-    assert 'approve = "all"' in done.stderr
+    process = folder.toolspeak("config", "trust")
+    assert process.returncode == 0
+    assert 'approve = "all"' in process.stderr
     assert folder.toolspeak("config", "trust", "--revoke").stderr == "toolspeak: it is no longer trusted\n"
     assert folder.toolspeak("config", "trust", "--revoke").stderr == "toolspeak: it was not trusted\n"
     terminal = folder.at_terminal("config", "trust")
@@ -64,9 +64,9 @@ def test_trust_shows_the_content_and_asks_at_a_terminal(folder):
 
 
 def test_trust_without_a_file(folder):
-    done = folder.toolspeak("config", "trust")
-    assert done.returncode == 2
-    assert "there is no .toolspeak/config.toml in" in done.stderr
+    process = folder.toolspeak("config", "trust")
+    assert process.returncode == 2
+    assert "there is no .toolspeak/config.toml in" in process.stderr
 
 
 def test_edit_makes_the_users_file_and_checks_it(folder):
@@ -102,19 +102,19 @@ def test_a_project_file_that_is_trusted_stays_so_after_the_edit_of_the_user(fold
 
 
 def test_edit_without_a_terminal_names_the_file(folder):
-    done = folder.toolspeak("config", "edit", EDITOR="true")
-    assert done.returncode == 2
-    assert str(folder.user_file) in done.stderr
+    process = folder.toolspeak("config", "edit", EDITOR="true")
+    assert process.returncode == 2
+    assert str(folder.user_file) in process.stderr
     assert not folder.user_file.exists()
-    done = folder.toolspeak("config", "edit", "--project", EDITOR="true")
-    assert done.returncode == 2
-    assert str(folder.project_file) in done.stderr
+    process = folder.toolspeak("config", "edit", "--project", EDITOR="true")
+    assert process.returncode == 2
+    assert str(folder.project_file) in process.stderr
 
 
 def test_text_of_a_file_cannot_control_the_terminal(folder):
     folder.user("[aliases]\nx = 'ollama:\u202eevil'\n")
-    done = folder.toolspeak("config")
-    assert done.returncode == 0
-    assert "\u202e" not in done.stdout
-    assert "\\u202e" in done.stdout
+    process = folder.toolspeak("config")
+    assert process.returncode == 0
+    assert "\u202e" not in process.stdout
+    assert "\\u202e" in process.stdout
     assert "\u202e" in json.dumps(folder.values(), ensure_ascii=False)

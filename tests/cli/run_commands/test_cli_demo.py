@@ -27,11 +27,11 @@ def demo(tmp_path: Path, *options: str) -> CompletedProcess[str]:
 
 
 def test_it_fixes_the_bug_in_every_dialect_and_leaves_nothing(tmp_path: Path):
-    done = demo(tmp_path, "--fast")
-    assert (done.returncode, done.stderr) == (0, "")
-    rows = re.findall(r"│ (\S+) +│ +(\d+) +│ +(\d+) +│ +(\d+) +│ +[\d.]+ +│ tests pass +│", done.stdout)
+    process = demo(tmp_path, "--fast")
+    assert (process.returncode, process.stderr) == (0, "")
+    rows = re.findall(r"│ (\S+) +│ +(\d+) +│ +(\d+) +│ +(\d+) +│ +[\d.]+ +│ tests pass +│", process.stdout)
     assert [name for name, *_ in rows] == NAMES
-    assert {(calls, recovered) for _, _, calls, recovered in rows} == {("8", "1")}
+    assert {(calls, recoveries) for _, _, calls, recoveries in rows} == {("8", "1")}
     assert list(tmp_path.iterdir()) == []
     for text in (
         "One test fails: -500 != 850.",
@@ -41,19 +41,19 @@ def test_it_fixes_the_bug_in_every_dialect_and_leaves_nothing(tmp_path: Path):
         "Line 12 divides by 10",
         "All 3 tests pass.",
     ):
-        assert done.stdout.count(text) == len(NAMES), text
+        assert process.stdout.count(text) == len(NAMES), text
 
 
 def test_one_dialect(tmp_path: Path):
-    done = demo(tmp_path, "--fast", "--dialect", "tool-call")
-    assert done.returncode == 0
-    assert re.findall(r"│ (\S+) .*tests pass", done.stdout) == ["tool-call"]
+    process = demo(tmp_path, "--fast", "--dialect", "tool-call")
+    assert process.returncode == 0
+    assert re.findall(r"│ (\S+) .*tests pass", process.stdout) == ["tool-call"]
 
 
 def test_an_unknown_dialect(tmp_path: Path):
-    done = demo(tmp_path, "--dialect", "hermez")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "There is no dialect 'hermez'" in done.stderr
+    process = demo(tmp_path, "--dialect", "hermez")
+    assert (process.returncode, process.stdout) == (2, "")
+    assert "There is no dialect 'hermez'" in process.stderr
 
 
 PRICES, TESTS = FILES["shop/prices.py"], FILES["tests/test_prices.py"]
@@ -85,8 +85,8 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 @pytest.mark.parametrize("dialect", PROTOCOLS, ids=NAMES)
 def test_it_fails_when_a_result_is_not_the_right_one(dialect: Dialect, name: str):
-    changed, problem = WRONG[name]
-    outcome = asyncio.run(play(dialect, make_console(io.StringIO()), files={**FILES, **changed}))
+    damaged_files, problem = WRONG[name]
+    outcome = asyncio.run(play(dialect, make_console(io.StringIO()), files={**FILES, **damaged_files}))
     assert problem in "; ".join(outcome.problems)
 
 
@@ -105,10 +105,10 @@ def test_the_playbook_shows_what_it_should():
 
 def test_the_three_schedules_are_compared_and_drawn(tmp_path: Path):
     picture = tmp_path / "out.svg"
-    done = demo(tmp_path, "--schedules", "--timeline", str(picture))
-    assert done.returncode == 0
-    rows = {line.split("│")[1].strip(): line for line in done.stdout.splitlines() if line.startswith("│")}
+    process = demo(tmp_path, "--schedules", "--timeline", str(picture))
+    assert process.returncode == 0
+    rows = {line.split("│")[1].strip(): line for line in process.stdout.splitlines() if line.startswith("│")}
     assert "WRONG" in rows["parallel"]
     assert "the same" in rows["serializable"]
-    assert "░" in done.stdout
+    assert "░" in process.stdout
     assert picture.read_text(encoding="utf-8").count("<rect") == 21

@@ -35,11 +35,11 @@ def fill(file, *runs):
 
 
 def toolspeak(*arguments, code=0):
-    done = CliRunner().invoke(cli, arguments)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == code, done.output
-    return done.stdout
+    result = CliRunner().invoke(cli, arguments)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result.stdout
 
 
 def test_a_check_says_whether_the_journal_is_whole_also_by_its_exit_code(file):
@@ -47,23 +47,23 @@ def test_a_check_says_whether_the_journal_is_whole_also_by_its_exit_code(file):
     assert toolspeak("journal", "check", "--journal", str(file)) == "2 runs, 14 records: whole\n"
     with closing(sqlite3.connect(file)) as db, db:
         db.execute("UPDATE records SET data = replace(data, 'RunFinished', 'RunFinishes') WHERE id = 7")
-    printed = toolspeak("journal", "check", "--journal", str(file), code=1)
-    assert "damage: " in printed
-    assert "record 6 of run one differs from what was written" in printed
-    assert printed.endswith("2 runs, 13 records: not whole: 1 finding of damage\n")
+    output = toolspeak("journal", "check", "--journal", str(file), code=1)
+    assert "damage: " in output
+    assert "record 6 of run one differs from what was written" in output
+    assert output.endswith("2 runs, 13 records: not whole: 1 finding of damage\n")
     report = json.loads(toolspeak("journal", "check", "--json", "--journal", str(file), code=1))
     assert (report["whole"], [row["run_id"] for row in report["findings"]]) == (False, ["one"])
 
 
 def test_a_damaged_file_is_named_and_stays_as_it_is(file):
     fill(file, *(a_run(f"r{number}", *every_kind(), task="x" * 3000) for number in range(30)))
-    with file.open("r+b") as damaged:
-        damaged.seek(5 * 4096)
-        damaged.write(b"\xff" * 4096 * 3)
+    with file.open("r+b") as stream:
+        stream.seek(5 * 4096)
+        stream.write(b"\xff" * 4096 * 3)
     before = file.read_bytes()
     try:
-        printed = toolspeak("journal", "check", "--journal", str(file), code=1)
-        assert "damage: " in printed
+        output = toolspeak("journal", "check", "--journal", str(file), code=1)
+        assert "damage: " in output
     except JournalError as error:  # the list of runs itself is damaged
         assert str(file) in str(error)  # noqa: PT017
     assert file.read_bytes() == before
@@ -76,9 +76,9 @@ def test_statistics_are_printed_for_people_and_programs(file):
         a_run("two", RunPaused("awaiting_approval", ("call",)), time=1_700_000_000.0),
         a_run("three", time=1_702_000_000.0),
     )
-    printed = toolspeak("journal", "stats", "--journal", str(file))
-    assert "awaiting approval: 1, the oldest since 2023-11-14 22:13 UTC\n" in printed
-    assert "interrupted: 1\n" in printed
+    output = toolspeak("journal", "stats", "--journal", str(file))
+    assert "awaiting approval: 1, the oldest since 2023-11-14 22:13 UTC\n" in output
+    assert "interrupted: 1\n" in output
     facts = json.loads(toolspeak("journal", "stats", "--json", "--journal", str(file)))
     assert facts["statuses"] == {"answered": 1, "awaiting_approval": 1, "interrupted": 1}
     assert {(row["month"], row["status"], row["runs"], row["records"]) for row in facts["months"]} == {
@@ -105,12 +105,12 @@ def test_a_vacuum_says_what_it_freed(file):
     assert file.stat().st_size < 200_000
 
 
-DONE = RunFinished("answered", "Done.", "answer")
+END = RunFinished("answered", "Done.", "answer")
 OLD = 1_700_000_000.0
 
 
 def test_old_runs_are_archived_and_an_archive_is_read_again(file, tmp_path):
-    fill(file, a_run("old", DONE, time=OLD), a_run("new", DONE, time=time.time()), a_run("open", time=OLD))
+    fill(file, a_run("old", END, time=OLD), a_run("new", END, time=time.time()), a_run("open", time=OLD))
     folder = tmp_path / "archive"
     arguments = ("journal", "archive", "--older-than", "90d", "--to", str(folder), "--journal", str(file))
     assert toolspeak(*arguments) == f"{folder}/runs-2023-11.jsonl: 1 run, 2 records\n"
@@ -129,7 +129,7 @@ def test_old_runs_are_archived_and_an_archive_is_read_again(file, tmp_path):
 
 
 def test_old_runs_are_pruned_after_a_yes(file):
-    fill(file, a_run("anns", DONE, time=OLD, principal="ann"), a_run("bens", DONE, time=OLD, principal="ben"))
+    fill(file, a_run("anns", END, time=OLD, principal="ann"), a_run("bens", END, time=OLD, principal="ben"))
     arguments = ("journal", "prune", "--older-than", "1w", "--principal", "ann", "--journal", str(file))
     with pytest.raises(ConfigurationError, match="nothing was changed: there is no terminal to ask at"):
         toolspeak(*arguments)
@@ -139,14 +139,14 @@ def test_old_runs_are_pruned_after_a_yes(file):
 
 @pytest.mark.parametrize("age", ["90", "-1d", "d", "1.5d"])
 def test_an_age_has_a_number_and_a_unit(file, age):
-    fill(file, a_run("one", DONE))
+    fill(file, a_run("one", END))
     toolspeak("journal", "prune", f"--older-than={age}", "--journal", str(file), code=2)
 
 
 def test_one_run_is_exported_with_what_belongs_to_it(file):
-    child = [replace(record, parent_run_id="parent") for record in a_run("child", DONE)]
-    session = (a_run("s1", DONE, session_id="S"), a_run("s2", session_id="S", session_version=1))
-    fill(file, a_run("parent", DONE, principal="ann"), child, *session)
+    child = [replace(record, parent_run_id="parent") for record in a_run("child", END)]
+    session = (a_run("s1", END, session_id="S"), a_run("s2", session_id="S", session_version=1))
+    fill(file, a_run("parent", END, principal="ann"), child, *session)
 
     def runs(*arguments):
         lines = toolspeak("journal", "export", *arguments, "--journal", str(file)).splitlines()
@@ -166,7 +166,7 @@ def test_a_file_that_is_no_archive_is_named_with_its_line(file, tmp_path):
 
 
 def test_a_principal_is_erased_after_a_yes_and_copies_are_named(file, tmp_path):
-    fill(file, a_run("anns", DONE, time=OLD, principal="ann", task="Zebrafink"), a_run("open", principal="ann"))
+    fill(file, a_run("anns", END, time=OLD, principal="ann", task="Zebrafink"), a_run("open", principal="ann"))
     folder = tmp_path / "archive"
     toolspeak("journal", "archive", "--older-than", "90d", "--to", str(folder), "--journal", str(file))
     copy = file.with_name("runs.db.damaged-1")
@@ -174,7 +174,7 @@ def test_a_principal_is_erased_after_a_yes_and_copies_are_named(file, tmp_path):
     arguments = ("journal", "erase", "--principal", "ann", "--archives", str(folder), "--journal", str(file))
     with pytest.raises(ConfigurationError, match="nothing was changed"):
         toolspeak(*arguments)
-    done = CliRunner().invoke(cli, [*arguments, "--yes"])
-    assert done.stdout == f"{file}: 1 run and 0 sessions erased\n{folder}: 1 run erased\n"
-    assert f"{copy} is a copy" in done.stderr
+    result = CliRunner().invoke(cli, [*arguments, "--yes"])
+    assert result.stdout == f"{file}: 1 run and 0 sessions erased\n{folder}: 1 run erased\n"
+    assert f"{copy} is a copy" in result.stderr
     assert "Zebrafink" not in (folder / "runs-2023-11.jsonl").read_text("utf-8")

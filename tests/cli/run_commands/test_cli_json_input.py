@@ -219,9 +219,9 @@ def test_deltas_come_on_request(drive):
 
 def test_the_options_belong_together(tmp_path):
     def fails(*options):
-        done = completed_text(["run", "--model", "scripted:none.json", *options], cwd=tmp_path)
-        assert done.returncode == 2, done
-        return done.stderr
+        process = completed_text(["run", "--model", "scripted:none.json", *options], cwd=tmp_path)
+        assert process.returncode == 2, process
+        return process.stderr
 
     assert "belong to --json" in fails("--input", "-")
     assert "belong to --json" in fails("--deltas", "task")

@@ -23,19 +23,19 @@ def run(folder, *arguments, reply=""):
     """What `run` prints, and the user's message."""
     cassette = folder.parent / "run.jsonl"
     model = f"scripted:{folder.parent / 'book.json'}"
-    done = toolspeak(
+    process = toolspeak(
         "run", *arguments, "--model", model, "--record", str(cassette), reply=reply, cwd=folder, terminal=False
     )
-    if done.returncode:
-        return done, ""
+    if process.returncode:
+        return process, ""
     lines = map(json.loads, cassette.read_text().splitlines())
     (request,) = (line["asked"] for line in lines if "asked" in line)
-    return done, request["messages"][-1]["text"]
+    return process, request["messages"][-1]["text"]
 
 
 def test_what_is_piped_in_is_a_part_of_the_task(folder):
-    done, text = run(folder, "explain this", reply="one\ntwo: é\n")
-    assert done.stdout == b"Done.\n"
+    process, text = run(folder, "explain this", reply="one\ntwo: é\n")
+    assert process.stdout == b"Done.\n"
     assert text == "explain this\n\n[Standard input]\none\ntwo: é\n"
 
 
@@ -58,9 +58,9 @@ def test_an_empty_pipe_adds_nothing(folder, reply):
     ],
 )
 def test_what_cannot_be_added_is_an_error_before_anything_begins(folder, reply, problem):
-    done, _ = run(folder, "explain this", reply=reply)
-    assert done.returncode == 2
-    assert problem in done.stderr.decode()
+    process, _ = run(folder, "explain this", reply=reply)
+    assert process.returncode == 2
+    assert problem in process.stderr.decode()
     assert not (folder.parent / "run.jsonl").exists()
 
 
@@ -85,14 +85,14 @@ def test_at_a_terminal_nothing_is_read(folder):
 def test_without_an_input_the_task_is_all(folder, redirection):
     line = f'"$@" {redirection}'
     words = [sys.executable, "-m", "toolspeak", "run", "look", "--model", f"scripted:{folder.parent / 'book.json'}"]
-    done = subprocess.run(["sh", "-c", line, "sh", *words], cwd=folder, capture_output=True, env=environment())
-    assert (done.returncode, done.stdout) == (0, b"Done.\n"), done.stderr
+    process = subprocess.run(["sh", "-c", line, "sh", *words], cwd=folder, capture_output=True, env=environment())
+    assert (process.returncode, process.stdout) == (0, b"Done.\n"), process.stderr
 
 
 def test_lines_of_a_program_stay_its_own(folder):
     model = f"scripted:{folder.parent / 'book.json'}"
     arguments = ("run", "--json", "--input", "-", "--model", model)
-    done = toolspeak(*arguments, reply='{"task": "first"}\n', cwd=folder, terminal=False)
-    assert done.returncode == 0, done.stderr
-    records = [json.loads(line) for line in done.stdout.splitlines()]
+    process = toolspeak(*arguments, reply='{"task": "first"}\n', cwd=folder, terminal=False)
+    assert process.returncode == 0, process.stderr
+    records = [json.loads(line) for line in process.stdout.splitlines()]
     assert records[-1]["event"]["answer"] == "Done."

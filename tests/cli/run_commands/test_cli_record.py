@@ -45,16 +45,16 @@ def test_a_run_is_recorded_and_played_without_its_tools(tmp_path: Path):
 def test_what_a_run_costs_is_said_and_limited(tmp_path: Path):
     model = book(tmp_path)
     common = ("run", "Write.", "--approve", "all", "--model", model, "--journal", "j.db")
-    unknown = toolspeak(tmp_path, *common, "--max-cost", "1")
-    assert (unknown.returncode, "is not known" in unknown.stderr) == (2, True)
+    without_prices = toolspeak(tmp_path, *common, "--max-cost", "1")
+    assert (without_prices.returncode, "is not known" in without_prices.stderr) == (2, True)
     (tmp_path / "prices.json").write_text(json.dumps({model: {"input": 100, "output": 1000}}))
-    priced = (*common, "--prices", "prices.json")
-    limited = toolspeak(tmp_path, *priced, "--max-cost", "0.0001")
-    assert limited.returncode == 0
-    assert "answered (cost): 2 steps, 1 call" in limited.stderr
-    assert "tokens (~$0." in limited.stderr  # the turn with the call is not read to its end
-    done = toolspeak(tmp_path, *priced, "--json")
-    run = json.loads(done.stdout.splitlines()[0])["run_id"]
+    with_prices = (*common, "--prices", "prices.json")
+    with_limit = toolspeak(tmp_path, *with_prices, "--max-cost", "0.0001")
+    assert with_limit.returncode == 0
+    assert "answered (cost): 2 steps, 1 call" in with_limit.stderr
+    assert "tokens (~$0." in with_limit.stderr  # the turn with the call is not read to its end
+    process = toolspeak(tmp_path, *with_prices, "--json")
+    run = json.loads(process.stdout.splitlines()[0])["run_id"]
     lines = toolspeak(tmp_path, "show", run, "--journal", "j.db").stdout
     assert "1,000 tokens in, 100 out, $0.2000" in lines
     records = toolspeak(tmp_path, "show", run, "--json", "--journal", "j.db").stdout
@@ -95,8 +95,8 @@ def test_a_run_that_waited_and_was_resumed_is_played_as_one(tmp_path: Path):
     early = toolspeak(tmp_path, "run", "Write.", "--replay", "run.jsonl")
     assert (early.returncode, "the recording ends here" in early.stderr) == (3, True)
     assert "toolspeak resume" not in early.stderr
-    resumed = toolspeak(tmp_path, "resume", "--approve", "all", "--journal", "j.db")
-    assert (resumed.returncode, resumed.stdout) == (0, "Written.\n")
+    resume_process = toolspeak(tmp_path, "resume", "--approve", "all", "--journal", "j.db")
+    assert (resume_process.returncode, resume_process.stdout) == (0, "Written.\n")
     (tmp_path / "new.txt").unlink()
     again = toolspeak(tmp_path, "run", "Write.", "--replay", "run.jsonl")
     assert (again.returncode, again.stdout) == (0, "Written.\n")

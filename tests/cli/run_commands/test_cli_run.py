@@ -34,9 +34,9 @@ from toolspeak.dialects import get_dialect
 ASKS = "(q)uit the run: "
 
 
-def calls(*wanted: tuple[str, dict[str, Any]], text: str = "") -> str:
+def calls(*tool_calls: tuple[str, dict[str, Any]], text: str = "") -> str:
     """A model's turn with these calls."""
-    parts = tuple(ToolCall(f"c{i}", name, arguments) for i, (name, arguments) in enumerate(wanted))
+    parts = tuple(ToolCall(f"c{i}", name, arguments) for i, (name, arguments) in enumerate(tool_calls))
     block = get_dialect("cogency-json").render([Message("assistant", parts)])[0].text
     return f"{text}\n{block}" if text else block
 
@@ -122,8 +122,12 @@ def test_thoughts_are_shown_only_on_request(folder: Path):
         True,
         True,
     )
-    piped = without_terminal(folder, "the task", "--model", model)
-    assert (piped.stdout, "secret" in piped.stderr, "thinking" in piped.stderr) == ("The answer is 4.\n", False, False)
+    process = without_terminal(folder, "the task", "--model", model)
+    assert (process.stdout, "secret" in process.stderr, "thinking" in process.stderr) == (
+        "The answer is 4.\n",
+        False,
+        False,
+    )
     result = without_terminal(folder, "the task", "--model", model, "--thoughts")
     assert (result.stdout, "A secret plan." in result.stderr) == ("The answer is 4.\n", True)
     with at_terminal(folder, model, "--thoughts") as process:
@@ -228,8 +232,10 @@ def test_a_repaired_call_is_shown_with_what_the_model_wrote(folder: Path):
     assert "the model's text was malformed, and was repaired" in plain
     assert "      [{name: 'write', args: {path: 'a.txt', content: 'x'}}]" in plain
     assert (code, (folder / "a.txt").exists()) == (0, True)
-    done = without_terminal(folder, "the task", "--model", book(folder, raw, "Done."), "--repair", "--approve", "all")
-    assert "write it again" in done.stderr
+    finished_process = without_terminal(
+        folder, "the task", "--model", book(folder, raw, "Done."), "--repair", "--approve", "all"
+    )
+    assert "write it again" in finished_process.stderr
 
 
 LINE = "as JSON on one line (Enter: keep the old ones): "
@@ -240,7 +246,7 @@ def test_arguments_edited_on_a_line_are_checked_and_need_another_answer(folder: 
     env = environment(PATH=str(folder))  # no editor
     with at_terminal(folder, book(folder, calls(write("a.txt")), answer), env=env) as process:
         process.read_until(ASKS)
-        for typed, problem in [
+        for line, problem in [
             ('{"path": "b.txt"', "this is not JSON: Expecting ',' delimiter (line 1, column 17)"),
             ('["b.txt"]', "the arguments must be one JSON object"),
             ('{"path": "b.txt", "contents": "x"}', "the arguments of 'write' do not fit:"),
@@ -248,7 +254,7 @@ def test_arguments_edited_on_a_line_are_checked_and_need_another_answer(folder: 
         ]:
             process.type("e\n")
             process.read_until(LINE)
-            process.type(typed + "\n")
+            process.type(line + "\n")
             assert problem in process.read_until(ASKS)
         process.type("e\n")
         assert '{"path": "b.txt", "contents": "x"}' in process.read_until(LINE)  # what was typed is not lost
@@ -494,37 +500,37 @@ def test_standard_output_is_json_while_the_question_goes_to_the_terminal(folder:
         code, _ = process.finish()
     assert code == 0
     lines = out.read_text()
-    (decided,) = events(lines, ApprovalDecided)
-    assert (decided.approved, decided.reason, decided.by) == (False, "not today", "user")
+    (decision,) = events(lines, ApprovalDecided)
+    assert (decision.approved, decision.reason, decision.by) == (False, "not today", "user")
     assert [event.preview.splitlines()[-1] for event in events(lines, ApprovalRequested)] == ["+new"]
     assert events(lines, ModelAnswered)[-1].message == Message.assistant("rejected: not today")
 
 
 def test_json_prints_one_record_per_line_and_nothing_else(folder: Path):
     model = book(folder, calls(("list", {}), text="I look \ud800."), "Done.")
-    done = without_terminal(folder, "the task", "--model", model, "--json", "--max-steps", "7", "--sandbox", "off")
-    assert done.returncode == 0
-    run_records = records(done.stdout)
+    process = without_terminal(folder, "the task", "--model", model, "--json", "--max-steps", "7", "--sandbox", "off")
+    assert process.returncode == 0
+    run_records = records(process.stdout)
     start = run_records[0].event
     assert isinstance(start, RunStarted)
     assert start.messages == (Message.user("the task"),)
     assert start.limits.steps == 7
     assert run_records[-1].event == RunFinished("answered", "Done.", "answer")
-    assert len(events(done.stdout, ToolFinished)) == 1
-    sandbox, end = done.stderr.splitlines()
+    assert len(events(process.stdout, ToolFinished)) == 1
+    sandbox, end = process.stderr.splitlines()
     assert sandbox == "toolspeak: sandbox: off: commands have all your rights"
     assert end.startswith("toolspeak: answered: 2 steps, 1 call, ~")
 
 
 def test_without_a_terminal_the_run_waits_and_says_for_what(folder: Path):
     model = book(folder, calls(write("a.txt"), ("list", {})), "never")
-    done = without_terminal(folder, "the task", "--model", model)
-    assert done.returncode == 3
-    assert done.stdout == ""
-    assert "? write waits for approval" in done.stderr
-    assert "    +new\n" in done.stderr
-    assert "toolspeak: awaiting approval: 1 step, 2 calls" in done.stderr
-    assert "toolspeak: waiting for approval: write (call_1_0). There is no terminal" in done.stderr
+    process = without_terminal(folder, "the task", "--model", model)
+    assert process.returncode == 3
+    assert process.stdout == ""
+    assert "? write waits for approval" in process.stderr
+    assert "    +new\n" in process.stderr
+    assert "toolspeak: awaiting approval: 1 step, 2 calls" in process.stderr
+    assert "toolspeak: waiting for approval: write (call_1_0). There is no terminal" in process.stderr
     assert list(folder.iterdir()) == []
     as_json = without_terminal(folder, "the task", "--model", model, "--json")
     assert as_json.returncode == 3
@@ -538,19 +544,19 @@ def test_the_active_file_and_its_resumption(folder: Path):
     waiting = without_terminal(folder, "the task", "--model", model, "--active-file", "src/a.py", *journal)
     assert waiting.returncode == 3
     command = ("resume", "--approve", "all", *journal)
-    done = completed_text(command, cwd=folder, env=environment(), session=True, seconds=DEADLINE)
-    assert (done.returncode, done.stdout) == (0, "src/a.py is open.\n")
+    process = completed_text(command, cwd=folder, env=environment(), session=True, seconds=DEADLINE)
+    assert (process.returncode, process.stdout) == (0, "src/a.py is open.\n")
 
 
 @pytest.mark.parametrize(("approve", "written"), [("all", True), ("none", False)])
 def test_standing_answers_need_no_terminal(folder: Path, approve: str, written: bool):
-    done = without_terminal(
+    process = without_terminal(
         folder, "the task", "--model", book(folder, calls(write("a.txt")), "Done."), "--approve", approve
     )
-    assert (done.returncode, done.stdout) == (0, "Done.\n")
+    assert (process.returncode, process.stdout) == (0, "Done.\n")
     assert (folder / "a.txt").exists() == written
-    assert ("+new" in done.stderr) == written
-    assert ("✗ write (rejected)" in done.stderr) == (not written)
+    assert ("+new" in process.stderr) == written
+    assert ("✗ write (rejected)" in process.stderr) == (not written)
 
 
 # --- what can go wrong -------------------------------------------------------------------------------------------
@@ -572,15 +578,15 @@ def test_standing_answers_need_no_terminal(folder: Path, approve: str, written: 
 )
 def test_usage(folder: Path, arguments: list[str], problem: str):
     model = book(folder, "Done.")
-    done = without_terminal(folder, *(model if argument == "scripted:BOOK" else argument for argument in arguments))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert problem in done.stderr
-    assert "Traceback" not in done.stderr
+    process = without_terminal(folder, *(model if argument == "scripted:BOOK" else argument for argument in arguments))
+    assert (process.returncode, process.stdout) == (2, "")
+    assert problem in process.stderr
+    assert "Traceback" not in process.stderr
 
 
 def test_the_environment_names_the_default_model(folder: Path):
-    done = without_terminal(folder, "the task", env=environment(TOOLSPEAK_MODEL=book(folder, "Done.")))
-    assert (done.returncode, done.stdout) == (0, "Done.\n")
+    process = without_terminal(folder, "the task", env=environment(TOOLSPEAK_MODEL=book(folder, "Done.")))
+    assert (process.returncode, process.stdout) == (0, "Done.\n")
 
 
 def test_a_workspace_elsewhere_a_dialect_and_a_task_from_standard_input(folder: Path):
@@ -588,23 +594,23 @@ def test_a_workspace_elsewhere_a_dialect_and_a_task_from_standard_input(folder: 
     turn = '<tool_call>{"name": "write", "arguments": {"path": "a", "content": "x"}}</tool_call>'
     options = ["--workspace", "in", "--dialect", "tool-call", "--approve", "all", "--schedule", "native"]
     model = book(folder, turn, "You said {{find:größer}}.")
-    done = without_terminal(folder, "-", "--model", model, *options, stdin="größer\n")
-    assert (done.returncode, done.stdout) == (0, "You said größer.\n")
+    process = without_terminal(folder, "-", "--model", model, *options, stdin="größer\n")
+    assert (process.returncode, process.stdout) == (0, "You said größer.\n")
     assert (folder / "in" / "a").read_text() == "x"
 
 
 def test_a_failure_of_the_model_is_reported_once_with_exit_code_1(folder: Path):
     model = book(folder, {"text": "So far", "error": "the server is down"})
-    done = without_terminal(folder, "the task", "--model", model)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.count("the server is down") == 1
-    assert "toolspeak: failed (model_error): 1 step" in done.stderr
+    process = without_terminal(folder, "the task", "--model", model)
+    assert (process.returncode, process.stdout) == (1, "")
+    assert process.stderr.count("the server is down") == 1
+    assert "toolspeak: failed (model_error): 1 step" in process.stderr
 
 
 def test_no_answer_is_exit_code_1(folder: Path):
-    done = without_terminal(folder, "the task", "--model", book(folder, "", ""))
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "toolspeak: no answer (empty_answer): 2 steps" in done.stderr
+    process = without_terminal(folder, "the task", "--model", book(folder, "", ""))
+    assert (process.returncode, process.stdout) == (1, "")
+    assert "toolspeak: no answer (empty_answer): 2 steps" in process.stderr
 
 
 # --- colours and untrusted text ----------------------------------------------------------------------------------
@@ -635,26 +641,26 @@ def test_neither_the_model_nor_a_tool_controls_the_terminal(folder: Path):
 
 
 def test_the_timeline_shows_which_call_waited_for_which(folder: Path, tmp_path: Path):
-    wanted = [("read", {"path": "notes.md"}), ("shell", {"command": "true"}), ("list", {})]
+    tool_calls = [("read", {"path": "notes.md"}), ("shell", {"command": "true"}), ("list", {})]
     picture = tmp_path / "out.svg"
-    model = book(folder, calls(*wanted), "done")
-    done = without_terminal(folder, "the task", "--model", model, "--approve", "all", "--timeline", str(picture))
-    assert done.returncode == 0, done.stderr
-    drawn = picture.read_text(encoding="utf-8")
-    assert drawn.count("<rect") == 3
-    assert drawn.count('<path class="edge"') == 2
-    assert f"the timeline is in {picture}" in done.stderr
+    model = book(folder, calls(*tool_calls), "done")
+    process = without_terminal(folder, "the task", "--model", model, "--approve", "all", "--timeline", str(picture))
+    assert process.returncode == 0, process.stderr
+    svg = picture.read_text(encoding="utf-8")
+    assert svg.count("<rect") == 3
+    assert svg.count('<path class="edge"') == 2
+    assert f"the timeline is in {picture}" in process.stderr
 
 
 def test_a_tools_traceback_goes_to_the_file_that_the_environment_names(folder: Path, tmp_path: Path):
     model = book(folder, calls(("read", {"path": "gone.txt"})), "It is not there.")
     env = {**environment(), "TOOLSPEAK_LOG": str(tmp_path / "the.log")}
-    done = without_terminal(folder, "the task", "--model", model, env=env)
-    assert done.returncode == 0, done.stderr
-    logged = (tmp_path / "the.log").read_text(encoding="utf-8")
-    assert "toolspeak.execute: the tool read raised in the call" in logged
-    assert "Traceback" in logged
-    assert "Traceback" not in done.stderr
-    done = without_terminal(folder, "the task", "--model", model, env={**env, "TOOLSPEAK_LOG": "no/such/folder/x"})
-    assert done.returncode == 2
-    assert "TOOLSPEAK_LOG" in done.stderr
+    process = without_terminal(folder, "the task", "--model", model, env=env)
+    assert process.returncode == 0, process.stderr
+    log = (tmp_path / "the.log").read_text(encoding="utf-8")
+    assert "toolspeak.execute: the tool read raised in the call" in log
+    assert "Traceback" in log
+    assert "Traceback" not in process.stderr
+    process = without_terminal(folder, "the task", "--model", model, env={**env, "TOOLSPEAK_LOG": "no/such/folder/x"})
+    assert process.returncode == 2
+    assert "TOOLSPEAK_LOG" in process.stderr

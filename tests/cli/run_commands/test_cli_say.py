@@ -30,16 +30,16 @@ def test_a_run_that_waits_reads_what_was_said_from_elsewhere(tmp_path):
         return toolspeak("say", *arguments, "--journal", "runs.db", cwd=tmp_path, reply=stdin)
 
     call_id = asyncio.run(begin())
-    done = say("wai", "In blue, please. \x1b[31m")
-    assert (done.returncode, done.stderr) == (
+    process = say("wai", "In blue, please. \x1b[31m")
+    assert (process.returncode, process.stderr) == (
         0, b"toolspeak: sent to run waits: it reads it once the open question is decided\n"
     )  # fmt: skip
     assert say("waits", "-", "--key", "k1", stdin="And größer.\n".encode()).returncode == 0
     again = say("waits", "something else", "--key", "k1")
     assert (again.returncode, b"counts once" in again.stderr) == (0, True)
     assert b"TEXT is empty" in say("waits", "  ").stderr
-    unknown = say("nobody", "Hi")
-    assert (unknown.returncode, b"nobody" in unknown.stderr) == (2, True)
+    refusal = say("nobody", "Hi")
+    assert (refusal.returncode, b"nobody" in refusal.stderr) == (2, True)
 
     async def go_on():
         journal = SqliteJournal(journal_file)
@@ -49,8 +49,11 @@ def test_a_run_that_waits_reads_what_was_said_from_elsewhere(tmp_path):
         return [message.text for message in provider.requests[0].messages if message.role == "user"]
 
     assert "In blue, please. \x1b[31m\n\nAnd größer.\n" in asyncio.run(go_on())[-1]
-    ended = say("waits", "Too late.")
-    assert (ended.returncode, b"is over (answered) and reads no message; start another one" in ended.stderr) == (
+    late_message = say("waits", "Too late.")
+    assert (
+        late_message.returncode,
+        b"is over (answered) and reads no message; start another one" in late_message.stderr,
+    ) == (
         2,
         True,
     )

@@ -18,11 +18,11 @@ def test_a_run_is_drawn(tmp_path):
         await journal.aclose()
 
     asyncio.run(fill())
-    done = toolspeak("show", "mine", "--svg", "run.svg", "--journal", "runs.db", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, b"toolspeak: the timeline is in run.svg\n")
+    process = toolspeak("show", "mine", "--svg", "run.svg", "--journal", "runs.db", cwd=tmp_path)
+    assert (process.returncode, process.stderr) == (0, b"toolspeak: the timeline is in run.svg\n")
     tree = ET.parse(tmp_path / "run.svg").getroot()
     assert tree.attrib["aria-label"] == "Write <it>"
     assert len(tree.findall("{http://www.w3.org/2000/svg}rect")) == 3
-    failed = toolspeak("show", "mine", "--svg", "no/folder.svg", "--journal", "runs.db", cwd=tmp_path)
-    assert failed.returncode == 0
-    assert b"--svg no/folder.svg was not written" in failed.stderr
+    failure = toolspeak("show", "mine", "--svg", "no/folder.svg", "--journal", "runs.db", cwd=tmp_path)
+    assert failure.returncode == 0
+    assert b"--svg no/folder.svg was not written" in failure.stderr

@@ -28,10 +28,10 @@ class Terminal:
         self.journal = folder.parent / "runs.db"
 
     def __call__(self, *arguments, code=0):
-        done = toolspeak(*arguments, "--journal", str(self.journal), cwd=self.folder, terminal=False)
-        self.errors = done.stderr.decode()
-        assert done.returncode == code, (done.stdout, self.errors)
-        return done.stdout.decode()
+        process = toolspeak(*arguments, "--journal", str(self.journal), cwd=self.folder, terminal=False)
+        self.errors = process.stderr.decode()
+        assert process.returncode == code, (process.stdout, self.errors)
+        return process.stdout.decode()
 
     def run(self, *turns, options=()):
         """A run of these turns. Returns its id and its session's."""
@@ -67,8 +67,8 @@ def test_what_is_left_is_an_exit_code_of_its_own(work):
     terminal = Terminal(work)
     run_id, _ = terminal.run(call("write", path="a", content="a"), call("write", path="b", content="b"))
     (work / "a").write_text("mine")
-    printed = terminal("undo", run_id, "--yes", "--json", code=1)
-    (report,) = json.loads(printed)
+    output = terminal("undo", run_id, "--yes", "--json", code=1)
+    (report,) = json.loads(output)
     assert (report["complete"], report["name"], report["run_id"]) == (False, "undo-1", run_id)
     assert report["paths"] == [
         {"path": "a", "outcome": "changed", "reason": "changed since"},
@@ -117,8 +117,8 @@ def test_a_folder_and_a_journal_without_changes_say_so(work, tmp_path):
     run_id, _ = terminal.run(call("read", path="notes.txt"))
     assert terminal("changes", run_id) == ""
     assert terminal("undo", run_id, "--yes") == ""
-    done = toolspeak("changes", "--journal", "none", cwd=work)
-    assert b"a journal in memory keeps no changes" in done.stderr
+    process = toolspeak("changes", "--journal", "none", cwd=work)
+    assert b"a journal in memory keeps no changes" in process.stderr
 
 
 def test_a_dry_run_says_which_folders_would_be_left(work):

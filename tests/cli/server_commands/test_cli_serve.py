@@ -22,7 +22,7 @@ CHAT = "/v1/chat/completions"
 
 
 @dataclass
-class Served:
+class GatewayCommand:
     process: asyncio.subprocess.Process
     url: str
     lines: list[str]
@@ -36,7 +36,7 @@ class Served:
 
 
 @asynccontextmanager
-async def served(*arguments: str) -> AsyncGenerator[Served]:
+async def start_gateway(*arguments: str) -> AsyncGenerator[GatewayCommand]:
     command = [sys.executable, "-m", "toolspeak", "serve", "--port", "0", *arguments]
     process = await asyncio.create_subprocess_exec(
         *command, stderr=subprocess.PIPE, env={**os.environ, "NO_COLOR": "1"}
@@ -46,7 +46,7 @@ async def served(*arguments: str) -> AsyncGenerator[Served]:
         while (line := (await process.stderr.readline()).decode()).startswith("{"):
             pass  # its log, before the address is printed
         assert line.startswith("toolspeak serves at http://"), line
-        yield Served(process, line.split()[-1], [])
+        yield GatewayCommand(process, line.split()[-1], [])
     finally:
         if process.returncode is None:
             process.kill()
@@ -89,7 +89,7 @@ def test_sigterm_lets_open_streams_end(workers: int):
 
         async with (
             serve(answer) as upstream,
-            served("--upstream", upstream.base_url, "--dialect", "hermes", "--workers", str(workers)) as gateway,
+            start_gateway("--upstream", upstream.base_url, "--dialect", "hermes", "--workers", str(workers)) as gateway,
             client(gateway.url) as http,
         ):
             await up(http)
@@ -137,7 +137,7 @@ def test_a_worker_that_is_killed_is_started_anew_and_counts_no_more_as_busy():
     async def run() -> None:
         async with (
             serve(answer) as upstream,
-            served("--upstream", upstream.base_url, "--dialect", "hermes", "--workers", "2") as gateway,
+            start_gateway("--upstream", upstream.base_url, "--dialect", "hermes", "--workers", "2") as gateway,
             client(gateway.url) as http,
         ):
             await up(http)
@@ -174,7 +174,7 @@ def test_sigterm_does_not_wait_for_ever():
 
         async with (
             serve(answer) as upstream,
-            served("--upstream", upstream.base_url, "--dialect", "hermes", "--drain", "0.1") as gateway,
+            start_gateway("--upstream", upstream.base_url, "--dialect", "hermes", "--drain", "0.1") as gateway,
             client(gateway.url) as http,
         ):
             await up(http)
@@ -196,11 +196,11 @@ def test_a_port_that_is_taken(tmp_path):
     book.write_text('{"turns": ["Hi."]}')
 
     async def run() -> tuple[int, str]:
-        async with served("--upstream", f"scripted:{book}") as gateway:
+        async with start_gateway("--upstream", f"scripted:{book}") as gateway:
             port = gateway.url.rpartition(":")[2]
             command = [sys.executable, "-m", "toolspeak", "serve", "--upstream", f"scripted:{book}", "--port", port]
-            done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
-            return done.returncode, done.stderr
+            process = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
+            return process.returncode, process.stderr
 
     code, output = asyncio.run(run())
     assert code == 2
@@ -208,8 +208,8 @@ def test_a_port_that_is_taken(tmp_path):
 
 
 def test_without_the_extra_it_says_what_to_install(tmp_path):
-    hidden = "import sys; sys.modules['uvicorn'] = None; from toolspeak.cli.main import main; main()"
-    command = [sys.executable, "-c", hidden, "serve", "--upstream", "http://127.0.0.1:1/v1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2
-    assert "pip install 'toolspeak[gateway]'" in done.stderr
+    program = "import sys; sys.modules['uvicorn'] = None; from toolspeak.cli.main import main; main()"
+    command = [sys.executable, "-c", program, "serve", "--upstream", "http://127.0.0.1:1/v1"]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert process.returncode == 2
+    assert "pip install 'toolspeak[gateway]'" in process.stderr

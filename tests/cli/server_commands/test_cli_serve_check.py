@@ -46,7 +46,7 @@ async def refuse(exchange: Exchange) -> None:
     await whole("401 Unauthorized", b'{"error": {"message": "wrong key", "code": "invalid_api_key"}}')(exchange)
 
 
-async def checked(config: Path | None, *arguments: str, **environ: str) -> tuple[int, str, str]:
+async def check_output(config: Path | None, *arguments: str, **environ: str) -> tuple[int, str, str]:
     command = ["serve", "--check", *arguments, *(["--config", str(config)] if config else [])]
     env = {**os.environ, "NO_COLOR": "1", **environ}
     for _ in range(3):  # a machine may stand still for as long as an answer may take
@@ -103,7 +103,7 @@ def test_each_model_is_told_with_what_it_gets_and_why(tmp_path: Path):
                 """,
                 "utf-8",
             )
-            return await checked(config)
+            return await check_output(config)
 
     code, out, err = asyncio.run(run())
     assert code == 0, out + err
@@ -129,7 +129,7 @@ def test_each_model_is_told_with_what_it_gets_and_why(tmp_path: Path):
 
 def test_what_cannot_answer_is_told_with_its_remedy(tmp_path: Path):
     async def run() -> tuple[int, str, str]:
-        async with serve(answer) as server, serve(refuse) as locked:
+        async with serve(answer) as server, serve(refuse) as refusing_server:
             config = tmp_path / "gateway.toml"
             config.write_text(
                 f"""
@@ -138,7 +138,7 @@ def test_what_cannot_answer_is_told_with_its_remedy(tmp_path: Path):
                 upstream = "http://127.0.0.1:1/v1"
                 [[model]]
                 name = "locked"
-                upstream = "{locked.base_url}"
+                upstream = "{refusing_server.base_url}"
                 [[model]]
                 name = "nothing*"
                 upstream = "{server.base_url}"
@@ -148,7 +148,7 @@ def test_what_cannot_answer_is_told_with_its_remedy(tmp_path: Path):
                 """,
                 "utf-8",
             )
-            return await checked(config, "--api-keys", str(tmp_path / "keys"))
+            return await check_output(config, "--api-keys", str(tmp_path / "keys"))
 
     (tmp_path / "keys").write_text("a-key-of-some-length\n", "utf-8")
     code, out, err = asyncio.run(run())
@@ -164,7 +164,7 @@ def test_what_cannot_answer_is_told_with_its_remedy(tmp_path: Path):
 
 def test_each_of_several_upstreams_is_told_and_a_model_is_broken_if_none_answers(tmp_path: Path):
     async def run() -> tuple[int, str, str]:
-        async with serve(answer) as server, serve(refuse) as locked:
+        async with serve(answer) as server, serve(refuse) as refusing_server:
             config = tmp_path / "gateway.toml"
             dead = "http://127.0.0.1:1/v1"
             config.write_text(
@@ -177,17 +177,17 @@ def test_each_of_several_upstreams_is_told_and_a_model_is_broken_if_none_answers
                 upstreams = ["{dead}", "{server.base_url}"]
                 [[model]]
                 name = "broken"
-                upstreams = ["{dead}", "{locked.base_url}"]
+                upstreams = ["{dead}", "{refusing_server.base_url}"]
                 """,
                 "utf-8",
             )
-            return await checked(config)
+            return await check_output(config)
 
     code, out, err = asyncio.run(run())
     assert code == 1, out + err
-    spared = [line for line in out.splitlines() if "(another upstream of the model answers)" in line]
-    assert len(spared) == 2
-    assert all("127.0.0.1:1/v1" in line for line in spared)
+    lines = [line for line in out.splitlines() if "(another upstream of the model answers)" in line]
+    assert len(lines) == 2
+    assert all("127.0.0.1:1/v1" in line for line in lines)
     assert out.count("broken → openai:broken at") == 2
     assert "wrong key" in out
     assert "1 of " in out.splitlines()[-1]
@@ -196,7 +196,7 @@ def test_each_of_several_upstreams_is_told_and_a_model_is_broken_if_none_answers
 def test_a_wrong_configuration_is_an_error_as_without_the_check(tmp_path: Path):
     config = tmp_path / "gateway.toml"
     config.write_text('[[model]]\nname = "a"\nupstream = "ollama"\ndialect = "hermess"\n', "utf-8")
-    code, out, err = asyncio.run(checked(config))
+    code, out, err = asyncio.run(check_output(config))
     assert (code, out) == (2, "")
     assert "model[0].dialect" in err
     assert "hermes" in err
@@ -207,7 +207,7 @@ def test_a_store_that_cannot_be_is_wrong_before_the_gateway_starts(tmp_path: Pat
     model = '[[model]]\nname = "m"\nupstream = "http://127.0.0.1:9/v1"\n'
     for table in ("usage", "responses"):
         config.write_text(f'{model}[{table}]\nstore = "mysql://x"\n')
-        code, _, err = asyncio.run(checked(config))
+        code, _, err = asyncio.run(check_output(config))
         assert (code, f"{table}.store: mysql:// is not supported" in err) == (2, True), err
 
 
@@ -219,7 +219,7 @@ async def nowhere(exchange: Exchange) -> None:
         await whole("404 Not Found", b'{"detail": "Not Found"}')(exchange)
 
 
-async def unlisted(exchange: Exchange) -> None:
+async def list_nothing(exchange: Exchange) -> None:
     """Has no list of models, and answers a request that is none as such servers do."""
     status = "404 Not Found" if exchange.request_line.startswith("GET") else "422 Unprocessable Entity"
     await whole(status, b'{"detail": "messages: missing"}')(exchange)
@@ -227,7 +227,7 @@ async def unlisted(exchange: Exchange) -> None:
 
 def test_an_address_without_the_api_is_a_problem_and_one_without_a_list_is_none(tmp_path: Path):
     async def run() -> tuple[int, str, str]:
-        async with serve(nowhere) as wrong, serve(unlisted) as right:
+        async with serve(nowhere) as wrong, serve(list_nothing) as right:
             config = tmp_path / "gateway.toml"
             config.write_text(
                 f"""
@@ -240,7 +240,7 @@ def test_an_address_without_the_api_is_a_problem_and_one_without_a_list_is_none(
                 """,
                 "utf-8",
             )
-            return await checked(config)
+            return await check_output(config)
 
     code, out, err = asyncio.run(run())
     assert code == 1, out + err
@@ -277,7 +277,7 @@ def test_a_store_that_cannot_be_opened_is_a_problem(store: str, table: str, tmp_
             config = tmp_path / "gateway.toml"
             model = f'[[model]]\nname = "google/gemma-3-27b-it"\nupstream = "{server.base_url}"\n'
             config.write_text(f'{model}[{table}]\nstore = "{where(tmp_path)}"\n', "utf-8")
-            return await checked(config)
+            return await check_output(config)
 
     code, out, err = asyncio.run(run())
     assert code == 1, out + err
@@ -309,7 +309,7 @@ def test_the_check_makes_no_store_warns_of_an_expired_key_and_notes_a_port_in_us
                 """,
                 "utf-8",
             )
-            return await checked(config)
+            return await check_output(config)
 
     code, out, err = asyncio.run(run())
     assert code == 0, out + err

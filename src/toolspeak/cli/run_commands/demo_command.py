@@ -204,7 +204,7 @@ class _SlowProvider:
 
 def _table(outcomes: Sequence[DemoOutcome]) -> Table:
     table = Table("dialect", title="One bug, fixed and verified in every dialect")
-    for heading in ("steps", "calls", "failed calls recoveries", "seconds"):
+    for heading in ("steps", "calls", "failed calls recovered", "seconds"):
         table.add_column(heading, justify="right")
     table.add_column("result")
     for outcome in outcomes:
