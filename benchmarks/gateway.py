@@ -46,7 +46,7 @@ from typing import Self
 HERE = Path(__file__).parent / "gateways"
 TARGET = 1.5
 BURST, BURST_TARGET = 100, 1.2
-GROWN = 1.05
+GROWTH_LIMIT = 1.05
 DEARER = 1.25
 KINDS = ("floor", "native", "native+tools", "hermes+tools")
 LOADS = ((1, 600, 400), (100, 80, 40), (1_000, 50, 4))
@@ -54,7 +54,7 @@ LOADS = ((1, 600, 400), (100, 80, 40), (1_000, 50, 4))
 
 
 @dataclass(frozen=True)
-class Measured:
+class SubjectCosts:
     """CPU in µs per chunk and per short answer, short answers per second, KB per stream, and added milliseconds."""
 
     chunk: float
@@ -117,10 +117,10 @@ def clients(kind: str, port: int, streams: int, requests: int, chunks: int, per_
     """Returns the clients' figures if every chunk arrived in order."""
     tools = "3" if kind.endswith("+tools") else "0"
     arguments = [f"{chunks}x{per_second}", str(streams), str(requests), tools]
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, str(HERE / "client.py"), str(port), *arguments], stdout=subprocess.PIPE, text=True, check=True
     )
-    report = json.loads(done.stdout)
+    report = json.loads(result.stdout)
     if report["wrong"] or report["chunks"] != requests * chunks:
         raise SystemExit(
             f"{kind}: {report['wrong']} answers lost or moved chunks; {report['chunks']} of {requests * chunks} came"
@@ -158,17 +158,17 @@ class Subject:
     port: int
     idle: int
 
-    def measure(self, streams: int, chunks: int, per_second: int) -> Measured:
+    def measure(self, streams: int, chunks: int, per_second: int) -> SubjectCosts:
         before = cpu_seconds(self.pid)
         with Watch(self.pid) as watch:
             report = clients(self.kind, self.port, streams, streams, chunks, per_second)
-        spent = cpu_seconds(self.pid) - before
+        cpu_used = cpu_seconds(self.pid) - before
         before = cpu_seconds(self.pid)
         short = clients(self.kind, self.port, min(50, streams), 400, 8)
         short_spent = cpu_seconds(self.pid) - before
         percentiles: dict[str, float] = report["ms"]  # type: ignore[assignment]
-        return Measured(
-            spent * 1e6 / (streams * chunks),
+        return SubjectCosts(
+            cpu_used * 1e6 / (streams * chunks),
             short_spent * 1e6 / 400,
             400 / float(str(short["seconds"])),
             (max(watch.samples, default=self.idle) - self.idle) / streams,
@@ -201,14 +201,14 @@ def middle(values: Iterable[float]) -> float:
 
 def compare(rounds: int, kinds: Sequence[str], loads: Sequence[tuple[int, int, int]]) -> bool:
     """Returns whether every target is met."""
-    met = True
+    meets_target = True
     columns = ("µs/chunk", "x floor", "µs/req", "x floor", "req/s", "KB/stream", "p50 ms", "p99 ms")
     print(f"{'streams':>7} {'':14}" + "".join(f"{column:>10}" for column in columns))
     for streams, chunks, per_second in loads:
-        measurements: dict[str, list[Measured]] = {kind: [] for kind in kinds}
-        with subjects(kinds) as measured:
+        measurements: dict[str, list[SubjectCosts]] = {kind: [] for kind in kinds}
+        with subjects(kinds) as running_subjects:
             for _ in range(rounds):
-                for each in measured:
+                for each in running_subjects:
                     measurements[each.kind].append(each.measure(streams, chunks, per_second))
         for kind, ours in measurements.items():
             pairs = list(zip(ours, measurements["floor"], strict=True))
@@ -224,19 +224,19 @@ def compare(rounds: int, kinds: Sequence[str], loads: Sequence[tuple[int, int, i
                 f"{middle(each.p99 for each in ours):.2f}",
             )
             print(f"{streams:>7} {kind:14}" + "".join(f"{figure:>10}" for figure in figures), flush=True)
-            met = met and ratio <= TARGET
-    print("target met" if met else f"target missed: {TARGET} times the floor's CPU a chunk")
-    return met
+            meets_target = meets_target and ratio <= TARGET
+    print("target met" if meets_target else f"target missed: {TARGET} times the floor's CPU a chunk")
+    return meets_target
 
 
 def growth(rounds: int, kinds: Sequence[str]) -> bool:
     """Returns whether a chunk of a long stream costs no more than a chunk of a short stream."""
     level = True
     print(f"{'µs/chunk':14}{'2,000':>10}{'20,000':>10}{'ratio':>10}")
-    with subjects(kinds) as measured:
+    with subjects(kinds) as running_subjects:
         costs: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
         for _ in range(rounds):
-            for each in measured:
+            for each in running_subjects:
                 costs[each.kind].append((each.chunk(10, 2_000), each.chunk(1, 20_000)))
     for kind, pairs in costs.items():
         ratio = middle(long / short for short, long in pairs)
@@ -248,12 +248,12 @@ def growth(rounds: int, kinds: Sequence[str]) -> bool:
 
 def burst(rounds: int, kinds: Sequence[str]) -> bool:
     """Returns whether the first word meets its target when many clients send requests at once."""
-    met = True
+    meets_target = True
     latencies: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
     print(f"{BURST} at once{'':12}{'p50 ms':>10}{'x floor':>10}{'p99 ms':>10}{'x floor':>10}")
-    with subjects(kinds) as measured:
+    with subjects(kinds) as running_subjects:
         for _ in range(rounds):
-            for each in measured:
+            for each in running_subjects:
                 report = clients(each.kind, each.port, BURST, BURST, 20, 10)
                 latencies[each.kind].append(report["first_ms"])  # type: ignore[arg-type]
     for kind, ours in latencies.items():
@@ -261,21 +261,21 @@ def burst(rounds: int, kinds: Sequence[str]) -> bool:
         for part in ("p50", "p99"):
             ratio = middle(a[part] / b[part] for a, b in pairs)
             line += f"{middle(each[part] for each in ours):>10.0f}{ratio:>10.2f}"
-            met = met and ratio <= BURST_TARGET
+            meets_target = meets_target and ratio <= BURST_TARGET
         print(f"{kind:23}{line}", flush=True)
-    return met
+    return meets_target
 
 
 def soak(seconds: float, per_second: int, streams: int = 500) -> bool:
     """Returns whether the memory stayed flat."""
     kind, chunks = "hermes+tools", 100
     answers = max(1, round(seconds * per_second / chunks)) * streams
-    with subjects([kind]) as (measured,):
-        clients(kind, measured.port, streams, streams, chunks, per_second)
-        before = cpu_seconds(measured.pid)
-        with Watch(measured.pid, 1.0) as watch:
-            report = clients(kind, measured.port, streams, answers, chunks, per_second)
-        spent = cpu_seconds(measured.pid) - before
+    with subjects([kind]) as (subject,):
+        clients(kind, subject.port, streams, streams, chunks, per_second)
+        before = cpu_seconds(subject.pid)
+        with Watch(subject.pid, 1.0) as watch:
+            report = clients(kind, subject.port, streams, answers, chunks, per_second)
+        cpu_used = cpu_seconds(subject.pid) - before
     third = len(watch.samples) // 3
     first, last = statistics.median(watch.samples[:third]), statistics.median(watch.samples[-third:])
     twelfth = len(watch.samples) // 12
@@ -283,10 +283,10 @@ def soak(seconds: float, per_second: int, streams: int = 500) -> bool:
     print("MB, a twelfth of the time each: " + " ".join(f"{megabytes:.1f}" for megabytes in line))
     print(
         f"{report['seconds']:.0f} s, {streams} streams open, {answers} answers, {answers * chunks:,} chunks, none lost "
-        f"or moved; {spent * 1e6 / (answers * chunks):.1f} µs a chunk; memory {first / 1024:.1f} MB in the first third,"
-        f" {last / 1024:.1f} MB in the last, {max(watch.samples) / 1024:.1f} MB at most"
+        f"or moved; {cpu_used * 1e6 / (answers * chunks):.1f} µs a chunk; memory {first / 1024:.1f} MB in the first "
+        f"third, {last / 1024:.1f} MB in the last, {max(watch.samples) / 1024:.1f} MB at most"
     )
-    return last <= first * GROWN
+    return last <= first * GROWTH_LIMIT
 
 
 def main() -> None:
@@ -302,12 +302,12 @@ def main() -> None:
     os.chdir(tempfile.gettempdir())
     kinds = KINDS if options.only is None else ("floor", options.only)
     if options.soak is not None:
-        passed = soak(options.soak, options.rate)
+        meets_targets = soak(options.soak, options.rate)
     elif options.burst or options.growth:
-        passed = (burst if options.burst else growth)(options.rounds, kinds)
+        meets_targets = (burst if options.burst else growth)(options.rounds, kinds)
     else:
-        passed = compare(options.rounds, kinds, LOADS if options.streams is None else [(options.streams, 40, 2)])
-    sys.exit(not passed)
+        meets_targets = compare(options.rounds, kinds, LOADS if options.streams is None else [(options.streams, 40, 2)])
+    sys.exit(not meets_targets)
 
 
 if __name__ == "__main__":

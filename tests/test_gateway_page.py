@@ -145,8 +145,8 @@ async def calls(address: str, model: str, key: str = "none") -> list[tuple[str, 
     async with httpx2.AsyncClient(trust_env=False, timeout=SECONDS, headers=headers) as client:
         answer = await client.post(f"{address}/v1/chat/completions", json=body)
     assert answer.status_code == 200, answer.text
-    made = answer.json()["choices"][0]["message"]["tool_calls"]
-    return [(each["function"]["name"], json.loads(each["function"]["arguments"])) for each in made]
+    calls = answer.json()["choices"][0]["message"]["tool_calls"]
+    return [(each["function"]["name"], json.loads(each["function"]["arguments"])) for each in calls]
 
 
 def environment(model: Server) -> dict[str, str]:
@@ -163,14 +163,14 @@ def test_each_command_serves_calls(command: str, tmp_path: Path):
         async with serve(Model(dialect)) as model:
             there = [model.base_url if word.startswith("http://") else word for word in words]
             if "--config" in there:
-                (tmp_path / "gateway.toml").write_text(configured(model), "utf-8")
+                (tmp_path / "gateway.toml").write_text(config_text(model), "utf-8")
             async with running_server([*there, "--port", "0"], environment(model), tmp_path) as address:
                 return await calls(address, "m")
 
     assert asyncio.run(run()) == [CALL]
 
 
-def configured(model: Server) -> str:
+def config_text(model: Server) -> str:
     return f'[[model]]\nname = "m"\nupstream = "{model.base_url}"\ndialect = "hermes"\n'
 
 
@@ -204,7 +204,7 @@ def test_the_unit_starts_a_gateway(tmp_path: Path):
     async def run() -> list[tuple[str, Any]]:
         async with serve(Model("hermes")) as model:
             key = f'[[key]]\nname = "alice"\nsha256 = "{hashlib.sha256(KEY.encode()).hexdigest()}"\n'
-            (tmp_path / "gateway.toml").write_text(configured(model) + key, "utf-8")
+            (tmp_path / "gateway.toml").write_text(config_text(model) + key, "utf-8")
             command = [Path(words[0]).name, *words[1:], "--port", "0"]
             async with running_server(command, {}, tmp_path) as address:
                 return await calls(address, "m", KEY)
@@ -220,8 +220,8 @@ def test_the_unit_waits_longer_than_the_gateway_drains():
 def test_systemd_takes_the_unit(tmp_path: Path):
     unit = tmp_path / "toolspeak-gateway.service"
     unit.write_text(UNIT.replace("/opt/toolspeak/bin/toolspeak", str(COMMANDS / "toolspeak")), "utf-8")
-    done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
-    assert [line for line in done.stderr.splitlines() if "toolspeak" in line] == []
+    result = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
+    assert [line for line in result.stderr.splitlines() if "toolspeak" in line] == []
 
 
 # --- the container -----------------------------------------------------------------------------------------------
@@ -231,9 +231,9 @@ CMD: list[str] = json.loads(re.findall(r"^CMD (.*)$", CONTAINER, re.MULTILINE)[0
 
 
 def test_the_container_copies_what_is_there():
-    copied = [line.split()[1:-1] for line in CONTAINER.splitlines() if re.match(r"COPY (?!--from)", line)]
-    assert copied
-    assert [name for names in copied for name in names if not (ROOT / name).exists()] == []
+    sources = [line.split()[1:-1] for line in CONTAINER.splitlines() if re.match(r"COPY (?!--from)", line)]
+    assert sources
+    assert [name for names in sources for name in names if not (ROOT / name).exists()] == []
 
 
 def test_the_container_serves_whoever_has_a_key(tmp_path: Path):
@@ -242,7 +242,7 @@ def test_the_container_serves_whoever_has_a_key(tmp_path: Path):
 
     async def run() -> list[tuple[str, Any]]:
         async with serve(Model("hermes")) as model:
-            (tmp_path / "gateway.toml").write_text(configured(model), "utf-8")
+            (tmp_path / "gateway.toml").write_text(config_text(model), "utf-8")
             async with running_server(command, {"TOOLSPEAK_API_KEYS": KEY}, tmp_path) as address:
                 return await calls(address.replace("0.0.0.0", "127.0.0.1"), "m", KEY)
 
@@ -252,9 +252,9 @@ def test_the_container_serves_whoever_has_a_key(tmp_path: Path):
 def test_the_container_serves_nobody_without_a_key(tmp_path: Path):
     (tmp_path / "gateway.toml").write_text('[[model]]\nname = "m"\nupstream = "ollama"\n', "utf-8")
     command = [COMMANDS / ENTRYPOINT[0], *ENTRYPOINT[1:], "--config", tmp_path / "gateway.toml"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
-    assert done.returncode == 2
-    assert "TOOLSPEAK_API_KEYS" in done.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+    assert result.returncode == 2
+    assert "TOOLSPEAK_API_KEYS" in result.stderr
 
 
 def test_the_container_is_checked_where_it_listens():

@@ -40,12 +40,12 @@ async def ask(port: int, http_request: bytes, latencies: list[float], firsts: li
     start = time.monotonic_ns()
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
     writer.write(http_request)
-    count, right, ended = 0, True, False
+    count, right, has_ended = 0, True, False
     async for line in reader:
         if not line.startswith(b"data: "):
             continue
         if line.startswith(b"data: [DONE]"):
-            ended = True
+            has_ended = True
             continue
         now = time.monotonic_ns()
         for text in CONTENT.findall(line):
@@ -56,7 +56,7 @@ async def ask(port: int, http_request: bytes, latencies: list[float], firsts: li
                 count += 1
                 latencies.append((now - int(sent_at)) / 1e6)
     writer.close()
-    return count, right and ended
+    return count, right and has_ended
 
 
 def percentiles(values: list[float]) -> dict[str, float]:

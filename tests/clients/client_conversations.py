@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conversations import CLIENTS, FAILING, LOCKED, MALFORMED, REGULAR, Talk
-from upstream import ANSWER, CALLS, LOOK, NATIVE, REPAIRED, RESULTS, USAGE, Upstream
+from conversations import CLIENTS, FAILING, LOCKED_GATEWAY, MALFORMED_TALKS, REGULAR, Talk
+from upstream import ANSWER, CALLS, LOOK, NATIVE, REPAIRED_CALL, RESULTS, USAGE, Upstream
 
 Telling = Callable[[Talk], dict[str, Any]]
 
@@ -40,7 +40,7 @@ def test_the_tools_run_and_the_answer_comes(outcome_of: Telling, talk: Talk):
         assert outcome["parts"] > len(ANSWER) / 5, "the answer came in few pieces: it was held back"
 
 
-def written(content: Any) -> str:
+def text_of(content: Any) -> str:
     return content if isinstance(content, str) else "".join(part["text"] for part in content or ())
 
 
@@ -57,38 +57,40 @@ def test_the_model_reads_the_results(outcome_of: Telling, upstream: tuple[Upstre
         assert [json.loads(call["function"]["arguments"]) for call in assistant["tool_calls"]] == [
             arguments for _, arguments in CALLS[talk.topic]
         ]
-        assert [written(each["content"]) for each in results] == RESULTS[talk.topic]
+        assert [text_of(each["content"]) for each in results] == RESULTS[talk.topic]
     else:
         assert "tools" not in first
-        assert all(name in written(first["messages"][0]["content"]) for name in ("get_weather", "get_time"))
-        read = written(second["messages"][-1]["content"])
+        assert all(name in text_of(first["messages"][0]["content"]) for name in ("get_weather", "get_time"))
+        read = text_of(second["messages"][-1]["content"])
         for result in RESULTS[talk.topic]:
             assert result in read or json.dumps(result, ensure_ascii=False) in read, read
 
 
-@pytest.mark.parametrize("talk", MALFORMED, ids=str)
+@pytest.mark.parametrize("talk", MALFORMED_TALKS, ids=str)
 def test_a_call_that_cannot_be_read_never_runs(outcome_of: Telling, talk: Talk):
     """Whatever the client makes of it: it may ask again by itself, and then runs what the model writes next."""
     outcome = outcome_of(talk)
-    assert outcome.get("ran", []) in ([], [list(REPAIRED)]), outcome
+    assert outcome.get("ran", []) in ([], [list(REPAIRED_CALL)]), outcome
 
 
-@pytest.mark.parametrize("talk", [talk for talk in MALFORMED if talk.gateway == "holding" or not talk.stream], ids=str)
+@pytest.mark.parametrize(
+    "talk", [talk for talk in MALFORMED_TALKS if talk.gateway == "holding" or not talk.stream], ids=str
+)
 def test_a_call_that_cannot_be_read_is_text(outcome_of: Telling, talk: Talk):
     outcome = outcome_of(talk)
     assert "error" not in outcome, outcome["error"]
     if talk.gateway in ("sure", "repairing"):
-        assert (outcome["ran"], outcome["answer"]) == ([list(REPAIRED)], ANSWER)
+        assert (outcome["ran"], outcome["answer"]) == ([list(REPAIRED_CALL)], ANSWER)
     else:
         assert outcome["ran"] == []
         assert '{"city": "Rome", "days": }' in outcome["answer"]
 
 
-@pytest.mark.parametrize("talk", [talk for talk in MALFORMED if talk.gateway == "sure"], ids=str)
+@pytest.mark.parametrize("talk", [talk for talk in MALFORMED_TALKS if talk.gateway == "sure"], ids=str)
 def test_a_call_that_cannot_be_read_is_asked_for_again(outcome_of: Telling, upstream: tuple[Upstream, str], talk: Talk):
     outcome = outcome_of(talk)
     assert "error" not in outcome, outcome["error"]
-    assert (outcome["ran"], outcome["answer"]) == ([list(REPAIRED)], ANSWER)
+    assert (outcome["ran"], outcome["answer"]) == ([list(REPAIRED_CALL)], ANSWER)
     assert len(upstream[0].requests[talk.task]) == 3
     assert "<tool_call>" not in "".join(outcome["text"])
 
@@ -98,5 +100,5 @@ def test_a_failure_is_an_error_of_the_client(outcome_of: Telling, talk: Talk):
     """No half answer is taken for a whole one."""
     outcome = outcome_of(talk)
     assert "error" in outcome, outcome
-    if talk.gateway == LOCKED:
+    if talk.gateway == LOCKED_GATEWAY:
         assert "401" in outcome["error"] or "auth" in outcome["error"].lower()

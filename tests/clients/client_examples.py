@@ -26,8 +26,8 @@ def test_the_page_shows_what_works(program: str, upstream: tuple[Upstream, str])
     (runner, *_) = CLIENTS["openai"].command
     with gateway("--upstream", f"{upstream[1]}/hermes/v1", "--dialect", "hermes") as root:
         command = [runner, "-W", "error", "-c", program.replace(ADDRESS, root)]
-        done = subprocess.run(command, env={**os.environ, **QUIET}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+        result = subprocess.run(command, env={**os.environ, **QUIET}, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
     ((name, arguments),) = CALLS["#one"]
-    assert any(line.startswith(f"{name} {{") for line in done.stdout.splitlines()), done.stdout
-    assert str(arguments["days"]) in done.stdout
+    assert any(line.startswith(f"{name} {{") for line in result.stdout.splitlines()), result.stdout
+    assert str(arguments["days"]) in result.stdout

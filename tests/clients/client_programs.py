@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from conversations import KEY, SECONDS
-from program_turns import NOTES, PATCHED, PROGRAM_ANSWER, WRITTEN
+from program_turns import NEW_FILE_TEXT, NOTES, PATCHED_NOTES, PROGRAM_ANSWER
 from upstream import NATIVE, Upstream
 
 BINARIES = Path(__file__).parent / "npm/node_modules/.bin"
@@ -26,7 +26,7 @@ def run_program(command: list[str], folder: Path, **environ: str) -> str:
     home.mkdir()
     node = str(Path(os.environ["CLIENTS_NODE"]).parent)
     variables = {"PATH": f"{node}:{os.environ['PATH']}", "HOME": str(home), "NO_PROXY": "127.0.0.1", "TERM": "dumb"}
-    done = subprocess.run(
+    result = subprocess.run(
         command,
         cwd=folder,
         env={**variables, **environ},
@@ -36,8 +36,8 @@ def run_program(command: list[str], folder: Path, **environ: str) -> str:
         timeout=SECONDS,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
 
 
 def conversation_text(request: Mapping[str, Any]) -> str:
@@ -63,7 +63,7 @@ def test_codex_runs_a_command_and_applies_a_patch(
     assert events[-1]["type"] == "turn.completed"
     assert [item["exit_code"] for item in items if item["type"] == "command_execution"] == [0]
     assert [item["status"] for item in items if item["type"] == "file_change"] == ["completed"]
-    assert {path.name: path.read_text("utf-8") for path in folder.iterdir()} == {"notes.txt": PATCHED}
+    assert {path.name: path.read_text("utf-8") for path in folder.iterdir()} == {"notes.txt": PATCHED_NOTES}
     first, second, third = upstream[0].requests[f"#codex {dialect}"]
     assert second["messages"][: len(first["messages"])] == first["messages"], "the server's cache would not hold"
     assert third["messages"][: len(second["messages"])] == second["messages"], "the server's cache would not hold"
@@ -86,7 +86,7 @@ def test_claude_code_runs_commands_at_once_and_writes_a_file(
     assert result["permission_denials"] == []
     assert {path.name: path.read_text("utf-8") for path in folder.iterdir()} == {
         "notes.txt": NOTES,
-        "more.txt": WRITTEN,
+        "more.txt": NEW_FILE_TEXT,
     }
     first, second, third = upstream[0].requests[f"#claude {dialect}"]
     assert second["messages"][: len(first["messages"])] == first["messages"], "the server's cache would not hold"

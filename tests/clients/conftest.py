@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from conversations import CLIENTS, KEY, LOCKED, SPECIAL, TALKS, Talk, have
+from conversations import CLIENTS, KEY, LOCKED_GATEWAY, SPECIAL, TALKS, Talk, have
 from gateway_process import LOG, LOG_LINES, START_SECONDS, gateway
 from loopback_server import serve
 from server_process import log_end
@@ -24,12 +24,12 @@ from upstream import DIALECTS, Upstream
 @pytest.fixture(scope="session")
 def upstream() -> Iterator[tuple[Upstream, str]]:
     """The model server, in a thread: what it was asked, and its address."""
-    played, ready, over = Upstream(), threading.Event(), asyncio.Event()
+    model_server, ready, over = Upstream(), threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
     address: list[str] = []
 
     async def run() -> None:
-        async with serve(played) as server:
+        async with serve(model_server) as server:
             address.append(server.base_url.removesuffix("/v1"))
             ready.set()
             await over.wait()
@@ -38,7 +38,7 @@ def upstream() -> Iterator[tuple[Upstream, str]]:
     thread.start()
     try:
         assert ready.wait(START_SECONDS)
-        yield played, address[0]
+        yield model_server, address[0]
     finally:
         loop.call_soon_threadsafe(over.set)
         thread.join()
@@ -59,7 +59,7 @@ def gateways(upstream: tuple[Upstream, str], tmp_path_factory: pytest.TempPathFa
             command = ["--upstream", f"{root}/{dialect}/v1", "--dialect", dialect, "--api-keys", str(keys), *others]
             addresses[name] = stack.enter_context(gateway(*command))
         command = ["--upstream", f"{root}/hermes/v1", "--dialect", "hermes"]
-        addresses[LOCKED] = stack.enter_context(gateway(*command, TOOLSPEAK_API_KEYS="another-key-altogether"))
+        addresses[LOCKED_GATEWAY] = stack.enter_context(gateway(*command, TOOLSPEAK_API_KEYS="another-key-altogether"))
         yield addresses
 
 

@@ -68,7 +68,7 @@ SPECIAL = {
     "sure": ("hermes", "--hold-calls", "--repair", "1"),
 }
 """Gateways besides those that have the name of their dialect: the dialect, and what else they are told."""
-LOCKED = "locked"
+LOCKED_GATEWAY = "locked"
 """One that has another key."""
 
 
@@ -99,14 +99,14 @@ def talks(gateways: Iterable[str], topics: Iterable[str]) -> list[Talk]:
 
 
 REGULAR = talks(DIALECTS, CALLS)
-MALFORMED = talks(["hermes", *SPECIAL], ["#malformed"])
-FAILING = [*talks(["hermes"], ["#broken"]), *talks([LOCKED], ["#one"])]
-TALKS = [*REGULAR, *MALFORMED, *FAILING]
+MALFORMED_TALKS = talks(["hermes", *SPECIAL], ["#malformed"])
+FAILING = [*talks(["hermes"], ["#broken"]), *talks([LOCKED_GATEWAY], ["#one"])]
+TALKS = [*REGULAR, *MALFORMED_TALKS, *FAILING]
 
 
 def have(client: Client, cases: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Has a client hold these conversations, one after the other; what it saw, by the task."""
-    done = subprocess.run(
+    result = subprocess.run(
         client.command,
         input="".join(json.dumps(case) + "\n" for case in cases),
         env={**os.environ, **QUIET},
@@ -116,5 +116,5 @@ def have(client: Client, cases: Sequence[Mapping[str, Any]]) -> dict[str, dict[s
         check=False,
         timeout=SECONDS,
     )
-    assert done.returncode == 0, f"{client.program} ended with {done.returncode}\n{done.stderr[-3000:]}"
-    return {outcome["task"]: outcome for outcome in map(json.loads, done.stdout.splitlines())}
+    assert result.returncode == 0, f"{client.program} ended with {result.returncode}\n{result.stderr[-3000:]}"
+    return {outcome["task"]: outcome for outcome in map(json.loads, result.stdout.splitlines())}

@@ -6,8 +6,8 @@ from typing import Any
 
 PROGRAM_ANSWER = "Both files are there. 😀"
 NOTES = "one\ntwo\n"
-PATCHED = 'one\nzwei "<b>" 😀\n'
-WRITTEN = 'zwei "<b>" 😀\n\t{"tool": </tool_call>}\n'
+PATCHED_NOTES = 'one\nzwei "<b>" 😀\n'
+NEW_FILE_TEXT = 'zwei "<b>" 😀\n\t{"tool": </tool_call>}\n'
 
 Calls = list[tuple[str, dict[str, Any]]]
 
@@ -18,7 +18,7 @@ PROGRAM_CALLS: dict[str, list[Calls]] = {
     "#codex": [[("exec_command", {"cmd": _WRITE})], [("apply_patch", {"input": _PATCH})]],
     "#claude": [
         [("Bash", {"command": _WRITE, "description": "Write notes"}), ("Bash", {"command": "echo ä '<b>'"})],
-        [("Write", {"file_path": "more.txt", "content": WRITTEN})],
+        [("Write", {"file_path": "more.txt", "content": NEW_FILE_TEXT})],
     ],
 }
 # The tools of `toolspeak mcp serve`, in native mode alone.
@@ -70,7 +70,7 @@ PROGRAM_TURNS: dict[str, dict[str, list[str]]] = {
             ),
             (
                 "Now the other.\n\n<tool_call>\n<function=Write>\n<parameter=file_path>\nmore.txt\n</parameter>\n"
-                f"<parameter=content>\n{WRITTEN}\n</parameter>\n</function>\n</tool_call>"
+                f"<parameter=content>\n{NEW_FILE_TEXT}\n</parameter>\n</function>\n</tool_call>"
             ),
             PROGRAM_ANSWER,
         ],

@@ -69,7 +69,7 @@ FAULTS = {
     # The server dies in the middle of it.
     "#broken": ['Let me look.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome", "da'],
 }
-REPAIRED = ("get_weather", {"city": "Rome", "days": 2})
+REPAIRED_CALL = ("get_weather", {"city": "Rome", "days": 2})
 ANSWERS = {
     "hermes": ANSWER,
     "qwen3-coder": f"<think>\nNow I know.\n</think>\n\n{ANSWER}",

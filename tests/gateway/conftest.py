@@ -23,11 +23,11 @@ def usage_store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return str(tmp_path / "usage.db")
     url = request.getfixturevalue("postgres_url")
-    asyncio.run(_dropped(url))
+    asyncio.run(_drop_usage_schema(url))
     return url
 
 
-async def _dropped(url: str) -> None:
+async def _drop_usage_schema(url: str) -> None:
     connection = await asyncpg.connect(url)
     await connection.execute("DROP SCHEMA IF EXISTS toolspeak_usage CASCADE")
     await connection.close()

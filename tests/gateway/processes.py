@@ -28,7 +28,7 @@ class Process:
     lines: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     more: asyncio.Condition = field(default_factory=asyncio.Condition)
 
-    async def logged(self, event: str, count: int = 1, **fields: Any) -> list[dict[str, Any]]:
+    async def log_lines(self, event: str, count: int = 1, **fields: Any) -> list[dict[str, Any]]:
         """The lines of this event with these fields, once there are so many."""
 
         def matches() -> list[dict[str, Any]]:
@@ -62,15 +62,15 @@ async def running_process(*arguments: str) -> AsyncGenerator[Process]:
     assert process.stderr is not None
     follower = None
     try:
-        logged: list[dict[str, Any]] = []
+        early_lines: list[dict[str, Any]] = []
         while (line := (await process.stderr.readline()).decode()).startswith("{"):  # before the address is printed
-            logged.append(json.loads(line))
-        assert line.startswith("toolspeak serves at http://"), (line, logged)
-        made = Process(process, line.split()[-1], logged)
-        follower = asyncio.create_task(made.follow())
+            early_lines.append(json.loads(line))
+        assert line.startswith("toolspeak serves at http://"), (line, early_lines)
+        gateway = Process(process, line.split()[-1], early_lines)
+        follower = asyncio.create_task(gateway.follow())
         workers = int(arguments[arguments.index("--workers") + 1]) if "--workers" in arguments else 1
-        await made.logged("serving", workers)
-        yield made
+        await gateway.log_lines("serving", workers)
+        yield gateway
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # the workers too: they hold the log open
@@ -105,10 +105,10 @@ class Streams:
                         self.texts[number] += piece
                         self._more.notify_all()
 
-    async def until(self, done: Callable[[list[str]], bool]) -> None:
+    async def until(self, is_done: Callable[[list[str]], bool]) -> None:
         async with asyncio.timeout(PATIENCE), self._more:
-            await self._more.wait_for(lambda: done(self.texts))
+            await self._more.wait_for(lambda: is_done(self.texts))
 
-    async def ended(self) -> list[str]:
+    async def read_to_end(self) -> list[str]:
         await asyncio.gather(*self._tasks)
         return self.texts

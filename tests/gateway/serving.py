@@ -82,7 +82,7 @@ def events(text: str) -> list[Any]:
 
 
 @asynccontextmanager
-async def gateway(*upstreams: Upstream, **settings: Any) -> AsyncGenerator[Gateway]:
+async def run_gateway(*upstreams: Upstream, **settings: Any) -> AsyncGenerator[Gateway]:
     config = server_config(Application(Settings(tuple(upstreams), **settings), owns_process=False))
     async with serving(config) as (server, port):
         address = f"http://127.0.0.1:{port}"
@@ -117,17 +117,17 @@ def in_turn(*turns: Iterable[bytes], cut: int = 0) -> Answer:
             return
         frames = queue.pop(0)
         if cut:
-            joined = b"".join(frames)
-            frames = [joined[i : i + cut] for i in range(0, len(joined), cut)]
+            data = b"".join(frames)
+            frames = [data[i : i + cut] for i in range(0, len(data), cut)]
         await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked(frames), b"0\r\n\r\n")
 
     return answer
 
 
-def written(dialect: str, *calls: tuple[str, dict[str, Any]], before: str = "") -> str:
+def call_text(dialect: str, *calls: tuple[str, dict[str, Any]], before: str = "") -> str:
     """What a model of this dialect writes to call."""
-    made: list[Part] = [ToolCall(f"c{i}", name, arguments) for i, (name, arguments) in enumerate(calls)]
-    parts: Sequence[Part] = [TextPart(before), *made] if before else made
+    call_parts: list[Part] = [ToolCall(f"c{i}", name, arguments) for i, (name, arguments) in enumerate(calls)]
+    parts: Sequence[Part] = [TextPart(before), *call_parts] if before else call_parts
     (message,) = get_dialect(dialect).render([Message("assistant", tuple(parts))], TOOLS)
     return message.text
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from loopback_server import serve
-from serving import CLOCK, TOOLS, WEATHER, at, gateway, in_turn, texts
+from serving import CLOCK, TOOLS, WEATHER, at, in_turn, run_gateway, texts
 
 from toolspeak.data.messages import Message
 from toolspeak.data.tools import ToolSpec
@@ -27,9 +27,9 @@ def test_each_is_told_of_its_own_tools_and_form():
 
     async def run() -> list[str]:
         async with serve(in_turn(*[texts("{}") for _ in requests])) as server:
-            async with gateway(at(server, dialect="hermes")) as served:
+            async with run_gateway(at(server, dialect="hermes")) as gateway:
                 for request in requests:
-                    await served.ask("/v1/chat/completions", request, stream=True)
+                    await gateway.ask("/v1/chat/completions", request, stream=True)
             return [exchange.json["messages"][0]["content"] for exchange in server.exchanges]
 
     for request, prompt in zip(requests, asyncio.run(run()), strict=True):
@@ -43,26 +43,26 @@ def spec(name: str, about: str = "") -> ToolSpec:
 
 def test_lists_that_say_the_same_are_one():
     tools = KnownTools()
-    first = tools.known((spec("a"), spec("b")))
-    assert tools.known((spec("a"), spec("b"))) is first
+    first = tools.intern((spec("a"), spec("b")))
+    assert tools.intern((spec("a"), spec("b"))) is first
     for other in ((spec("b"), spec("a")), (spec("a", "x"), spec("b")), (spec("a"),), ()):
-        assert tools.known(other) == other
+        assert tools.intern(other) == other
 
 
 def test_few_are_kept_and_none_that_is_large():
     tools = KnownTools()
     lists = [(spec(f"tool_{n}"),) for n in range(MOST_LISTS + 1)]
     for each in lists:
-        assert tools.known(each) is each
-    assert tools.known((spec(f"tool_{MOST_LISTS}"),)) is lists[-1]
+        assert tools.intern(each) is each
+    assert tools.intern((spec(f"tool_{MOST_LISTS}"),)) is lists[-1]
     again = (spec("tool_0"),)
-    assert tools.known(again) is again
+    assert tools.intern(again) is again
     large = (spec("a", "x" * LARGEST_BYTES),)
-    assert tools.known(large) is large
-    assert tools.known(again_large := (spec("a", "x" * LARGEST_BYTES),)) is again_large
+    assert tools.intern(large) is large
+    assert tools.intern(again_large := (spec("a", "x" * LARGEST_BYTES),)) is again_large
 
 
 @pytest.mark.parametrize("text", ["\ud800", "caf\u00e9"])
 def test_whatever_a_description_says(text: str):
     tools = KnownTools()
-    assert tools.known((spec("a", text),)) == (spec("a", text),)
+    assert tools.intern((spec("a", text),)) == (spec("a", text),)

@@ -7,7 +7,7 @@ import socket
 from contextlib import ExitStack
 
 from loopback_server import Exchange, serve, stream
-from serving import PATIENCE, at, gateway, texts
+from serving import PATIENCE, at, run_gateway, texts
 
 from toolspeak.gateway.admission import STARTING
 from toolspeak.gateway.settings.upstream_settings import Upstream
@@ -33,13 +33,13 @@ def test_a_server_that_takes_no_connection_holds_up_nobody_else():
                 nowhere = Upstream(
                     ("deaf",), url=f"http://127.0.0.1:{address[1]}/v1", timeouts=Timeouts(PATIENCE, PATIENCE, PATIENCE)
                 )
-                async with gateway(nowhere, at(server, names=("good",))) as gate:
+                async with run_gateway(nowhere, at(server, names=("good",))) as gateway:
                     waiting = [
-                        asyncio.create_task(gate.client.post("/v1/chat/completions", json=chat_request("deaf")))
+                        asyncio.create_task(gateway.client.post("/v1/chat/completions", json=chat_request("deaf")))
                         for _ in range(MANY)
                     ]
                     for _ in range(3):  # the last of them comes behind all others for certain
-                        good = await gate.client.post("/v1/chat/completions", json=chat_request("good"))
+                        good = await gateway.client.post("/v1/chat/completions", json=chat_request("good"))
                         assert good.json()["choices"][0]["message"]["content"] == "Hello."
                     assert not any(task.done() for task in waiting)
                     for task in waiting:
@@ -63,9 +63,9 @@ def test_all_of_many_requests_are_under_way_at_once():
             await everybody.wait()
             await stream(*texts("Hello."))(exchange)
 
-        async with serve(answer) as server, gateway(at(server)) as gate:
+        async with serve(answer) as server, run_gateway(at(server)) as gateway:
             responses = await asyncio.gather(
-                *(gate.client.post("/v1/chat/completions", json=chat_request("m")) for _ in range(MANY))
+                *(gateway.client.post("/v1/chat/completions", json=chat_request("m")) for _ in range(MANY))
             )
             return [each.json()["choices"][0]["message"]["content"] for each in responses]
 

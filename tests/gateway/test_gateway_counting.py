@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from loopback_server import Answer, serve, whole
-from serving import TOOLS, at, gateway
+from serving import TOOLS, at, run_gateway
 
 from toolspeak.data.messages import ImagePart, Message, TextPart
-from toolspeak.gateway.settings.api_keys import digest, unnamed
+from toolspeak.gateway.settings.api_keys import digest, unnamed_key
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import ModelRequest
 
@@ -23,16 +23,16 @@ NOT_THERE = whole("404 Not Found", b'{"error": {"message": "no such path"}}')
 
 def body(request: ModelRequest = REQUEST) -> dict[str, Any]:
     """As clients send it: without `max_tokens` and `stream`."""
-    made = ANTHROPIC.encode_request(request, model="m", stream=False)
-    return {name: value for name, value in made.items() if name not in ("max_tokens", "stream")}
+    fields = ANTHROPIC.encode_request(request, model="m", stream=False)
+    return {name: value for name, value in fields.items() if name not in ("max_tokens", "stream")}
 
 
 def counting(answer: Answer, *requests: dict[str, Any], **upstream: Any) -> tuple[list[Any], list[Any]]:
     """The responses, and what the upstream was asked."""
 
     async def run() -> tuple[list[Any], list[Any]]:
-        async with serve(answer) as server, gateway(at(server, **upstream)) as served:
-            responses = [await served.client.post(PATH, json=each) for each in requests]
+        async with serve(answer) as server, run_gateway(at(server, **upstream)) as gateway:
+            responses = [await gateway.client.post(PATH, json=each) for each in requests]
             return responses, server.exchanges
 
     return asyncio.run(run())
@@ -91,16 +91,16 @@ def test_all_that_the_model_reads_is_in_the_estimate():
 
 def test_what_is_wrong_is_told_as_anthropics_clients_read_it():
     async def run() -> list[Any]:
-        overloaded = whole("429 Too Many Requests", b'{"error": {"message": "slow down"}}', "application/json")
+        overload = whole("429 Too Many Requests", b'{"error": {"message": "slow down"}}', "application/json")
         upstream = {"provider": "anthropic", "names": ("m",)}
         async with (
-            serve(overloaded) as server,
-            gateway(at(server, **upstream), keys=(unnamed(digest("k" * 20)),)) as served,
+            serve(overload) as server,
+            run_gateway(at(server, **upstream), keys=(unnamed_key(digest("k" * 20)),)) as gateway,
         ):
             key = {"x-api-key": "k" * 20}
             requests = [({}, body()), (key, {**body(), "model": "x"}), (key, {"model": "m"}), (key, body())]
-            responses = [await served.client.post(PATH, json=each, headers=headers) for headers, each in requests]
-            metrics = (await served.client.get("/metrics", headers=key)).text
+            responses = [await gateway.client.post(PATH, json=each, headers=headers) for headers, each in requests]
+            metrics = (await gateway.client.get("/metrics", headers=key)).text
             assert f'toolspeak_requests_total{{endpoint="{PATH}",model="m",status="429",stream="false"}} 1.0' in metrics
             return responses
 

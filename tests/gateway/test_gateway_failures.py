@@ -22,12 +22,12 @@ from loopback_server import (
     until_client_leaves,
     whole,
 )
-from serving import ENDPOINTS, PATIENCE, TOOLS, at, events, gateway, in_turn, pieces, read, texts, written
+from serving import ENDPOINTS, PATIENCE, TOOLS, at, call_text, events, in_turn, pieces, read, run_gateway, texts
 
 from sweeps import fewer
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.gateway.admission import Admission
-from toolspeak.gateway.settings.api_keys import digest, unnamed
+from toolspeak.gateway.settings.api_keys import digest, unnamed_key
 from toolspeak.gateway.settings.gateway_settings import Bounds
 from toolspeak.gateway.settings.upstream_settings import Upstream
 from toolspeak.providers.http_settings import Timeouts
@@ -54,8 +54,8 @@ def error_message(path: str, response) -> str:
 @pytest.mark.parametrize("path", ["/v1/messages/batches", "/v1/assistants"])
 def test_the_error_of_a_missing_endpoint_lists_the_endpoints(path: str):
     async def run() -> None:
-        async with gateway(Upstream(url="http://127.0.0.1:9/v1")) as served:
-            response = await served.client.post(path, json={})
+        async with run_gateway(Upstream(url="http://127.0.0.1:9/v1")) as gateway:
+            response = await gateway.client.post(path, json={})
             assert response.status_code == 404
             assert "/v1/chat/completions" in error_message(path, response)
             assert ("type" in response.json()) == path.startswith("/v1/messages")
@@ -65,9 +65,9 @@ def test_the_error_of_a_missing_endpoint_lists_the_endpoints(path: str):
 
 def test_the_details_of_an_error_are_for_programs():
     async def run() -> None:
-        async with gateway(Upstream(url="http://127.0.0.1:9/v1", dialect="hermes")) as served:
+        async with run_gateway(Upstream(url="http://127.0.0.1:9/v1", dialect="hermes")) as gateway:
             request = {**body("/v1/messages", stream=False), "thread": {"type": "create"}}
-            response = await served.client.post("/v1/messages", json=request)
+            response = await gateway.client.post("/v1/messages", json=request)
             assert response.status_code == 400
             assert response.json()["error"]["details"]["error_code"] == "thread_unsupported_request"
 
@@ -96,10 +96,10 @@ def test_an_upstreams_error_as_the_client_reads_it(status, error, expected, word
     async def run():
         async with (
             serve(answer) as server,
-            gateway(at(server, dialect="hermes", key_variable="UPSTREAM_KEY")) as served,
+            run_gateway(at(server, dialect="hermes", key_variable="UPSTREAM_KEY")) as gateway,
         ):
             with caplog.at_level("INFO", "toolspeak.gateway"):
-                response = await served.client.post(path, json=body(path, stream=stream))
+                response = await gateway.client.post(path, json=body(path, stream=stream))
             assert server.exchanges[0].headers["authorization"] == "Bearer sk-upstream-secret-1"
             return response
 
@@ -119,20 +119,20 @@ def test_an_upstreams_error_as_the_client_reads_it(status, error, expected, word
 def test_an_upstream_that_is_unreachable_or_silent():
     async def run():
         async with serve(dropped()) as server:
-            gone = server.base_url
+            dead_url = server.base_url
         quiet = until_client_leaves(lambda: silent)
         async with (
             serve(quiet) as silent,
-            gateway(
-                Upstream(("gone",), url=gone, timeouts=Timeouts(PATIENCE, PATIENCE, PATIENCE)),
+            run_gateway(
+                Upstream(("gone",), url=dead_url, timeouts=Timeouts(PATIENCE, PATIENCE, PATIENCE)),
                 Upstream(("quiet",), url=silent.base_url, timeouts=Timeouts(PATIENCE, 0.05, PATIENCE)),
-            ) as served,
+            ) as gateway,
         ):
-            served.client.headers["x-request-id"] = "mine-1"
-            first = await served.client.post(CHAT, json=body(model="gone"))
-            second = await served.client.post(CHAT, json=body(model="quiet"))
-            third = await served.client.post(CHAT, json=body(model="other"))
-            ready = await served.client.get("/readyz")
+            gateway.client.headers["x-request-id"] = "mine-1"
+            first = await gateway.client.post(CHAT, json=body(model="gone"))
+            second = await gateway.client.post(CHAT, json=body(model="quiet"))
+            third = await gateway.client.post(CHAT, json=body(model="other"))
+            ready = await gateway.client.get("/readyz")
             return first, second, third, ready
 
     first, second, third, ready = asyncio.run(run())
@@ -146,7 +146,7 @@ def test_an_upstream_that_is_unreachable_or_silent():
     )
 
 
-WHOLE = b"".join(texts(*pieces("Let me look. " + written("hermes", *CALLS), 5)))
+WHOLE = b"".join(texts(*pieces("Let me look. " + call_text("hermes", *CALLS), 5)))
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
@@ -157,10 +157,10 @@ def test_an_answer_that_breaks_off_anywhere_is_reported_as_broken(path: str):
     async def run():
         cuts = [cut for cut in range(0, ends, 131) for _ in range(2)]
         answers = [dropped(HEAD, chunked([WHOLE[:cut]])) for cut in cuts]
-        async with serve(*answers) as server, gateway(at(server, dialect="hermes", retries=0)) as served:
+        async with serve(*answers) as server, run_gateway(at(server, dialect="hermes", retries=0)) as gateway:
             for cut in cuts[::2]:
                 for stream in (True, False):
-                    response = await served.client.post(path, json=body(path, stream=stream))
+                    response = await gateway.client.post(path, json=body(path, stream=stream))
                     if response.status_code == 200:
                         assert stream
                         last = events(response.text)[-1]
@@ -174,7 +174,7 @@ def test_an_answer_that_breaks_off_anywhere_is_reported_as_broken(path: str):
 
 
 @pytest.mark.parametrize(
-    "broken",
+    "broken_event",
     [
         b"data: {\n\n",
         b'data: {"choices": 7}\n\n',
@@ -183,11 +183,11 @@ def test_an_answer_that_breaks_off_anywhere_is_reported_as_broken(path: str):
     ],
 )
 @pytest.mark.parametrize("path", ENDPOINTS)
-def test_a_stream_that_turns_into_nonsense(path: str, broken: bytes):
+def test_a_stream_that_turns_into_nonsense(path: str, broken_event: bytes):
     async def run():
-        frames = [event(says("Let me ")), broken, *texts("x")]
-        async with serve(in_turn(frames)) as server, gateway(at(server, dialect="hermes")) as served:
-            return await served.client.post(path, json=body(path))
+        frames = [event(says("Let me ")), broken_event, *texts("x")]
+        async with serve(in_turn(frames)) as server, run_gateway(at(server, dialect="hermes")) as gateway:
+            return await gateway.client.post(path, json=body(path))
 
     response = asyncio.run(run())
     stream_events = events(response.text)
@@ -204,8 +204,8 @@ def test_however_the_upstream_is_cut_the_client_reads_the_same(cuts: list[int], 
     pieces = [WHOLE[a:b] for a, b in pairwise(places)]
 
     async def run():
-        async with serve(in_turn(pieces)) as server, gateway(at(server, dialect="hermes")) as served:
-            response = await served.client.post(path, json=body(path))
+        async with serve(in_turn(pieces)) as server, run_gateway(at(server, dialect="hermes")) as gateway:
+            response = await gateway.client.post(path, json=body(path))
             return read(ENDPOINTS[path], response.text, stream=True)
 
     turn = asyncio.run(run())
@@ -223,18 +223,18 @@ def test_a_client_that_leaves_closes_the_upstreams_stream(stream: bool):
         servers: list[Server] = []
         beginning = [HEAD, chunked([event(says("Let me look."))])]
         answer = until_client_leaves(lambda: servers[0], *beginning)
-        async with serve(answer) as server, gateway(at(server, dialect="hermes")) as served:
+        async with serve(answer) as server, run_gateway(at(server, dialect="hermes")) as gateway:
             servers.append(server)
-            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
             writer.write(raw(body(stream=stream)))
             if stream:
                 await reader.readuntil(b"look.")
             else:
-                await settled(lambda: len(server.exchanges))
+                await wait_until_stable(lambda: len(server.exchanges))
             writer.close()
             await server.client_gone.wait()
-            metrics = await counted(
-                served, 'toolspeak_clients_gone_total{endpoint="/v1/chat/completions",model="(other)"}'
+            metrics = await metric_value(
+                gateway, 'toolspeak_clients_gone_total{endpoint="/v1/chat/completions",model="(other)"}'
             )
             assert metrics == 1
 
@@ -247,7 +247,7 @@ def raw(fields: dict, *headers: bytes) -> bytes:
     return b"\r\n".join([*head, b"content-length: %d" % len(content), b"", content])
 
 
-async def settled(progress) -> None:
+async def wait_until_stable(progress) -> None:
     """Waits until a number is above 0 and no longer changes."""
     last = -1
     while progress() != last or not last:
@@ -255,9 +255,9 @@ async def settled(progress) -> None:
         await asyncio.sleep(0.2)
 
 
-async def counted(served, series: str) -> float:
+async def metric_value(gateway, series: str) -> float:
     while True:
-        text = (await served.client.get("/metrics")).text
+        text = (await gateway.client.get("/metrics")).text
         lines = [line for line in text.splitlines() if line.startswith(series)]
         if lines:
             return float(lines[0].rpartition(" ")[2])
@@ -279,11 +279,11 @@ def test_a_slow_client_slows_the_upstream_down():
     async def run() -> int:
         async with (
             serve(answer) as server,
-            gateway(at(server, dialect="hermes")) as served,
+            run_gateway(at(server, dialect="hermes")) as gateway,
         ):
-            reader, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=65536)
+            reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port, limit=65536)
             writer.write(raw(body(), b"connection: close"))
-            await settled(lambda: counter[0])
+            await wait_until_stable(lambda: counter[0])
             assert counter[0] < count // 2
             read_bytes = 0
             while data := await reader.read(1 << 20):
@@ -308,9 +308,9 @@ def test_a_client_that_stops_reading_is_dropped():
                 servers[0].client_gone.set()
 
         many = {"ping_seconds": 0.05, "stall_seconds": 0.2}
-        async with serve(answer) as server, gateway(at(server, dialect="hermes"), **many) as served:
+        async with serve(answer) as server, run_gateway(at(server, dialect="hermes"), **many) as gateway:
             servers.append(server)
-            reader, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1024)
+            reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port, limit=1024)
             writer.write(raw(body()))
             await server.client_gone.wait()
             writer.close()
@@ -328,9 +328,9 @@ def test_a_long_silence_is_filled_with_comments():
             await go_on.wait()
             await exchange.send(chunked(texts("Here I am.")), b"0\r\n\r\n")
 
-        async with serve(answer) as server, gateway(at(server, dialect="hermes"), ping_seconds=0.02) as served:
+        async with serve(answer) as server, run_gateway(at(server, dialect="hermes"), ping_seconds=0.02) as gateway:
             text = ""
-            async with served.client.stream("POST", CHAT, json=body()) as response:
+            async with gateway.client.stream("POST", CHAT, json=body()) as response:
                 async for piece in response.aiter_text():
                     text += piece
                     if text.count(": ping\n\n") >= 2:
@@ -364,8 +364,8 @@ BAD_REQUESTS = [
 def test_a_request_that_cannot_be_answered(content: bytes, status: int, word: str, path: str):
     async def run():
         bounds = Bounds(body_bytes=4096 if status == 413 else 1 << 20)
-        async with serve(in_turn(texts("Hi."))) as server, gateway(at(server), bounds=bounds) as served:
-            response = await served.client.post(path, content=content, headers={"content-type": "application/json"})
+        async with serve(in_turn(texts("Hi."))) as server, run_gateway(at(server), bounds=bounds) as gateway:
+            response = await gateway.client.post(path, content=content, headers={"content-type": "application/json"})
             assert not server.exchanges
             return response
 
@@ -378,8 +378,8 @@ def test_a_lone_surrogate_is_no_reason_to_refuse():
     content = json.dumps({"model": "m", "messages": [{"role": "user", "content": "half \ud83d"}]}).encode()
 
     async def run():
-        async with serve(in_turn(texts("Hi."))) as server, gateway(at(server)) as served:
-            response = await served.client.post(CHAT, content=content, headers={"content-type": "application/json"})
+        async with serve(in_turn(texts("Hi."))) as server, run_gateway(at(server)) as gateway:
+            response = await gateway.client.post(CHAT, content=content, headers={"content-type": "application/json"})
             return response, server.exchanges[0].json
 
     response, body = asyncio.run(run())
@@ -393,8 +393,8 @@ def test_a_body_without_a_length_is_cut_off_too():
             for _ in range(100):
                 yield b" " * 1000
 
-        async with serve(in_turn()) as server, gateway(at(server), bounds=Bounds(body_bytes=4096)) as served:
-            return await served.client.post(CHAT, content=many(), headers={"content-type": "application/json"})
+        async with serve(in_turn()) as server, run_gateway(at(server), bounds=Bounds(body_bytes=4096)) as gateway:
+            return await gateway.client.post(CHAT, content=many(), headers={"content-type": "application/json"})
 
     assert asyncio.run(run()).status_code == 413
 
@@ -402,8 +402,8 @@ def test_a_body_without_a_length_is_cut_off_too():
 @pytest.mark.parametrize("ended", [True, False])
 def test_headers_have_a_size_limit(ended: bool):
     async def run() -> bytes:
-        async with serve(in_turn()) as server, gateway(at(server), bounds=Bounds(header_bytes=2000)) as served:
-            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        async with serve(in_turn()) as server, run_gateway(at(server), bounds=Bounds(header_bytes=2000)) as gateway:
+            reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
             endless = b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\nx: " + b"y" * 100_000
             writer.write(endless + (b"\r\n\r\n" if ended else b""))
             answer = await reader.read()
@@ -428,13 +428,13 @@ def test_only_a_valid_key_is_accepted():
     async def run():
         async with (
             serve(in_turn()) as server,
-            gateway(at(server, names=("m",)), keys=(unnamed(digest(key)),)) as served,
+            run_gateway(at(server, names=("m",)), keys=(unnamed_key(digest(key)),)) as gateway,
         ):
             for headers, status in cases:
                 for path in ("/v1/models", "/metrics"):
-                    assert (await served.client.get(path, headers=headers)).status_code == status, headers
-            assert (await served.client.get("/healthz")).status_code == 200
-            refusal = await served.client.post("/v1/messages", json={})
+                    assert (await gateway.client.get(path, headers=headers)).status_code == status, headers
+            assert (await gateway.client.get("/healthz")).status_code == 200
+            refusal = await gateway.client.post("/v1/messages", json={})
             assert refusal.json()["error"]["type"] == "authentication_error"
             assert all(each.request_line.startswith("GET ") for each in server.exchanges)
 
@@ -443,9 +443,9 @@ def test_only_a_valid_key_is_accepted():
 
 def test_a_web_page_cannot_ask_a_gateway_without_keys():
     async def run():
-        async with serve(in_turn()) as server, gateway(at(server)) as served:
-            rebound = await served.client.post(CHAT, json=body(), headers={"host": "evil.example:8080"})
-            form = await served.client.post(CHAT, content=json.dumps(body()), headers={"content-type": "text/plain"})
+        async with serve(in_turn()) as server, run_gateway(at(server)) as gateway:
+            rebound = await gateway.client.post(CHAT, json=body(), headers={"host": "evil.example:8080"})
+            form = await gateway.client.post(CHAT, content=json.dumps(body()), headers={"content-type": "text/plain"})
             assert not server.exchanges
             return rebound.status_code, form.status_code
 
@@ -454,9 +454,9 @@ def test_a_web_page_cannot_ask_a_gateway_without_keys():
 
 def test_unknown_paths_and_methods():
     async def run():
-        async with serve(in_turn()) as server, gateway(at(server)) as served:
+        async with serve(in_turn()) as server, run_gateway(at(server)) as gateway:
             return [
-                (await served.client.request(*each)).status_code
+                (await gateway.client.request(*each)).status_code
                 for each in (("GET", "/"), ("GET", CHAT), ("POST", "/v1/models"), ("GET", "/v1/models/none"))
             ]
 
@@ -472,19 +472,19 @@ def test_places_and_the_queue_are_bounded():
             await exchange.send(HEAD, chunked(texts("Hi.")), b"0\r\n\r\n")
 
         bounds = Bounds(streams=2, queue=2, queue_seconds=30)
-        async with serve(answer) as server, gateway(at(server), bounds=bounds) as served:
-            many = [asyncio.create_task(served.client.post(CHAT, json=body())) for _ in range(6)]
-            done, waiting = await asyncio.wait(many, return_when=asyncio.FIRST_COMPLETED)
-            while len(done) < 2:
+        async with serve(answer) as server, run_gateway(at(server), bounds=bounds) as gateway:
+            many = [asyncio.create_task(gateway.client.post(CHAT, json=body())) for _ in range(6)]
+            finished_tasks, waiting = await asyncio.wait(many, return_when=asyncio.FIRST_COMPLETED)
+            while len(finished_tasks) < 2:
                 more, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                done |= more
-            for task in done:
+                finished_tasks |= more
+            for task in finished_tasks:
                 response = task.result()
                 assert (response.status_code, response.headers["retry-after"]) == (429, "1")
             assert len(server.exchanges) <= 2
             go_on.set()
             assert [(await task).status_code for task in waiting] == [200] * 4
-            assert (await served.client.post(CHAT, json=body())).status_code == 200
+            assert (await gateway.client.post(CHAT, json=body())).status_code == 200
 
     asyncio.run(run())
 
@@ -507,15 +507,15 @@ def test_a_place_is_neither_lost_nor_given_twice_when_a_waiting_client_leaves():
             await turns()
             impatient.cancel()  # while the place is still in use
             await asyncio.wait([impatient])
-            assert (admission.active, admission.queued) == (1, 1)
+            assert (admission.active, admission.queue_length) == (1, 1)
             late = asyncio.create_task(stay("late"))
             await turns()
         patient.cancel()  # the patient task already has the place and does not know it yet
         await turns()
-        assert (admission.active, admission.queued, order) == (1, 0, ["late"])
+        assert (admission.active, admission.queue_length, order) == (1, 0, ["late"])
         late.cancel()
         await asyncio.wait([late])
-        await admission.emptied(20)
+        await admission.wait_until_idle(20)
         assert admission.active == 0
 
     asyncio.run(run())
@@ -530,8 +530,8 @@ def test_a_client_that_waits_too_long_reads_when_to_retry():
             await exchange.send(HEAD, chunked(texts("Hi.")), b"0\r\n\r\n")
 
         bounds = Bounds(streams=1, queue=5, queue_seconds=0.05)
-        async with serve(answer) as server, gateway(at(server), bounds=bounds) as served:
-            both = [asyncio.create_task(served.client.post(CHAT, json=body())) for _ in range(2)]
+        async with serve(answer) as server, run_gateway(at(server), bounds=bounds) as gateway:
+            both = [asyncio.create_task(gateway.client.post(CHAT, json=body())) for _ in range(2)]
             (late,), _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             go_on.set()
             await asyncio.gather(*both)
@@ -545,12 +545,12 @@ def test_the_log_describes_a_request_without_its_content(caplog):
     caplog.set_level(logging.INFO, "toolspeak.gateway")
 
     async def run(**more):
-        answer = in_turn(texts(*pieces(written("hermes", *CALLS), 4)))
-        keys = (unnamed(digest("k" * 20)),)
-        async with serve(answer) as server, gateway(at(server, dialect="hermes"), keys=keys, **more) as served:
+        answer = in_turn(texts(*pieces(call_text("hermes", *CALLS), 4)))
+        keys = (unnamed_key(digest("k" * 20)),)
+        async with serve(answer) as server, run_gateway(at(server, dialect="hermes"), keys=keys, **more) as gateway:
             headers = {"authorization": f"Bearer {'k' * 20}"}
-            response = await served.client.post(CHAT, json=body(), headers=headers)
-            metrics = (await served.client.get("/metrics", headers=headers)).text
+            response = await gateway.client.post(CHAT, json=body(), headers=headers)
+            metrics = (await gateway.client.get("/metrics", headers=headers)).text
             return response, metrics
 
     response, metrics = asyncio.run(run())
@@ -581,8 +581,8 @@ def test_a_wait_of_more_than_two_seconds_is_left_to_the_client(status: int, code
     answer = whole(f"{status} X", b'{"error": {"message": "later"}}', "application/json", "retry-after: 3")
 
     async def run() -> None:
-        async with serve(answer) as server, gateway(at(server, retries=2)) as served:
-            response = await served.client.post(CHAT, json=body())
+        async with serve(answer) as server, run_gateway(at(server, retries=2)) as gateway:
+            response = await gateway.client.post(CHAT, json=body())
             assert (response.status_code, response.headers["retry-after"]) == (code, "3")
             assert len(server.exchanges) == 1
 
@@ -591,10 +591,10 @@ def test_a_wait_of_more_than_two_seconds_is_left_to_the_client(status: int, code
 
 def test_a_path_may_end_in_a_slash():
     async def run() -> None:
-        async with serve(in_turn(texts("Fine."))) as server, gateway(at(server, names=("m",))) as served:
+        async with serve(in_turn(texts("Fine."))) as server, run_gateway(at(server, names=("m",))) as gateway:
             for path in ("/health", "/healthz", "/health/", "/healthz/", "/metrics/", "/v1/models/", "/v1/models/m/"):
-                assert (await served.client.get(path)).status_code == 200, path
-            assert (await served.client.post(f"{CHAT}/", json=body())).text.endswith("data: [DONE]\n\n")
-            assert (await served.client.get("/health//")).status_code == 404
+                assert (await gateway.client.get(path)).status_code == 200, path
+            assert (await gateway.client.post(f"{CHAT}/", json=body())).text.endswith("data: [DONE]\n\n")
+            assert (await gateway.client.get("/health//")).status_code == 404
 
     asyncio.run(run())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from loopback_server import dropped, event, says, serve
-from serving import ENDPOINTS, TOOLS, at, events, gateway, in_turn, pieces, texts, written
+from serving import ENDPOINTS, TOOLS, at, call_text, events, in_turn, pieces, run_gateway, texts
 
 from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.agent.drivers.text import TextDriver
@@ -77,8 +77,8 @@ def faulty(path: str, delta_count: int, *, stream: bool) -> tuple[int, str, bool
     messages: list[dict[str, Any]] = []
 
     async def run() -> str:
-        served = Gateway(Settings((Upstream(url="http://127.0.0.1:9/v1"),)), {})
-        served.current.router = OneRoute(route)  # pyright: ignore[reportAttributeAccessIssue]
+        gateway = Gateway(Settings((Upstream(url="http://127.0.0.1:9/v1"),)), {})
+        gateway.current.router = OneRoute(route)  # pyright: ignore[reportAttributeAccessIssue]
         incoming = iter([{"type": "http.request", "body": content, "more_body": False}])
 
         async def receive() -> Any:
@@ -88,8 +88,8 @@ def faulty(path: str, delta_count: int, *, stream: bool) -> tuple[int, str, bool
             messages.append(message)
 
         headers = [(b"host", b"localhost"), (b"content-type", b"application/json"), (b"x-request-id", b"mine-1")]
-        await served({"type": "http", "method": "POST", "path": path, "headers": headers}, receive, send)
-        return served.metrics.text().decode()
+        await gateway({"type": "http", "method": "POST", "path": path, "headers": headers}, receive, send)
+        return gateway.metrics.text().decode()
 
     metrics = asyncio.run(run())
     text = b"".join(message.get("body", b"") for message in messages[1:]).decode()
@@ -98,8 +98,8 @@ def faulty(path: str, delta_count: int, *, stream: bool) -> tuple[int, str, bool
 
 @PATHS
 def test_a_fault_in_the_midst_of_a_stream_is_told_and_ends_it(path: str, caplog: pytest.LogCaptureFixture):
-    status, text, ended, metrics = faulty(path, 2, stream=True)
-    assert (status, ended) == (200, True)
+    status, text, has_ended, metrics = faulty(path, 2, stream=True)
+    assert (status, has_ended) == (200, True)
     assert "Let me look." in text
     last = events(text)[-1]
     assert "mine-1" in json.dumps(last.get("error") or last["response"]["error"])
@@ -125,10 +125,10 @@ def test_a_fault_before_the_answer_has_begun_has_a_status(path: str, delta_count
 def test_a_stream_that_its_upstream_breaks_off_is_counted_by_why():
     async def run() -> str:
         broken_answer = dropped(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", event(says("Let me ")))
-        async with serve(broken_answer) as server, gateway(at(server, dialect="hermes")) as served:
+        async with serve(broken_answer) as server, run_gateway(at(server, dialect="hermes")) as gateway:
             path = "/v1/chat/completions"
-            await served.client.post(path, json=ENDPOINTS[path].encode_request(REQUEST, model="m", stream=True))
-            return (await served.client.get("/metrics")).text
+            await gateway.client.post(path, json=ENDPOINTS[path].encode_request(REQUEST, model="m", stream=True))
+            return (await gateway.client.get("/metrics")).text
 
     assert 'toolspeak_broken_streams_total{code="upstream_connection",' in asyncio.run(run())
 
@@ -140,12 +140,12 @@ def test_a_stream_that_its_upstream_breaks_off_is_counted_by_why():
 @PATHS
 @pytest.mark.parametrize("shown", [True, False])
 def test_the_log_holds_the_answer_if_it_is_to(path: str, stream: bool, shown: bool, caplog: pytest.LogCaptureFixture):
-    text = "Let me look. " + written("hermes", ("weather", {"city": "Genoa"}))
+    text = "Let me look. " + call_text("hermes", ("weather", {"city": "Genoa"}))
 
     async def run() -> None:
         upstream = serve(in_turn(texts(*pieces(text))))
-        async with upstream as server, gateway(at(server, dialect="hermes"), log_content=shown) as served:
-            await served.ask(path, REQUEST, stream=stream)
+        async with upstream as server, run_gateway(at(server, dialect="hermes"), log_content=shown) as gateway:
+            await gateway.ask(path, REQUEST, stream=stream)
 
     with caplog.at_level("INFO", "toolspeak.gateway"):
         asyncio.run(run())
@@ -161,19 +161,22 @@ def test_the_log_holds_what_was_said_until_a_stream_broke(caplog: pytest.LogCapt
     broken_answer = dropped(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", event(says("Let me ")))
 
     async def run() -> None:
-        async with serve(broken_answer) as server, gateway(at(server, dialect="hermes"), log_content=True) as served:
+        async with (
+            serve(broken_answer) as server,
+            run_gateway(at(server, dialect="hermes"), log_content=True) as gateway,
+        ):
             for path, wire in ENDPOINTS.items():
-                await served.client.post(path, json=wire.encode_request(REQUEST, model="m", stream=True))
-            bad = await served.client.post(
+                await gateway.client.post(path, json=wire.encode_request(REQUEST, model="m", stream=True))
+            bad = await gateway.client.post(
                 "/v1/messages", content=b"{oops", headers={"content-type": "application/json"}
             )
             assert bad.status_code == 400
 
     with caplog.at_level("INFO", "toolspeak.gateway"):
         asyncio.run(run())
-    *broken, bad = [record.fields for record in caplog.records if record.getMessage() == "request"]
-    assert len(broken) == len(ENDPOINTS)
-    assert all("Let me" in fields["answer"] and fields["code"] == "upstream_connection" for fields in broken)
+    *cut_requests, bad = [record.fields for record in caplog.records if record.getMessage() == "request"]
+    assert len(cut_requests) == len(ENDPOINTS)
+    assert all("Let me" in fields["answer"] and fields["code"] == "upstream_connection" for fields in cut_requests)
     assert (bad["request"], "answer" in bad) == ("{oops", False)
 
 
@@ -188,12 +191,12 @@ def test_a_response_repeats_what_was_asked(stream: bool):
     )
 
     async def run() -> Any:
-        async with serve(in_turn(texts("Fine."))) as server, gateway(at(server, dialect="hermes")) as served:
+        async with serve(in_turn(texts("Fine."))) as server, run_gateway(at(server, dialect="hermes")) as gateway:
             body = ENDPOINTS[path].encode_request(model_request, model="m", stream=stream)
-            response = await served.client.post(path, json=body)
+            response = await gateway.client.post(path, json=body)
             return body, events(response.text)[-1]["response"] if stream else response.json()
 
     body, response = asyncio.run(run())
-    repeated = ("tools", "tool_choice", "instructions", "metadata", "parallel_tool_calls", "model")
-    assert {name: response[name] for name in repeated} == {name: body[name] for name in repeated}
+    field_names = ("tools", "tool_choice", "instructions", "metadata", "parallel_tool_calls", "model")
+    assert {name: response[name] for name in field_names} == {name: body[name] for name in field_names}
     assert response["output"][0]["content"][0]["text"] == "Fine."

@@ -41,7 +41,7 @@ class Halting:
         await exchange.send(chunked([event(says("two.", "stop")), event("[DONE]")]), b"0\r\n\r\n")
 
 
-def written(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str) -> None:
     """As editors do it: never half of it is there."""
     other = path.with_suffix(".new")
     other.write_text(text)
@@ -49,7 +49,7 @@ def written(path: Path, text: str) -> None:
 
 
 @asynccontextmanager
-async def configured(
+async def serve_config(
     tmp_path: Path, *arguments: str, halts: bool = False
 ) -> AsyncGenerator[tuple[Path, Halting, Server, Process]]:
     """A configuration of the model `m`, the model behind it, and `toolspeak serve` that goes by it."""
@@ -66,16 +66,16 @@ async def configured(
 def test_sighup_loses_none_of_a_hundred_open_streams(workers: int, tmp_path: Path):
     async def run() -> None:
         arguments = ("--workers", str(workers))
-        async with configured(tmp_path, *arguments, halts=True) as (config, model, server, process):
+        async with serve_config(tmp_path, *arguments, halts=True) as (config, model, server, process):
             async with process.client() as client:
                 streams = Streams(client, [BODY] * 100)
                 await streams.until(lambda texts: all("One, " in text for text in texts))
                 os.kill(process.process.pid, signal.SIGHUP)
-                assert len(await process.logged("reloaded", workers, why="signal")) == workers
-                written(config, row("other", server))
-                await process.logged("reloaded", workers, why="file", keys=["model.m", "model.other"])
+                assert len(await process.log_lines("reloaded", workers, why="signal")) == workers
+                replace_file(config, row("other", server))
+                await process.log_lines("reloaded", workers, why="file", keys=["model.m", "model.other"])
                 model.go_on.set()
-                for text in await streams.ended():
+                for text in await streams.read_to_end():
                     assert "two." in text
                     assert text.endswith("data: [DONE]\n\n")
                 assert set(streams.statuses) == {200}
@@ -90,28 +90,28 @@ def test_sighup_loses_none_of_a_hundred_open_streams(workers: int, tmp_path: Pat
 
 def test_a_file_that_is_broken_changes_nothing(tmp_path: Path):
     async def run() -> None:
-        async with configured(tmp_path) as (config, _, server, process), process.client() as client:
-            for broken, problem in (
+        async with serve_config(tmp_path) as (config, _, server, process), process.client() as client:
+            for config_text, problem in (
                 (row("m", server) + "dialekt = 'x'\n", "model[0].dialekt: unknown key 'dialekt'"),
                 ("[[model", "is not TOML"),
                 (row("m", server) + 'key_env = "NOT_SET_ANYWHERE"\n', "NOT_SET_ANYWHERE is not set"),
             ):
                 count = len([line for line in process.lines if line["event"] == "reload_failed"])
-                written(config, broken)
-                lines = await process.logged("reload_failed", count + 1)
+                replace_file(config, config_text)
+                lines = await process.log_lines("reload_failed", count + 1)
                 assert (lines[-1]["level"], lines[-1]["why"]) == ("error", "file")
                 assert problem in lines[-1]["problem"]
                 assert (await client.post(CHAT, json=BODY)).text.endswith("data: [DONE]\n\n")
             config.unlink()
-            lines = await process.logged("reload_failed", 4)
+            lines = await process.log_lines("reload_failed", 4)
             assert f"{config} cannot be read: No such file" in lines[-1]["problem"]
             os.kill(process.process.pid, signal.SIGHUP)
-            assert (await process.logged("reload_failed", 5))[-1]["why"] == "signal"
+            assert (await process.log_lines("reload_failed", 5))[-1]["why"] == "signal"
             metrics = (await client.get("/metrics")).text
             assert 'toolspeak_reloads_total{outcome="failed"} 5.0' in metrics
             assert "toolspeak_config_last_reload_successful 0.0" in metrics
-            written(config, row("mended", server))
-            await process.logged("reloaded")
+            replace_file(config, row("mended", server))
+            await process.log_lines("reloaded")
             metrics = (await client.get("/metrics")).text
             assert 'toolspeak_reloads_total{outcome="succeeded"} 1.0' in metrics
             assert "toolspeak_config_last_reload_successful 1.0" in metrics
@@ -132,13 +132,13 @@ def test_a_key_that_is_taken_out_of_its_file_is_refused(tmp_path: Path):
                 streams = Streams(client, [BODY])
                 await streams.until(lambda texts: "One, " in texts[0])
                 keys.write_text(f"{OTHER}\n")
-                await process.logged("reloaded", why="file", changed=[str(keys)])
+                await process.log_lines("reloaded", why="file", changed=[str(keys)])
                 assert (await client.post(CHAT, json=BODY)).status_code == 401
                 model.go_on.set()
-                (text,) = await streams.ended()  # what had begun ends as it would have
+                (text,) = await streams.read_to_end()  # what had begun ends as it would have
                 assert text.endswith("data: [DONE]\n\n")
                 keys.write_text("")  # nobody is let in by an empty file
-                lines = await process.logged("reload_failed")
+                lines = await process.log_lines("reload_failed")
                 assert "holds no API key" in lines[0]["problem"]
                 assert (await client.post(CHAT, json=BODY)).status_code == 401
                 answer = await client.post(CHAT, json=BODY, headers={"x-api-key": OTHER})
@@ -149,10 +149,10 @@ def test_a_key_that_is_taken_out_of_its_file_is_refused(tmp_path: Path):
 
 def test_what_needs_a_restart_is_told_and_stays(tmp_path: Path):
     async def run() -> None:
-        async with configured(tmp_path) as (config, _, server, process), process.client() as client:
-            changed = '[server]\nhost = "::1"\nworkers = 3\nheader_bytes = 9000\nbody_bytes = 64\n'
-            written(config, changed + row("m", server))
-            (line,) = await process.logged("reloaded")
+        async with serve_config(tmp_path) as (config, _, server, process), process.client() as client:
+            server_table = '[server]\nhost = "::1"\nworkers = 3\nheader_bytes = 9000\nbody_bytes = 64\n'
+            replace_file(config, server_table + row("m", server))
+            (line,) = await process.log_lines("reloaded")
             assert line["needs_restart"] == ["host", "workers", "header_bytes"]
             assert line["keys"] == ["server.body_bytes"]
             assert (await client.post(CHAT, json=BODY)).status_code == 413
@@ -171,17 +171,17 @@ def test_a_worker_that_starts_later_has_the_settings_of_the_others(tmp_path: Pat
         async with serve(model) as server:
             config.write_text(row("old", server))
             async with running_process("--config", str(config), "--workers", "2") as process:
-                written(config, row("m", server))
-                await process.logged("reloaded", 2)
+                replace_file(config, row("m", server))
+                await process.log_lines("reloaded", 2)
                 os.kill(process.process.pid, signal.SIGHUP)  # the supervisor has read it once the workers say so
-                lines = await process.logged("reloaded", 2, why="signal")
-                written(config, "[[model")
-                await process.logged("reload_failed", 2)
+                lines = await process.log_lines("reloaded", 2, why="signal")
+                replace_file(config, "[[model")
+                await process.log_lines("reload_failed", 2)
                 for worker in {line["pid"] for line in lines}:
                     os.kill(worker, signal.SIGKILL)
-                killed = {line["pid"] for line in await process.logged("worker_ended", 2)}
-                assert killed == {line["pid"] for line in lines}
-                await process.logged("serving", 4)
+                ended_pids = {line["pid"] for line in await process.log_lines("worker_ended", 2)}
+                assert ended_pids == {line["pid"] for line in lines}
+                await process.log_lines("serving", 4)
                 async with process.client() as client:
                     assert (await client.post(CHAT, json=BODY)).text.endswith("data: [DONE]\n\n")
 
@@ -203,8 +203,8 @@ def test_a_terminal_that_is_closed_ends_it():
 
 def test_it_serves_where_nobody_reads_its_standard_error():
     """Its log and its address go nowhere: a closed pipe ends no server."""
-    with socket.create_server(("127.0.0.1", 0)) as reserved:
-        port = reserved.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as placeholder:
+        port = placeholder.getsockname()[1]
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "toolspeak", "serve", "--port", str(port), "--upstream", "http://127.0.0.1:9/v1"]

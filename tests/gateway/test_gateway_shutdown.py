@@ -106,10 +106,10 @@ def test_a_gateway_that_does_not_start_says_so_by_its_exit_code(workers: int, tm
         f'[usage]\nstore = "{tmp_path}"\n'
     )
     command = [sys.executable, "-m", "toolspeak", "serve", "--port", "0", "--config", str(config)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == NOT_STARTED, done.stderr
-    assert "toolspeak serves at" not in done.stderr
-    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert result.returncode == NOT_STARTED, result.stderr
+    assert "toolspeak serves at" not in result.stderr
+    lines = [json.loads(line) for line in result.stderr.splitlines()]
     assert "it is a folder" in next(line["problem"] for line in lines if line["event"] == "start_failed")
 
 
@@ -128,12 +128,12 @@ def test_a_worker_that_cannot_start_anew_leaves_the_others_at_work(tmp_path: Pat
                 for path in list(tmp_path.glob("usage.db*")):  # noqa: ASYNC240
                     path.unlink()
                 store.mkdir()
-                first, _ = await process.logged("serving", WORKERS)
+                first, _ = await process.log_lines("serving", WORKERS)
                 os.kill(first["pid"], signal.SIGKILL)
-                await process.logged("worker_ended", 2)  # the one that was killed, and the first that took its place
+                await process.log_lines("worker_ended", 2)  # the one that was killed, and the first that took its place
                 async with process.client(connection="close") as client:
                     assert (await client.get("/healthz")).status_code == 200
                 store.rmdir()
-                await process.logged("serving", WORKERS + 1)
+                await process.log_lines("serving", WORKERS + 1)
 
     asyncio.run(run())

@@ -69,10 +69,10 @@ def test_the_status_is_that_of_the_metrics():
             metrics.upstream_active.labels("m", "127.0.0.1:9").inc()
             metrics.show_load(10_000, 7)
             metrics.calls.labels(NASTY, "hermes").inc(3)
-            metrics.malformed.labels(NASTY, "hermes").inc(2)
+            metrics.malformed_calls.labels(NASTY, "hermes").inc(2)
             metrics.key_requests.labels("alice").inc(4)
             metrics.key_tokens.labels("alice", "input").inc(50)
-            metrics.rejected.labels("invalid_api_key").inc(6)
+            metrics.rejections.labels("invalid_api_key").inc(6)
             # What the view read at its start holds for two seconds.
             async with asyncio.timeout(PATIENCE):
                 while (status := await view.get("/gateway"))["active"] == 0:  # noqa: ASYNC110 - the answer is what is waited for

@@ -21,7 +21,7 @@ from toolspeak.cli.options.agents_option import load_agents
 from toolspeak.cli.options.journal_option import journal_of
 from toolspeak.errors import ConfigurationError
 from toolspeak.gateway.listening_socket import listen
-from toolspeak.gateway.settings.api_keys import Key, admitted, keys_of, read_keys
+from toolspeak.gateway.settings.api_keys import Key, find_key, keys_of, read_keys
 from toolspeak.gateway.settings.gateway_settings import LOOPBACK
 from toolspeak.journal import Journal
 from toolspeak.project.configuration.sandbox_settings import open_command_sandbox
@@ -131,7 +131,7 @@ async def _tools_and_agents(
 
 def _principal_of(keys: Sequence[Key]) -> Callable[[Mapping[str, Any]], str]:
     def principal(scope: Mapping[str, Any]) -> str:
-        key = admitted(scope["headers"], keys)
+        key = find_key(scope["headers"], keys)
         if key is None:
             raise PermissionError("send one of the server's API keys: Authorization: Bearer KEY")
         return key.name

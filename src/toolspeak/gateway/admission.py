@@ -14,9 +14,9 @@ from contextlib import asynccontextmanager, suppress
 
 from toolspeak.gateway.client_request import Request, is_allowed
 from toolspeak.gateway.http.asgi import Headers, Scope, header
-from toolspeak.gateway.http.error_responses import Failure, draining, stopped
+from toolspeak.gateway.http.error_responses import Failure, draining, gateway_stopped
 from toolspeak.gateway.http.multipart_forms import FORM
-from toolspeak.gateway.settings.api_keys import admitted
+from toolspeak.gateway.settings.api_keys import find_key
 from toolspeak.gateway.settings.gateway_settings import Bounds
 from toolspeak.wire.json_conversion import shortened
 
@@ -46,7 +46,7 @@ def authenticate(request: Request, hosts: Container[str]) -> None:
     if size > settings.bounds.header_bytes:
         raise Failure(431, f"the headers are larger than {settings.bounds.header_bytes} bytes", "headers_too_large")
     if settings.keys:
-        request.key = admitted(headers, settings.keys)
+        request.key = find_key(headers, settings.keys)
         if request.key is None:
             has_key = header(request.scope, b"authorization") or header(request.scope, b"x-api-key")
             why = "this key is not known here; " if has_key else ""
@@ -132,14 +132,14 @@ class Admission:
         self._bounds = bounds
         self._waiting: deque[asyncio.Future[None]] = deque()
         self.active = 0
-        self._emptied = asyncio.Event()
-        self._emptied.set()
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._starting = asyncio.Semaphore(STARTING)
         self._tasks: set[asyncio.Task[object]] = set()
         self._is_stopped = False
 
     @property
-    def queued(self) -> int:
+    def queue_length(self) -> int:
         return len(self._waiting)
 
     def resize(self, bounds: Bounds) -> None:
@@ -166,7 +166,7 @@ class Admission:
             if not self._is_stopped:
                 raise
             task.uncancel()
-            raise (stopped() if has_place else draining()) from None
+            raise (gateway_stopped() if has_place else draining()) from None
         finally:
             self._tasks.discard(task)
             if has_place:
@@ -175,7 +175,7 @@ class Admission:
     async def _enter(self) -> None:
         if self.active < self._bounds.streams and not self._waiting:
             self.active += 1
-            self._emptied.clear()
+            self._idle.clear()
             return
         if len(self._waiting) >= self._bounds.queue:
             raise Failure(429, "too many requests are waiting; try again later", "gateway_busy", 1)
@@ -208,7 +208,7 @@ class Admission:
                 return
         self.active -= 1
         if not self.active:
-            self._emptied.set()
+            self._idle.set()
 
     async def start(self) -> Callable[[], None]:
         """Waits until earlier requests are sent to their model servers. Returns a function to call once this one is
@@ -241,11 +241,11 @@ class Admission:
         tasks = [*self._tasks]
         for task in tasks:
             task.cancel()
-        await self.emptied(seconds)
+        await self.wait_until_idle(seconds)
         return len(tasks)
 
-    async def emptied(self, seconds: float) -> None:
+    async def wait_until_idle(self, seconds: float) -> None:
         """Returns once no request has a place, or after so many seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._emptied.wait()
+                await self._idle.wait()

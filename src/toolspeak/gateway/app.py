@@ -41,7 +41,7 @@ from toolspeak.gateway.requests.request_mapping import (
     read_request,
 )
 from toolspeak.gateway.response_endpoints import answer_about, begin_background
-from toolspeak.gateway.responses.endpoint_relay import KINDS, PASSED, pass_on, read_passed
+from toolspeak.gateway.responses.endpoint_relay import KINDS, RELAY_PATHS, pass_on, read_relay_request
 from toolspeak.gateway.responses.relayed_answer import relay
 from toolspeak.gateway.responses.translated_answer import answer, warning_header
 from toolspeak.gateway.running_streams import StreamTable
@@ -50,7 +50,7 @@ from toolspeak.gateway.server_tools.tool_loop import with_tools
 from toolspeak.gateway.server_tools.tool_servers import ServerTools
 from toolspeak.gateway.settings.gateway_settings import LOOPBACK, Settings
 from toolspeak.gateway.stored.response_memory import PATH, ResponseMemory
-from toolspeak.gateway.token_counting import counted
+from toolspeak.gateway.token_counting import count_request_tokens
 from toolspeak.gateway.turns.turn_gate import Note
 from toolspeak.gateway.upstreams.load_balancing import prefix_of
 from toolspeak.gateway.upstreams.routing import Routes, sole_model
@@ -83,7 +83,7 @@ _LAST_SECONDS = 1.0  # at the end of the gateway, for the counts of answers that
 _DECODING = 2
 """Large bodies that are decoded at the same time: each takes several times its size in memory."""
 
-_ASKING = frozenset((*FORMATS, COUNT_TOKENS, *PASSED))
+_ASKING = frozenset((*FORMATS, COUNT_TOKENS, *RELAY_PATHS))
 _REQUEST_ID = re.compile(r"[\w.:-]{1,100}")
 
 
@@ -124,7 +124,7 @@ class Gateway:
             await self._answer(request)
         except ClientGone:
             request.status, request.facts["client_left"] = CLIENT_LEFT, True
-            self.metrics.gone.labels(*self._labels(request)).inc()
+            self.metrics.clients_gone.labels(*self._labels(request)).inc()
         except Exception as error:  # noqa: BLE001 - a bug of the gateway has an answer too
             failure = failure_of(error, request.id)
             is_bug = not isinstance(error, Failure | ToolspeakError)
@@ -188,7 +188,7 @@ class Gateway:
         await self.current.router.aclose()
         if self.current.tools is not None:
             await self.current.tools.aclose()
-        await self.admission.emptied(_LAST_SECONDS)
+        await self.admission.wait_until_idle(_LAST_SECONDS)
         await self.accounts.aclose()
         self.metrics.close()
         if self._tracer is not None:
@@ -214,7 +214,7 @@ class Gateway:
         elif path == COUNT_TOKENS:
             expect(method, "POST")
             await self._count_tokens(request)
-        elif path in PASSED:
+        elif path in RELAY_PATHS:
             expect(method, "POST")
             await self._pass_on(request)
         elif path == "/v1/models" or path.startswith("/v1/models/"):
@@ -226,13 +226,13 @@ class Gateway:
                 raise Failure(403, "this key may not read /metrics: its table [[key]] has no metrics = true", "metrics")
             await request.respond(200, self.metrics.text(), content_type=CONTENT_TYPE.encode())
         else:
-            endpoints = ", ".join([*FORMATS, COUNT_TOKENS, *PASSED, "/v1/models", "/healthz", "/readyz", "/metrics"])
-            raise Failure(404, f"there is nothing at {path}; known: {endpoints}", "not_found")
+            paths = ", ".join([*FORMATS, COUNT_TOKENS, *RELAY_PATHS, "/v1/models", "/healthz", "/readyz", "/metrics"])
+            raise Failure(404, f"there is nothing at {path}; known: {paths}", "not_found")
 
     # --- endpoints ---------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _placed(self, request: Request, kinds: Sequence[str]) -> AsyncGenerator[Account]:
+    async def _admit(self, request: Request, kinds: Sequence[str]) -> AsyncGenerator[Account]:
         """Gives a request a place and its account. `kinds`: the content types that its body may have.
 
         Raises Failure.
@@ -244,7 +244,7 @@ class Gateway:
             raise Failure(415, f"send the request as {kinds[0]}: the header content-type has to say so", "content_type")
         account = request.account = request.account or self.accounts.account(request.key, request.wire)
         async with account, self.admission.place():
-            self.metrics.show_load(self.admission.active, self.admission.queued)
+            self.metrics.show_load(self.admission.active, self.admission.queue_length)
             yield account
 
     async def _body(self, request: Request, account: Account) -> bytes:
@@ -259,7 +259,7 @@ class Gateway:
         return body
 
     @asynccontextmanager
-    async def _routed(self, request: Request, account: Account) -> AsyncGenerator[Routes]:
+    async def _routes_of(self, request: Request, account: Account) -> AsyncGenerator[Routes]:
         """The routes to the model that a request names. Raises UnknownModel."""
         end_start = await self.admission.start()
         REQUEST_SENT.set(end_start)
@@ -278,32 +278,33 @@ class Gateway:
 
         Raises Failure, ClientGone, FormatError, UnknownModel.
         """
-        async with self._placed(request, ("application/json",)) as account:
+        async with self._admit(request, ("application/json",)) as account:
             fields, bounds = request.fields, request.current.settings.bounds
             if not fields:
                 body = await self._body(request, account)
                 fields = await self._apart(request, partial(read_fields, body, bounds))
                 if self.memory is not None and request.wire is OPENAI_RESPONSES:
-                    fields, request.keeping = await self.memory.composed(fields, request.owner, bounds.body_bytes)
+                    fields, request.keeping = await self.memory.compose(fields, request.owner, bounds.body_bytes)
                     request.size = len(body) if request.keeping.previous is None else _LARGE_BYTES
                 request.fields = fields
                 request.model, request.stream = cast("str", fields["model"]), fields.get("stream") is True
-            async with self._routed(request, account) as routes:
+            async with self._routes_of(request, account) as routes:
                 yield fields, routes
 
     async def _pass_on(self, request: Request) -> None:
         """Passes a request on to an endpoint that the gateway does not translate."""
         kind = header(request.scope, b"content-type")
-        async with self._placed(request, KINDS[request.path]) as account:
+        async with self._admit(request, KINDS[request.path]) as account:
             body = await self._body(request, account)
-            read = partial(read_passed, request.path, kind, body, request.current.settings.bounds)
-            passed = await self._apart(request, read)
-            request.model, request.stream = passed.model or sole_model(self.current.settings), passed.stream
-            async with self._routed(request, account) as routes:
-                wire_request = WireRequest(ModelRequest(()), request.model, passed.stream, True)
+            read = partial(read_relay_request, request.path, kind, body, request.current.settings.bounds)
+            relay_request = await self._apart(request, read)
+            request.model = relay_request.model or sole_model(self.current.settings)
+            request.stream = relay_request.stream
+            async with self._routes_of(request, account) as routes:
+                wire_request = WireRequest(ModelRequest(()), request.model, relay_request.stream, True)
                 answering = Answering(request, wire_request, routes, self.admission.is_stopped)
                 account.usage_of = partial(answering.relayed_usage, 0 if FORM in KINDS[request.path] else request.size)
-                await self._answered(request, answering, pass_on(answering, passed, request.path, kind))
+                await self._run_answer(request, answering, pass_on(answering, relay_request, request.path, kind))
 
     async def _apart(self, request: Request, read: Callable[[], T]) -> T:
         """Calls `read`; for a large body in a thread."""
@@ -317,10 +318,10 @@ class Gateway:
         bounds = request.current.settings.bounds
         wire_request, notes = await self._apart(request, partial(read_request, request.wire, fields, bounds))
         if wire_request.request.tools:
-            tools = self._tools.known(wire_request.request.tools)
+            tools = self._tools.intern(wire_request.request.tools)
             wire_request = evolve(wire_request, request=evolve(wire_request.request, tools=tools))
         if request.keeping is not None:
-            wire_request = evolve(wire_request, echoed=request.keeping.echoed)
+            wire_request = evolve(wire_request, echoed=request.keeping.storage_fields)
         return wire_request, notes
 
     async def _ask(self, request: Request) -> None:
@@ -329,18 +330,18 @@ class Gateway:
             notes: Sequence[Note] = ()
             keeps = keeping is not None and (keeping.store or keeping.previous)
             is_own = current.tools is not None or keeps or defers_tools(fields, routes.most_tools)
-            relayed = not is_own and all(is_relayed(fields, request.wire, route) for route in routes.routes)
-            if relayed:
+            is_relay = not is_own and all(is_relayed(fields, request.wire, route) for route in routes.routes)
+            if is_relay:
                 wire_request = checked_fields(fields, request.wire, current.settings.bounds)
             else:
                 wire_request, notes = await self._read(request, fields)
-            hosted: HostedTools | None = None
+            hosted_tools: HostedTools | None = None
             if request.wire is OPENAI_RESPONSES:
                 optional = {kind.strip() for kind in header(request.scope, OPTIONAL_TOOLS.encode()).split(",")}
-                routes, hosted, left_out = able_routes(wire_request, routes, optional, current.tools)
+                routes, hosted_tools, left_out = able_routes(wire_request, routes, optional, current.tools)
                 notes = [*notes, *left_out]
             answering = Answering(request, wire_request, routes, self.admission.is_stopped)
-            answering.hosted = hosted
+            answering.hosted_tools = hosted_tools
             if routes.pool.policy == "sticky":
                 answering.prefix = await self._apart(request, partial(prefix_of, fields))
             answering.report.notes += notes
@@ -354,12 +355,12 @@ class Gateway:
             answering.tools = request.begin_tools()
             headers = passing_headers(request.scope["headers"])
             answering.native_request = None if is_own else (fields, headers)
-            if relayed:
+            if is_relay:
                 answering.account.usage_of = partial(answering.relayed_usage, request.size)
-            working = relay(answering, fields, headers) if relayed else answer(answering)
-            await self._answered(request, answering, working)
+            working = relay(answering, fields, headers) if is_relay else answer(answering)
+            await self._run_answer(request, answering, working)
 
-    async def _answered(self, request: Request, answering: Answering, working: Coroutine[Any, Any, None]) -> None:
+    async def _run_answer(self, request: Request, answering: Answering, working: Coroutine[Any, Any, None]) -> None:
         """Runs the work of an answer, and stores its facts for the log."""
         self.streams[answering.running] = None
         try:
@@ -375,7 +376,7 @@ class Gateway:
             wire_request, repairs = await self._read(request, fields)
             running = request.begin_tools()
             wire_request, _ = await with_tools(running, wire_request, most_tools=routes.most_tools)
-            count = await counted(wire_request, routes, request.wire.name)
+            count = await count_request_tokens(wire_request, routes, request.wire.name)
             name, dialect = count.route.provider.name, count.route.dialect
             request.facts.update(upstream=name, dialect=dialect, input_tokens=count.tokens)
             notes = [*repairs, *count.notes]
@@ -388,7 +389,7 @@ class Gateway:
         request.facts.setdefault("code", failure.code)
         rejecting = (401, 403, 408, 413, 415, 429, 431, 503) if request.path in _ASKING else (401, 403)
         if failure.status in rejecting:
-            self.metrics.rejected.labels(failure.code).inc()
+            self.metrics.rejections.labels(failure.code).inc()
         body = failure_body(request.wire, failure)
         headers = failure_headers(failure)
         if request.ran_tools:
@@ -403,14 +404,14 @@ class Gateway:
     def _finish(self, request: Request) -> None:
         if request.path not in _ASKING or request.scope["method"] == "OPTIONS":
             return
-        self.metrics.show_load(self.admission.active, self.admission.queued)
+        self.metrics.show_load(self.admission.active, self.admission.queue_length)
         seconds = time.perf_counter() - request.began_at
         keeping = request.keeping
-        queued = keeping is not None and keeping.background and request.status == 200 and not request.runs
-        if not queued:  # a background request is counted once its response is complete
+        is_queued = keeping is not None and keeping.background and request.status == 200 and not request.runs
+        if not is_queued:  # a background request is counted once its response is complete
             labels = self._labels(request)
-            streamed = "true" if request.stream else "false"
-            self.metrics.requests.labels(*labels, streamed, str(request.status)).inc()
+            stream_label = "true" if request.stream else "false"
+            self.metrics.requests.labels(*labels, stream_label, str(request.status)).inc()
             self.metrics.seconds.labels(*labels).observe(seconds)
         broke = request.status >= 500 or (request.status == 200 and request.facts.get("code") is not None)
         fields = request.log_fields(seconds)

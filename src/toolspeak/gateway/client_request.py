@@ -21,10 +21,10 @@ from toolspeak.gateway.http.asgi import (
     Scope,
     Send,
     header,
+    run_while_connected,
     send_whole,
-    watched,
 )
-from toolspeak.gateway.http.error_responses import Failure, failure_of, stopped
+from toolspeak.gateway.http.error_responses import Failure, failure_of, gateway_stopped
 from toolspeak.gateway.observability import Metrics, RequestTrace
 from toolspeak.gateway.running_streams import RunningStream
 from toolspeak.gateway.server_tools.hosted_tools import HostedTools
@@ -33,7 +33,7 @@ from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
 from toolspeak.gateway.settings.api_keys import Key
 from toolspeak.gateway.settings.gateway_settings import ANY_ORIGIN
 from toolspeak.gateway.stored.response_memory import Keeping, ResponseMemory
-from toolspeak.gateway.turns.turn_report import BYTES_PER_TOKEN, TurnReport, estimated
+from toolspeak.gateway.turns.turn_report import BYTES_PER_TOKEN, TurnReport, with_estimates
 from toolspeak.gateway.upstreams.routing import Route, Routes
 from toolspeak.gateway.usage.accounts import Account
 from toolspeak.providers.http_client import json_bytes
@@ -51,7 +51,9 @@ _LIMITS = [
         for word in ("limit", "remaining", "reset")
     ),
 ]
-_EXPOSED = ", ".join(["x-request-id", "x-toolspeak-warning", "x-should-retry", "retry-after", *_LIMITS]).encode()
+_EXPOSED_HEADERS = ", ".join(
+    ["x-request-id", "x-toolspeak-warning", "x-should-retry", "retry-after", *_LIMITS]
+).encode()
 
 
 @dataclass(slots=True)
@@ -147,7 +149,7 @@ def cors_headers(scope: Scope, origins: Sequence[str]) -> Headers:
         return [(b"vary", b"origin")]
     return [
         (b"access-control-allow-origin", origin.encode("latin-1")),
-        (b"access-control-expose-headers", _EXPOSED),
+        (b"access-control-expose-headers", _EXPOSED_HEADERS),
         (b"vary", b"origin"),
     ]
 
@@ -170,7 +172,7 @@ class Answering:
     is_stopped: Callable[[], bool]
     """Whether a cancellation comes from the gateway's own stop."""
     tools: tuple[ServerTools, Running] | None = None
-    hosted: HostedTools | None = None
+    hosted_tools: HostedTools | None = None
     search: ClientSearch | None = None
     first_byte: float | None = None
     """Seconds until the answer began."""
@@ -188,7 +190,7 @@ class Answering:
     """The request as the client wrote it, with the headers that pass; None if it may not pass unchanged."""
     route: Route = field(init=False)
     """The upstream of the last attempt."""
-    failed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    failures: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """The upstreams that failed before, each with its error code."""
 
     def __post_init__(self) -> None:
@@ -225,7 +227,7 @@ class Answering:
         return {
             "upstream": self.route.provider.name,
             "at": self.routes.label(self.route),
-            "failed": [{"at": label, "code": code} for label, code in self.failed] or None,
+            "failed": [{"at": label, "code": code} for label, code in self.failures] or None,
             "dialect": self.route.dialect,
             "finish": report.end.finish if self.request.status == 200 else None,
             "calls": report.calls or None,
@@ -248,7 +250,7 @@ class Answering:
         if self.first_byte is not None:
             metrics.first_byte.labels(endpoint, model).observe(self.first_byte)
         if self.failure is not None:
-            metrics.broken.labels(endpoint, model, self.failure.code).inc()
+            metrics.broken_streams.labels(endpoint, model, self.failure.code).inc()
         metrics.count_turn(model, self.route.dialect, self.report)
 
     def relayed_usage(self, size: int, failed: bool) -> Usage:
@@ -257,16 +259,16 @@ class Answering:
         usage = self.report.end.usage
         if usage.total is not None or (failed and not self.request.status):
             return usage
-        return estimated(usage, size, self.chunks * BYTES_PER_TOKEN)
+        return with_estimates(usage, size, self.chunks * BYTES_PER_TOKEN)
 
     def _content(self) -> str | None:
         """The client's answer as a whole answer of its API; None if the log holds no contents."""
         if not self.sent_deltas or (self.failure is not None and self.failure.code == "gateway_failed"):
             return None
-        ended = [] if isinstance(self.sent_deltas[-1], TurnEnded) else [TurnEnded("error")]
+        missing_end = [] if isinstance(self.sent_deltas[-1], TurnEnded) else [TurnEnded("error")]
         return json_bytes(
             self.request.wire.encode_response(
-                [*self.sent_deltas, *ended], model=self.wire_request.model, response_id=self.request.id, created=0
+                [*self.sent_deltas, *missing_end], model=self.wire_request.model, response_id=self.request.id, created=0
             )
         ).decode()
 
@@ -295,11 +297,11 @@ async def stream_answer(
                 if task is None or not answering.is_stopped():
                     raise
                 task.uncancel()
-                failure = stopped()
+                failure = gateway_stopped()
             else:
                 failure = failure_of(error, request.id)
             answering.failure, request.status, answering.chunks = failure, 200, stream.chunks
-            await answering.account.settled(failed=True)
+            await answering.account.settle_and_wait(failed=True)
             if stream.kind != EVENTS:
                 return  # without an end: only the closed connection says that bytes are missing
             await fail(failure)
@@ -308,7 +310,7 @@ async def stream_answer(
 
     settings = request.current.settings
     try:
-        await watched(to_the_end(), request.receive, stream, settings.ping_seconds, settings.stall_seconds)
+        await run_while_connected(to_the_end(), request.receive, stream, settings.ping_seconds, settings.stall_seconds)
     finally:
         stream.close()
         answering.chunks = stream.chunks

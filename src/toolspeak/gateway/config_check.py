@@ -32,13 +32,13 @@ MOST_MODELS = 50
 class Finding:
     """What one model gets.
 
-    `calls`, `prompt`, `required` and `window` are sentences.
+    `calls`, `prompt`, `required_call` and `window` are sentences.
 
     - `model`: its name for clients.
     - `upstream`: the provider, the model's name there and the address.
     - `calls`: how its calls are written.
     - `prompt`: who writes the prompt.
-    - `required`: how a required call is enforced.
+    - `required_call`: how a required call is enforced.
     - `window`: how many tokens it reads.
     - `problems`: what keeps it from answering.
     - `warnings`: what may be wrong and does not keep it from answering.
@@ -49,7 +49,7 @@ class Finding:
     upstream: str
     calls: str = ""
     prompt: str = ""
-    required: str = ""
+    required_call: str = ""
     window: str = ""
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -164,7 +164,7 @@ async def _of_model(
             f"{route.provider.name} at {upstream.url}" if upstream.url else route.provider.name,
             _calls(upstream, route),
             "" if problem and route.is_text else await _prompt(upstream, route),
-            _required(route),
+            _required_call(route),
             await _window(route, rows),
             tuple(problems),
             tuple(warnings),
@@ -209,7 +209,7 @@ def _ours(upstream: Upstream, driver: TextDriver) -> str:
     return "toolspeak writes it in its own words (`prose`)"
 
 
-def _required(route: Route) -> str:
+def _required_call(route: Route) -> str:
     capabilities = route.provider.capabilities
     if not route.is_text:
         return "enforced by the API" if capabilities.tool_choice else "requested in words, once more if no call comes"

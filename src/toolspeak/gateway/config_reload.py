@@ -43,11 +43,11 @@ def load(sources: Sources) -> LoadedSettings:
 
 
 class Reloader:
-    """Reads the settings of one process again; `loaded` are those in use."""
+    """Reads the settings of one process again; `loaded_settings` are those in use."""
 
-    def __init__(self, loaded: LoadedSettings) -> None:
-        self.loaded = loaded
-        self._stamps_read = self._last_look = dict(loaded.stamps)
+    def __init__(self, loaded_settings: LoadedSettings) -> None:
+        self.loaded_settings = loaded_settings
+        self._stamps_read = self._last_look = dict(loaded_settings.stamps)
 
     def changed(self) -> bool:
         """Looks at the files once. Returns whether they differ from those that were read last, and no longer change."""
@@ -62,40 +62,40 @@ class Reloader:
         """
         stamps: dict[str, Stamp] = {}
         try:
-            settings_now = self.loaded.sources.load(os.environ, stamps)
+            settings_now = self.loaded_settings.sources.load(os.environ, stamps)
         except ToolspeakError:
             self._stamps_read = self._last_look = {**self._stamps_read, **stamps}
             raise
         self._stamps_read = self._last_look = stamps
-        settings, fixed = with_fixed_settings(self.loaded.settings, settings_now)
-        return LoadedSettings(settings, self.loaded.sources, stamps), fixed
+        settings, fixed_names = with_fixed_settings(self.loaded_settings.settings, settings_now)
+        return LoadedSettings(settings, self.loaded_settings.sources, stamps), fixed_names
 
     async def reload(self, gateway: Gateway, why: str) -> None:
         """Applies the settings of the files to the gateway. Logs invalid settings, and then changes nothing."""
-        before = self.loaded
+        before = self.loaded_settings
         try:
-            loaded, fixed = await asyncio.to_thread(self.read)
-            gateway.reload(loaded.settings)
+            loaded_settings, fixed_names = await asyncio.to_thread(self.read)
+            gateway.reload(loaded_settings.settings)
         except ToolspeakError as error:
             problem = f"{str(error).rstrip('.')}. The settings of before stay."
             gateway.metrics.count_reload(succeeded=False)
             log("reload_failed", {"why": why, "problem": problem}, level=logging.ERROR)
             return
         gateway.metrics.count_reload(succeeded=True)
-        self.loaded = loaded
-        files = [path for path, stamp_now in loaded.stamps.items() if before.stamps.get(path) != stamp_now]
-        keys = changed_keys(before.settings, loaded.settings)
+        self.loaded_settings = loaded_settings
+        files = [path for path, stamp_now in loaded_settings.stamps.items() if before.stamps.get(path) != stamp_now]
+        keys = changed_keys(before.settings, loaded_settings.settings)
         fields = {"why": why, "pid": os.getpid(), "changed": files or None, "keys": keys or None}
-        log("reloaded", {**fields, "needs_restart": [*fixed] or None})
+        log("reloaded", {**fields, "needs_restart": [*fixed_names] or None})
 
 
 @asynccontextmanager
-async def reloading(gateway: Gateway, loaded: LoadedSettings) -> AsyncGenerator[None]:
+async def reloading(gateway: Gateway, loaded_settings: LoadedSettings) -> AsyncGenerator[None]:
     """Follows the files and SIGHUP during the context."""
     loop, hangup = asyncio.get_running_loop(), asyncio.Event()
 
     async def follow() -> None:
-        reloader = Reloader(loaded)
+        reloader = Reloader(loaded_settings)
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(POLL_SECONDS):

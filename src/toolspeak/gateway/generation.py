@@ -13,7 +13,7 @@ from toolspeak.gateway.stored.response_store import open_store
 from toolspeak.gateway.upstreams.routing import Router
 from toolspeak.gateway.usage.usage_store import open_usage
 
-_FIXED = ("host", "port", "workers", "responses", "usage")
+_FIXED_SETTINGS = ("host", "port", "workers", "responses", "usage")
 """Settings that a process cannot change while it runs."""
 
 
@@ -64,16 +64,16 @@ def next_generation(
 def with_fixed_settings(old: Settings, new: Settings) -> tuple[Settings, tuple[str, ...]]:
     """The new settings, except for those that only a restart changes, and the names of those exceptions that differ."""
     usage = old.usage or new.usage  # a store that is there stays; the first one may come at any time
-    changed = [name for name in _FIXED if getattr(old, name) != getattr(new, name)]
+    changed_names = [name for name in _FIXED_SETTINGS if getattr(old, name) != getattr(new, name)]
     if old.usage is None and usage is not None:
-        changed.remove("usage")
+        changed_names.remove("usage")
     bounds = replace(new.bounds, header_bytes=old.bounds.header_bytes)
     if bounds != new.bounds:
-        changed.append("header_bytes")
+        changed_names.append("header_bytes")
     settings = replace(
         new, host=old.host, port=old.port, workers=old.workers, bounds=bounds, responses=old.responses, usage=usage
     )
-    return settings, tuple(changed)
+    return settings, tuple(changed_names)
 
 
 def _tools(settings: Settings, metrics: Metrics) -> ServerTools | None:

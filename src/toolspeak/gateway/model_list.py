@@ -71,10 +71,10 @@ async def reachability(router: Router) -> Reachability:
         upstreams = [upstream for upstream, _ in probes]
         answers = await asyncio.gather(*(probe(provider, thorough=True) for _, provider in probes))
     problems = [(upstream, problem) for upstream, (_, problem) in zip(upstreams, answers, strict=True)]
-    served = {upstream.names for upstream, problem in problems if not problem}
+    reachable = {upstream.names for upstream, problem in problems if not problem}
     unreachable = dict.fromkeys(
-        name for upstream in upstreams if upstream.names not in served for name in upstream.names
+        name for upstream in upstreams if upstream.names not in reachable for name in upstream.names
     )
     return Reachability(
-        bool(served), tuple(unreachable), [f"{each.names[0]}: {problem}" for each, problem in problems if problem]
+        bool(reachable), tuple(unreachable), [f"{each.names[0]}: {problem}" for each, problem in problems if problem]
     )

@@ -80,7 +80,7 @@ class Metrics:
         )
         by_dialect = ("model", "dialect")
         self.calls = Counter("toolspeak_calls", "Tool calls given to clients", by_dialect, registry=registry)
-        self.malformed = Counter(
+        self.malformed_calls = Counter(
             "toolspeak_malformed_calls", "Calls that cannot be read", by_dialect, registry=registry
         )
         self.notes = Counter(
@@ -92,12 +92,16 @@ class Metrics:
             by_dialect,
             registry=registry,
         )
-        self.forged = Counter("toolspeak_forged_results", "Results that a model made up", by_dialect, registry=registry)
-        self.rejected = Counter(
+        self.forged_results = Counter(
+            "toolspeak_forged_results", "Results that a model made up", by_dialect, registry=registry
+        )
+        self.rejections = Counter(
             "toolspeak_rejected", "Requests that were not let in, by reason", ("code",), registry=registry
         )
-        self.gone = Counter("toolspeak_clients_gone", "Clients that left before the end", labels, registry=registry)
-        self.broken = Counter(
+        self.clients_gone = Counter(
+            "toolspeak_clients_gone", "Clients that left before the end", labels, registry=registry
+        )
+        self.broken_streams = Counter(
             "toolspeak_broken_streams",
             "Streams that ended in an error",
             (*labels, "code"),
@@ -182,7 +186,7 @@ class Metrics:
         self.active = Gauge(
             "toolspeak_active_requests", "Requests under way", registry=registry, multiprocess_mode="livesum"
         )
-        self.queued = Gauge(
+        self.queued_requests = Gauge(
             "toolspeak_queued_requests",
             "Requests that wait for a place",
             registry=registry,
@@ -190,7 +194,7 @@ class Metrics:
         )
 
         for code in REJECTION_CODES:
-            self.rejected.labels(code)
+            self.rejections.labels(code)
         for outcome in ("succeeded", "failed"):
             self.reloads.labels(outcome)
         self.reload_successful.set(1)
@@ -206,12 +210,12 @@ class Metrics:
     def count_turn(self, model: str, dialect: str, report: TurnReport) -> None:
         """Counts a turn: its calls, notes and tokens."""
         self.calls.labels(model, dialect).inc(report.calls)
-        if report.malformed:
-            self.malformed.labels(model, dialect).inc(report.malformed)
+        if report.malformed_calls:
+            self.malformed_calls.labels(model, dialect).inc(report.malformed_calls)
         if report.attempts > 1:
             self.repeats.labels(model, dialect).inc(report.attempts - 1)
-        if report.forged:
-            self.forged.labels(model, dialect).inc(report.forged)
+        if report.forged_results:
+            self.forged_results.labels(model, dialect).inc(report.forged_results)
         for code in {note.code for note in report.notes}:
             self.notes.labels(model, dialect, code).inc()
         usage = report.end.usage
@@ -234,16 +238,16 @@ class Metrics:
     def show_models(self, models: Iterable[str], endpoints: Iterable[str], codes: Collection[str]) -> None:
         """Starts the counters of broken streams, by these codes, and of clients that left, at 0."""
         for endpoint, model in itertools.product(endpoints, (*models, OTHER_MODEL)):
-            self.gone.labels(endpoint, model)
+            self.clients_gone.labels(endpoint, model)
             for code in codes:
-                self.broken.labels(endpoint, model, code)
+                self.broken_streams.labels(endpoint, model, code)
 
     def show_route(self, model: str, dialect: str) -> None:
         """Starts the counters of a model's turns at 0."""
         self.calls.labels(model, dialect)
-        self.malformed.labels(model, dialect)
+        self.malformed_calls.labels(model, dialect)
         self.repeats.labels(model, dialect)
-        self.forged.labels(model, dialect)
+        self.forged_results.labels(model, dialect)
         for code in get_args(NoteCode):
             self.notes.labels(model, dialect, code)
 
@@ -262,10 +266,10 @@ class Metrics:
             self.upstream_state.labels(model, upstream, state).set(is_in)
         self.upstream_aside_until.labels(model, upstream).set(until)
 
-    def show_load(self, active: int, queued: int) -> None:
+    def show_load(self, active: int, queue_length: int) -> None:
         """Sets the gauges of requests under way and in the queue."""
         self.active.set(active)
-        self.queued.set(queued)
+        self.queued_requests.set(queue_length)
 
     def close(self) -> None:
         """Removes the gauges of this process; its counters stay."""
@@ -329,11 +333,11 @@ class JsonLines(logging.Formatter):
 
 
 def log(
-    event: str, fields: Mapping[str, JSON], *, level: int = logging.INFO, failed: BaseException | None = None
+    event: str, fields: Mapping[str, JSON], *, level: int = logging.INFO, error: BaseException | None = None
 ) -> None:
     """Writes a line without the fields that are None."""
     present = {name: value for name, value in fields.items() if value is not None}
-    LOG.log(level, event, extra={"event": event, "fields": present}, exc_info=failed)
+    LOG.log(level, event, extra={"event": event, "fields": present}, exc_info=error)
 
 
 def log_to_stderr() -> None:
@@ -379,11 +383,11 @@ def begin_trace(
     """Begins the trace of a request, and passes it to upstreams and to the log for the rest of this task, with the
     request's id. Without a tracer they get the trace that the client names."""
     REQUEST_ID.set(request_id)
-    passed = trace_headers([*headers])
-    trace = None if tracer is None else tracer.begin_request(endpoint, request_id, passed)
-    passed = passed if trace is None else trace.headers
-    TRACE.set(passed)
-    TRACE_ID.set(trace_id(passed["traceparent"]) if "traceparent" in passed else "")
+    upstream_headers = trace_headers([*headers])
+    trace = None if tracer is None else tracer.begin_request(endpoint, request_id, upstream_headers)
+    upstream_headers = upstream_headers if trace is None else trace.headers
+    TRACE.set(upstream_headers)
+    TRACE_ID.set(trace_id(upstream_headers["traceparent"]) if "traceparent" in upstream_headers else "")
     return trace
 
 

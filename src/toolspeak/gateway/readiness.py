@@ -23,7 +23,7 @@ class Readiness:
     """Answers `GET /healthz` and `/readyz`. Asks the upstreams at most every two seconds."""
 
     def __init__(self) -> None:
-        self._probed: tuple[float, Router, asyncio.Future[Reachability]] | None = None
+        self._last_probe: tuple[float, Router, asyncio.Future[Reachability]] | None = None
 
     async def answer(self, request: Request, router: Router, *, draining: bool) -> None:
         """Answers one request. `draining`: the gateway is stopping."""
@@ -33,16 +33,16 @@ class Readiness:
         if draining:
             await request.respond(503, b'{"status":"draining"}')
             return
-        reached = await self._ask_upstreams(router)
-        for problem in reached.problems:  # the client needs no key, so only the log has the reason
+        upstreams = await self._ask_upstreams(router)
+        for problem in upstreams.problems:  # the client needs no key, so only the log has the reason
             log("unreachable", {"problem": problem}, level=logging.WARNING)
-        body: dict[str, JSON] = {"status": "ready" if reached.is_ready else "upstream unreachable"}
-        if reached.unreachable:
-            body["unreachable"] = [*reached.unreachable]
-        await request.respond(200 if reached.is_ready else 503, json_bytes(body))
+        body: dict[str, JSON] = {"status": "ready" if upstreams.is_ready else "upstream unreachable"}
+        if upstreams.unreachable:
+            body["unreachable"] = [*upstreams.unreachable]
+        await request.respond(200 if upstreams.is_ready else 503, json_bytes(body))
 
     async def _ask_upstreams(self, router: Router) -> Reachability:
         now = time.monotonic()
-        if self._probed is None or self._probed[1] is not router or now - self._probed[0] > _PROBED_SECONDS:
-            self._probed = (now, router, asyncio.ensure_future(reachability(router)))
-        return await asyncio.shield(self._probed[2])
+        if self._last_probe is None or self._last_probe[1] is not router or now - self._last_probe[0] > _PROBED_SECONDS:
+            self._last_probe = (now, router, asyncio.ensure_future(reachability(router)))
+        return await asyncio.shield(self._last_probe[2])

@@ -11,7 +11,7 @@ from toolspeak.data.deltas import TurnEnded
 from toolspeak.data.messages import JSON
 from toolspeak.gateway.client_request import Request
 from toolspeak.gateway.http.asgi import AsgiMessage
-from toolspeak.gateway.http.error_responses import Failure, failure_of, stopped
+from toolspeak.gateway.http.error_responses import Failure, failure_of, gateway_stopped
 from toolspeak.gateway.stored.response_memory import PATH, Keeping, ResponseMemory
 from toolspeak.providers.http_client import json_bytes
 from toolspeak.wire.base import WireRequest
@@ -35,13 +35,13 @@ async def answer_about(memory: ResponseMemory | None, request: Request) -> None:
                     "stream: events are not stored here; ask without it until the status is final",
                     "invalid_request",
                 )
-            body = await memory.retrieved(owner, response_id)
+            body = await memory.retrieve(owner, response_id)
         case "DELETE", "":
-            body = await memory.deleted(owner, response_id)
+            body = await memory.delete(owner, response_id)
         case "GET", "input_items":
             body = await memory.input_items(owner, response_id, query)
         case "POST", "cancel":
-            body = await memory.cancelled(owner, response_id)
+            body = await memory.cancel(owner, response_id)
         case _, "" | "input_items" | "cancel":
             raise Failure(405, f"{method} is not supported here; see the API's reference", "method_not_allowed")
         case _:
@@ -60,8 +60,8 @@ async def begin_background(
     keeping = request.keeping
     assert keeping is not None, "the request asks for the background"
     encoder = request.wire.encoder(wire_request, response_id=keeping.response_id, created=int(request.arrived_at))
-    _, created = encoder.feed(TurnEnded("stop"))[0]
-    body = await memory.begin(keeping, created["response"])
+    _, created_event = encoder.feed(TurnEnded("stop"))[0]
+    body = await memory.begin(keeping, created_event["response"])
     assert request.account is not None, "a request that has a place has one"
     account = request.account.handed_on()
     facts: dict[str, object] = {"response": keeping.response_id}
@@ -86,7 +86,7 @@ async def _run(
     try:
         await work(run)
     except asyncio.CancelledError:  # by its client, which has ended the response, or by the end of the gateway
-        failure = stopped()
+        failure = gateway_stopped()
     except Exception as error:  # noqa: BLE001 - it ends the response
         failure = failure_of(error, run.id)
     if failure is not None:

@@ -24,7 +24,7 @@ _EVERY_SECONDS = 1.0
 _WATCHED_SECONDS = 6.0
 """How long after the last look a worker goes on writing, and how old a list may be that is shown."""
 
-_WATCHED = "streams.watched"
+_WATCH_FILE = "streams.watched"
 
 
 @quick()
@@ -76,7 +76,7 @@ async def written_down(streams: StreamTable, folder: str) -> AsyncGenerator[None
 
 
 def _write(streams: StreamTable, folder: Path) -> None:
-    if time.time() - (folder / _WATCHED).stat().st_mtime <= _WATCHED_SECONDS:
+    if time.time() - (folder / _WATCH_FILE).stat().st_mtime <= _WATCHED_SECONDS:
         draft = folder / f"streams-{os.getpid()}.new"
         # json escapes a lone surrogate in a model's name, which msgspec refuses
         draft.write_text(json.dumps(msgspec.to_builtins(oldest_streams(streams))), "utf-8")
@@ -85,7 +85,7 @@ def _write(streams: StreamTable, folder: Path) -> None:
 
 def streams_of_workers(folder: str) -> Sequence[RunningStream]:
     """The requests of all workers, those that began first. The workers write them from the first look on."""
-    Path(folder, _WATCHED).touch()
+    Path(folder, _WATCH_FILE).touch()
     streams: list[RunningStream] = []
     for path in Path(folder).glob("streams-*.json"):
         with suppress(OSError):  # a worker has just ended

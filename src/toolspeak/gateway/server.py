@@ -108,7 +108,7 @@ class Application:
     settings: Settings
     owns_process: bool = True
     """The process runs nothing else. Its log then goes to standard error, and its garbage collector is tuned."""
-    loaded: LoadedSettings | None = None
+    loaded_settings: LoadedSettings | None = None
     """The sources of the settings, if the gateway reloads them when they change."""
     tracer: Callable[[], RequestTracer] | None = None
     """Makes the tracer of a process."""
@@ -123,7 +123,7 @@ class Application:
         gateway = Gateway(self.settings, os.environ, tracer=tracer)
         if self.on_made is not None:
             self.on_made(gateway)
-        return _WithLifespan(gateway, self.loaded)
+        return _WithLifespan(gateway, self.loaded_settings)
 
 
 def _tune_collector() -> None:
@@ -140,9 +140,9 @@ def _tune_collector() -> None:
 class _WithLifespan:
     """The gateway with its lifespan: opens its stores, drains it on SIGTERM, and closes its connections at the end."""
 
-    def __init__(self, gateway: Gateway, loaded: LoadedSettings | None) -> None:
+    def __init__(self, gateway: Gateway, loaded_settings: LoadedSettings | None) -> None:
         self._gateway = gateway
-        self._loaded = loaded
+        self._loaded_settings = loaded_settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan":
@@ -155,11 +155,11 @@ class _WithLifespan:
             log("start_failed", {"pid": os.getpid(), "problem": str(error)}, level=logging.ERROR)
             await send({"type": "lifespan.startup.failed", "message": ""})
             return
-        follows = nullcontext() if self._loaded is None else reloading(self._gateway, self._loaded)
+        follows = nullcontext() if self._loaded_settings is None else reloading(self._gateway, self._loaded_settings)
         folder = os.environ.get(MULTIPROCESS)
         lists = nullcontext() if folder is None else written_down(self._gateway.streams, folder)
-        async with _drained(self._gateway), follows, lists:
-            if self._loaded is not None:
+        async with _drain_on_sigterm(self._gateway), follows, lists:
+            if self._loaded_settings is not None:
                 log("serving", {"pid": os.getpid()})
             await send({"type": "lifespan.startup.complete"})
             await receive()
@@ -168,7 +168,7 @@ class _WithLifespan:
 
 
 @asynccontextmanager
-async def _drained(gateway: Gateway) -> AsyncGenerator[None]:
+async def _drain_on_sigterm(gateway: Gateway) -> AsyncGenerator[None]:
     """On SIGTERM, waits for the requests under way, at most `drain_seconds`, and then stops the server.
 
     The port stays open meanwhile: `/readyz` and new requests get a 503.
@@ -180,9 +180,9 @@ async def _drained(gateway: Gateway) -> AsyncGenerator[None]:
     async def drain() -> None:
         seconds = gateway.current.settings.drain_seconds
         log("draining", {"active": gateway.admission.active, "seconds": seconds})
-        await gateway.admission.emptied(seconds)
-        if ended := await gateway.admission.stop(_STOP_SECONDS):
-            log("drained", {"ended": ended, "problem": "drain_seconds were over: these requests got an error"})
+        await gateway.admission.wait_until_idle(seconds)
+        if stopped_count := await gateway.admission.stop(_STOP_SECONDS):
+            log("drained", {"ended": stopped_count, "problem": "drain_seconds were over: these requests got an error"})
         if callable(stop):
             stop(signal.SIGTERM, None)
 
@@ -245,12 +245,16 @@ class _Workers(Multiprocess):
     """
 
     def __init__(
-        self, config: uvicorn.Config, sockets: list[socket.socket], loaded: LoadedSettings, ready: Callable[[], None]
+        self,
+        config: uvicorn.Config,
+        sockets: list[socket.socket],
+        loaded_settings: LoadedSettings,
+        ready: Callable[[], None],
     ) -> None:
         super().__init__(config, sockets)
         self.has_served = False
         self._ready = ready
-        self._reloader = Reloader(loaded)
+        self._reloader = Reloader(loaded_settings)
 
     def keep_subprocess_alive(self) -> None:
         if self.should_exit.is_set():
@@ -285,14 +289,16 @@ class _Workers(Multiprocess):
 
     def settings(self) -> Settings:
         """The settings of new workers."""
-        return self._reloader.loaded.settings
+        return self._reloader.loaded_settings.settings
 
     def _reload(self) -> None:
         with suppress(ToolspeakError):  # each worker logs it
-            loaded, _ = self._reloader.read()
-            check_settings(loaded.settings, os.environ)
-            self._reloader.loaded = loaded
-            self.config.app = replace(cast("Application", self.config.app), settings=loaded.settings, loaded=loaded)
+            loaded_settings, _ = self._reloader.read()
+            check_settings(loaded_settings.settings, os.environ)
+            self._reloader.loaded_settings = loaded_settings
+            self.config.app = replace(
+                cast("Application", self.config.app), settings=loaded_settings.settings, loaded_settings=loaded_settings
+            )
 
 
 def serve(
@@ -304,9 +310,9 @@ def serve(
     """Serves until SIGTERM or SIGINT. Calls `ready` with the address once a worker accepts requests, and `tracer` in
     each process (it must be a function of a module). `beside` runs in this process while the gateway serves. Raises
     ConfigurationError for invalid settings and for a port that is in use."""
-    loaded = load(sources)
-    settings = loaded.settings
-    application = Application(settings, loaded=loaded, tracer=tracer)
+    loaded_settings = load(sources)
+    settings = loaded_settings.settings
+    application = Application(settings, loaded_settings=loaded_settings, tracer=tracer)
     check_settings(settings, os.environ)  # once, not in each worker
     sock = listen(settings.host, settings.port, backlog=2048)
     sock.set_inheritable(True)  # by the workers
@@ -334,7 +340,7 @@ def serve(
     os.environ[MULTIPROCESS] = folder
     try:
         log_to_stderr()
-        workers = _Workers(server_config(application), [sock], loaded, lambda: serves(sight))
+        workers = _Workers(server_config(application), [sock], loaded_settings, lambda: serves(sight))
         sight = GatewaySight(workers.settings, families_of_workers, lambda: streams_of_workers(folder))
         with stack, on_hangup(lambda: workers.signal_queue.append(signal.SIGHUP)):
             workers.run()

@@ -16,11 +16,13 @@ from toolspeak.gateway.upstreams.upstream_health import allows_failover
 from toolspeak.providers.api import ApiProvider
 from toolspeak.wire.base import WireRequest
 
-_ESTIMATED = Note("usage_estimated", "the upstream does not count the tokens of requests: the number is an estimate")
+_ESTIMATE_NOTE = Note(
+    "usage_estimated", "the upstream does not count the tokens of requests: the number is an estimate"
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class TokenCount:
     """A count of tokens; `route` leads to the upstream that counted."""
 
     tokens: int
@@ -33,7 +35,7 @@ class Counted:
         return {"input_tokens": self.tokens}
 
 
-async def counted(wire_request: WireRequest, routes: Routes, client_format: str) -> Counted:
+async def count_request_tokens(wire_request: WireRequest, routes: Routes, client_format: str) -> TokenCount:
     """Counts the tokens that an upstream would read, with the tools that a dialect writes into the prompt. Raises
     ProviderError, ConfigurationError."""
     errors: list[ToolspeakError] = []
@@ -49,6 +51,6 @@ async def counted(wire_request: WireRequest, routes: Routes, client_format: str)
             errors.append(error)
             continue
         if tokens is None:
-            return Counted(tokens_of(request_size(request)), route, (_ESTIMATED,))
-        return Counted(tokens, route)
+            return TokenCount(tokens_of(request_size(request)), route, (_ESTIMATE_NOTE,))
+        return TokenCount(tokens, route)
     raise most_telling(errors)

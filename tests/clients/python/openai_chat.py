@@ -9,7 +9,7 @@ from cases import KEY, Case, chat_tools, main
 from openai import AsyncOpenAI
 
 
-async def streamed(client: AsyncOpenAI, case: Case, request: dict[str, Any]) -> Any:
+async def read_stream(client: AsyncOpenAI, case: Case, request: dict[str, Any]) -> Any:
     """The helper puts the calls together; what it makes them of is looked at too."""
     earlier: set[tuple[int, str]] = set()
     async with client.chat.completions.stream(**request, stream_options={"include_usage": True}) as stream:
@@ -36,7 +36,7 @@ async def converse(case: Case) -> None:
         while True:
             request: dict[str, Any] = {"model": "m", "messages": messages, "tools": chat_tools()}
             if case.stream:
-                completion = await streamed(client, case, request)
+                completion = await read_stream(client, case, request)
             else:
                 completion = await client.chat.completions.create(**request)
             choice = completion.choices[0]

@@ -14,7 +14,7 @@ TOOLS: list[Any] = [
 ]
 
 
-async def streamed(client: AsyncOpenAI, case: Case, request: dict[str, Any]) -> Any:
+async def read_stream(client: AsyncOpenAI, case: Case, request: dict[str, Any]) -> Any:
     numbers: list[int] = []
     async with client.responses.stream(**request) as stream:
         async for event in stream:
@@ -31,7 +31,7 @@ async def converse(case: Case) -> None:
         while True:
             request: dict[str, Any] = {"model": "m", "input": history, "tools": TOOLS, "store": False}
             if case.stream:
-                response = await streamed(client, case, request)
+                response = await read_stream(client, case, request)
             else:
                 response = await client.responses.create(**request)
             case.finishes.append(response.status)

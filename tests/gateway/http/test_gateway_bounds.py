@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from loopback_server import serve
-from serving import ENDPOINTS, at, gateway, in_turn, texts
+from serving import ENDPOINTS, at, in_turn, run_gateway, texts
 
 from toolspeak.gateway.http.asgi import check_values
 from toolspeak.gateway.http.error_responses import Failure
@@ -43,9 +43,12 @@ def answers_and_requests(path: str, *contents: bytes, bounds: Bounds = FEW) -> t
 
     async def run() -> tuple[list[httpx2.Response], int]:
         turns = [texts("Hello.") for _ in contents]
-        async with serve(in_turn(*turns)) as server, gateway(at(server, dialect="hermes"), bounds=bounds) as served:
+        async with (
+            serve(in_turn(*turns)) as server,
+            run_gateway(at(server, dialect="hermes"), bounds=bounds) as gateway,
+        ):
             head = {"content-type": "application/json"}
-            answers = [await served.client.post(path, content=each, headers=head) for each in contents]
+            answers = [await gateway.client.post(path, content=each, headers=head) for each in contents]
             return answers, len(server.exchanges)
 
     return asyncio.run(run())
@@ -72,10 +75,10 @@ def test_what_is_too_much_is_refused_and_the_next_request_is_answered(path: str,
         "tool name": body_of(path, [HELLO], tools=[tool_of(path, "t" * 13)]),
     }[what]
     good = body_of(path, [HELLO], tools=[tool_of(path, "t" * 12)])
-    (refusal, answered), times = answers_and_requests(path, json.dumps(body).encode(), json.dumps(good).encode())
+    (refusal, answer), times = answers_and_requests(path, json.dumps(body).encode(), json.dumps(good).encode())
     assert refusal.status_code == status, refusal.text
     assert word in refusal.text
-    assert (answered.status_code, times) == (200, 1)
+    assert (answer.status_code, times) == (200, 1)
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)

@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 
 import pytest
 from loopback_server import Exchange, serve
-from serving import at, gateway, in_turn, texts
+from serving import at, in_turn, run_gateway, texts
 
 CHAT = "/v1/chat/completions"
 
@@ -24,9 +24,9 @@ def test_it_is_the_time_of_the_answer_and_not_of_the_request(stream: bool):
         await ordinary(exchange)
 
     async def run() -> list[str]:
-        async with serve(answer) as server, gateway(at(server, dialect="hermes")) as served:
+        async with serve(answer) as server, run_gateway(at(server, dialect="hermes")) as gateway:
             body = {"model": "m", "stream": stream, "messages": [{"role": "user", "content": "How is it?"}]}
-            return (await served.client.post(CHAT, json=body)).headers.get_list("date")
+            return (await gateway.client.post(CHAT, json=body)).headers.get_list("date")
 
     (date,) = asyncio.run(run())
     assert parsedate_to_datetime(date).timestamp() > came[0]

@@ -10,10 +10,10 @@ from typing import Any
 import httpx2
 import pytest
 from loopback_server import STREAM_HEAD, chunked, event, says, serve, whole
-from serving import ENDPOINTS, at, events, gateway, in_turn, texts
+from serving import ENDPOINTS, at, events, in_turn, run_gateway, texts
 
 from toolspeak.gateway.observability import JsonLines
-from toolspeak.gateway.settings.api_keys import digest, unnamed
+from toolspeak.gateway.settings.api_keys import digest, unnamed_key
 from toolspeak.gateway.settings.upstream_settings import Upstream
 
 CHAT = "/v1/chat/completions"
@@ -28,9 +28,12 @@ def body_of(path: str, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_page_of_a_proxy_and_the_upstreams_address_are_in_the_log_alone(path: str, caplog: pytest.LogCaptureFixture):
     async def run() -> tuple[httpx2.Response, str]:
-        async with serve(whole("502 X", PAGE, "text/html")) as server, gateway(at(server, dialect="hermes")) as served:
+        async with (
+            serve(whole("502 X", PAGE, "text/html")) as server,
+            run_gateway(at(server, dialect="hermes")) as gateway,
+        ):
             with caplog.at_level("INFO", "toolspeak.gateway"):
-                return await served.client.post(path, json=body_of(path)), server.base_url
+                return await gateway.client.post(path, json=body_of(path)), server.base_url
 
     response, address = asyncio.run(run())
     assert response.status_code in (502, 503)
@@ -43,8 +46,8 @@ def test_a_page_of_a_proxy_and_the_upstreams_address_are_in_the_log_alone(path: 
 
 def test_an_upstream_that_is_not_there_keeps_its_address():
     async def run() -> httpx2.Response:
-        async with gateway(Upstream(url="http://127.0.0.1:9/v1", dialect="hermes", retries=0)) as served:
-            return await served.client.post(CHAT, json=BODY)
+        async with run_gateway(Upstream(url="http://127.0.0.1:9/v1", dialect="hermes", retries=0)) as gateway:
+            return await gateway.client.post(CHAT, json=BODY)
 
     response = asyncio.run(run())
     assert "127.0.0.1" not in response.text
@@ -56,8 +59,8 @@ def test_a_redirect_is_no_unknown_model(status: int):
     answer = whole(f"{status} X", b"", "text/html", "location: http://10.0.0.5/login")
 
     async def run() -> httpx2.Response:
-        async with serve(answer) as server, gateway(at(server, dialect="hermes")) as served:
-            return await served.client.post(CHAT, json=BODY)
+        async with serve(answer) as server, run_gateway(at(server, dialect="hermes")) as gateway:
+            return await gateway.client.post(CHAT, json=BODY)
 
     response = asyncio.run(run())
     assert (response.status_code, response.json()["error"]["code"]) == (502, "upstream_ill_formed")
@@ -71,8 +74,8 @@ def test_an_error_in_a_stream_has_its_code():
         await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked(beginning), b"0\r\n\r\n")
 
     async def run() -> list[Any]:
-        async with serve(answer) as server, gateway(at(server, dialect="hermes")) as served:
-            return events((await served.client.post(CHAT, json={**BODY, "stream": True})).text)
+        async with serve(answer) as server, run_gateway(at(server, dialect="hermes")) as gateway:
+            return events((await gateway.client.post(CHAT, json={**BODY, "stream": True})).text)
 
     sse_events = asyncio.run(run())
     assert "out of memory" in sse_events[-1]["error"]["message"]
@@ -91,9 +94,9 @@ def test_tools_of_one_name_and_names_with_line_breaks_are_refused(path: str, nam
         )
 
     async def run() -> tuple[httpx2.Response, int]:
-        async with serve(in_turn(texts("Hi."))) as server, gateway(at(server, dialect="hermes")) as served:
+        async with serve(in_turn(texts("Hi."))) as server, run_gateway(at(server, dialect="hermes")) as gateway:
             body = body_of(path, tools=[tool_of(name) for name in names])
-            return await served.client.post(path, json=body), len(server.exchanges)
+            return await gateway.client.post(path, json=body), len(server.exchanges)
 
     response, times = asyncio.run(run())
     assert (response.status_code, times) == (400, 0)
@@ -102,11 +105,13 @@ def test_tools_of_one_name_and_names_with_line_breaks_are_refused(path: str, nam
 
 def test_a_key_that_is_refused_is_counted_wherever_it_is_sent():
     async def run() -> str:
-        async with gateway(Upstream(url="http://127.0.0.1:9/v1"), keys=(unnamed(digest("right" * 5)),)) as served:
+        async with run_gateway(
+            Upstream(url="http://127.0.0.1:9/v1"), keys=(unnamed_key(digest("right" * 5)),)
+        ) as gateway:
             for path in ("/v1/models", "/v1/nothing"):
-                refusal = await served.client.get(path, headers={"authorization": "Bearer wrong"})
+                refusal = await gateway.client.get(path, headers={"authorization": "Bearer wrong"})
                 assert refusal.status_code == 401
-            return (await served.client.get("/metrics", headers={"authorization": "Bearer " + "right" * 5})).text
+            return (await gateway.client.get("/metrics", headers={"authorization": "Bearer " + "right" * 5})).text
 
     assert 'rejected_total{code="invalid_api_key"} 2.0' in asyncio.run(run())
 
@@ -129,8 +134,8 @@ def test_what_a_provider_logs_of_a_request_has_its_id(caplog: pytest.LogCaptureF
         async def answer(exchange: Any) -> None:
             await next(answers, ordinary)(exchange)
 
-        async with serve(answer) as server, gateway(at(server, dialect="hermes", retries=1)) as served:
-            response = await served.client.post(CHAT, json=BODY, headers={"x-request-id": "mine-7"})
+        async with serve(answer) as server, run_gateway(at(server, dialect="hermes", retries=1)) as gateway:
+            response = await gateway.client.post(CHAT, json=BODY, headers={"x-request-id": "mine-7"})
             assert response.status_code == 200
 
     try:
@@ -138,7 +143,7 @@ def test_what_a_provider_logs_of_a_request_has_its_id(caplog: pytest.LogCaptureF
             asyncio.run(run())
     finally:
         logger.removeHandler(handler)
-    (retried,) = [line for line in lines if line["event"] == "upstream_retry"]
-    assert (retried["retry"], retried["retries"]) == (1, 1)
-    assert "503" in retried["problem"]
+    (retry_line,) = [line for line in lines if line["event"] == "upstream_retry"]
+    assert (retry_line["retry"], retry_line["retries"]) == (1, 1)
+    assert "503" in retry_line["problem"]
     assert {line["id"] for line in lines} == {"mine-7"}

@@ -11,7 +11,7 @@ TEXTS = st.text(st.characters() | st.characters(categories=["Cs", "Cc"]))
 
 
 @given(TEXTS, TEXTS, st.none() | st.sampled_from(["content_block_delta"]), st.integers(0, 2**40))
-def test_an_event_of_text_is_written_as_any_other(text: str, model: str, name: str | None, created: int):
+def test_an_event_of_text_is_written_as_any_other(text: str, model: str, name: str | None, created_at: int):
     choice = {"index": 0, "delta": {"content": text}, "finish_reason": None}
-    frame = (name, {"id": "chatcmpl-1", "created": created, "model": model, "choices": [choice]})
+    frame = (name, {"id": "chatcmpl-1", "created": created_at, "model": model, "choices": [choice]})
     assert text_event(frame) == event(frame)

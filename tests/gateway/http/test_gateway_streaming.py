@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from loopback_server import STREAM_HEAD, Exchange, chunked, serve
-from serving import at, gateway, texts
+from serving import at, run_gateway, texts
 
 from toolspeak.data.messages import Message
-from toolspeak.gateway.http.asgi import MOST_WAITING, ClientGone, EventStream, watched
+from toolspeak.gateway.http.asgi import MOST_WAITING, ClientGone, EventStream, run_while_connected
 from toolspeak.gateway.server import Application, server_config
 from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.settings.upstream_settings import Upstream
@@ -85,8 +85,8 @@ def test_no_piece_waits_for_the_client_to_acknowledge_the_one_before():
             await reader.readuntil(b"\r\n")
             (connection,) = server.server_state.connections
             writer.close()
-            accepted = connection.transport.get_extra_info("socket")
-            return bool(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            accepted_socket = connection.transport.get_extra_info("socket")
+            return bool(accepted_socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 
     assert asyncio.run(run())
 
@@ -97,14 +97,14 @@ def test_a_slow_reader_holds_its_writer_up_and_gets_all_in_order():
     async def run() -> None:
         reader = Reader()
         stream = EventStream(reader, [])
-        written = 0
+        write_count = 0
 
         async def write() -> None:
-            nonlocal written
+            nonlocal write_count
             for piece in pieces:
                 await stream.write(piece)
                 await asyncio.sleep(0)
-                written += 1
+                write_count += 1
             await stream.end()
 
         reader.open.clear()
@@ -112,7 +112,7 @@ def test_a_slow_reader_holds_its_writer_up_and_gets_all_in_order():
         for _ in range(50):
             await asyncio.sleep(0)
         assert not reader.bodies
-        assert written * len(pieces[0]) <= 2 * MOST_WAITING
+        assert write_count * len(pieces[0]) <= 2 * MOST_WAITING
         for _ in range(2_000):  # now and then it takes something
             reader.open.set()
             await asyncio.sleep(0)
@@ -192,10 +192,10 @@ def test_a_writer_that_waits_for_room_is_told_that_there_will_be_none():
 def test_work_that_nobody_waits_for_is_cancelled_and_cleans_up(leaves: bool):
     async def run() -> None:
         notes: list[str] = []
-        gone = asyncio.Event()
+        departure = asyncio.Event()
 
         async def receive() -> Any:
-            await gone.wait()
+            await departure.wait()
             return {"type": "http.disconnect"}
 
         async def work() -> None:
@@ -205,11 +205,11 @@ def test_work_that_nobody_waits_for_is_cancelled_and_cleans_up(leaves: bool):
                 await asyncio.sleep(0)  # cleaning up may wait too
                 notes.append("cleaned up")
 
-        working = asyncio.create_task(watched(work(), receive, EventStream(Reader(), []), 60, 60))
+        working = asyncio.create_task(run_while_connected(work(), receive, EventStream(Reader(), []), 60, 60))
         for _ in range(5):
             await asyncio.sleep(0)
         if leaves:
-            gone.set()
+            departure.set()
         else:
             working.cancel()
         with pytest.raises(ClientGone if leaves else asyncio.CancelledError):
@@ -231,9 +231,9 @@ def test_events_of_one_read_leave_in_one_send_and_each_read_at_once():
             await exchange.send(chunked([b"".join(frames[5:])]), b"0\r\n\r\n")
 
         pieces: list[bytes] = []
-        async with serve(answer) as server, gateway(at(server, dialect="hermes")) as served:
+        async with serve(answer) as server, run_gateway(at(server, dialect="hermes")) as gateway:
             body = OPENAI_CHAT.encode_request(ModelRequest([Message.user("Go.")]), model="m", stream=True)
-            async with served.client.stream("POST", "/v1/chat/completions", json=body) as response:
+            async with gateway.client.stream("POST", "/v1/chat/completions", json=body) as response:
                 async for piece in response.aiter_raw():
                     pieces.append(piece)
                     if b'"content": "e"' in b"".join(pieces):

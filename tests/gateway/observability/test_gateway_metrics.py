@@ -14,7 +14,7 @@ from toolspeak.gateway.usage.usage_values import UsageLimit
 REFUSALS = (401, 403, 408, 413, 415, 429, 431, 503)
 
 
-def raised() -> set[str]:
+def refusal_codes() -> set[str]:
     """The codes of all refusals that the gateway's sources make: `Failure(413, "…", "request_too_large")`."""
     codes: set[str] = set()
     for path in Path(str(gateway.__file__)).parent.rglob("*.py"):
@@ -30,4 +30,4 @@ def raised() -> set[str]:
 def test_each_code_of_a_refusal_has_a_counter_from_the_start():
     of_limits = {f"{limit}_exceeded" for limit in get_args(UsageLimit)}
     of_upstreams = {UPSTREAM_CODES["rate_limit"], UPSTREAM_CODES["overloaded"]}
-    assert {*raised(), *of_limits, *of_upstreams} == REJECTION_CODES
+    assert {*refusal_codes(), *of_limits, *of_upstreams} == REJECTION_CODES

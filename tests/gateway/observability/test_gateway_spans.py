@@ -17,8 +17,11 @@ TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": 
 
 
 def test_each_request_has_a_span_below_the_clients_and_above_the_upstreams(monkeypatch, tmp_path):
-    async def run(collected: Collected) -> list[dict[str, str]]:
-        async with serve(in_turn(texts(CALL), texts("Fine."))) as upstream, serve(whole("500 Down", b"{}")) as broken:
+    async def run(telemetry: Collected) -> list[dict[str, str]]:
+        async with (
+            serve(in_turn(texts(CALL), texts("Fine."))) as upstream,
+            serve(whole("500 Down", b"{}")) as failing_upstream,
+        ):
             config = f'[[model]]\nname = "small"\nupstream = "{upstream.base_url}"\ndialect = "hermes"\n'
             (tmp_path / "gateway.toml").write_text(config, "utf-8")
             async with running_process("--config", str(tmp_path / "gateway.toml"), "--workers", "2") as gateway:
@@ -32,7 +35,7 @@ def test_each_request_has_a_span_below_the_clients_and_above_the_upstreams(monke
                     assert (await client.get("/v1/models")).status_code == 200
                 gateway.process.terminate()
                 await gateway.process.wait()  # what waits for its export is sent at the end
-            async with running_process("--upstream", broken.base_url, "--model", "small") as gateway:
+            async with running_process("--upstream", failing_upstream.base_url, "--model", "small") as gateway:
                 async with gateway.client() as client:
                     assert (await client.post(CHAT, json=BODY)).status_code == 503
                 gateway.process.terminate()
@@ -40,13 +43,13 @@ def test_each_request_has_a_span_below_the_clients_and_above_the_upstreams(monke
             return [each.headers for each in upstream.exchanges if each.request_line.startswith("POST ")]
 
     monkeypatch.setenv("TOOLSPEAK_TELEMETRY", "1")
-    with collecting() as collected:
-        for name, text in collected.environ.items():
+    with collecting() as telemetry:
+        for name, text in telemetry.environ.items():
             monkeypatch.setenv(name, text)
-        headers = asyncio.run(run(collected))
-        spans = sorted(collected.spans, key=lambda span: span.start_time_unix_nano)
+        headers = asyncio.run(run(telemetry))
+        spans = sorted(telemetry.spans, key=lambda span: span.start_time_unix_nano)
         assert len(spans) == 4
-        first, second, wrong, failed = spans
+        first, second, wrong, failed_span = spans
         assert first.trace_id.hex() == ID
         assert first.parent_span_id.hex() == "00f067aa0ba902b7"
         assert [span.name for span in spans] == ["chat small", "chat small", "chat small", "chat (other)"]
@@ -63,12 +66,12 @@ def test_each_request_has_a_span_below_the_clients_and_above_the_upstreams(monke
         assert span_attributes["toolspeak.gateway.request.id"].startswith("req_")
         assert attributes(second)["url.path"] == "/v1/messages"
         assert attributes(wrong)["http.response.status_code"] == 400
-        assert attributes(failed)["error.type"]
-        assert (wrong.status.code, failed.status.code) == (0, 2)
-        assert {"gen_ai.server.request.duration", "gen_ai.server.time_to_first_token"} <= collected.metrics
-        assert collected.services == {"toolspeak"}
-        assert b"a question of mine" not in collected.bodies
-        assert b"Rome" not in collected.bodies
+        assert attributes(failed_span)["error.type"]
+        assert (wrong.status.code, failed_span.status.code) == (0, 2)
+        assert {"gen_ai.server.request.duration", "gen_ai.server.time_to_first_token"} <= telemetry.metrics
+        assert telemetry.services == {"toolspeak"}
+        assert b"a question of mine" not in telemetry.bodies
+        assert b"Rome" not in telemetry.bodies
 
 
 def test_a_gateway_without_telemetry_exports_nothing(monkeypatch):
@@ -85,8 +88,8 @@ def test_a_gateway_without_telemetry_exports_nothing(monkeypatch):
             await gateway.process.wait()
 
     monkeypatch.delenv("TOOLSPEAK_TELEMETRY", raising=False)
-    with collecting() as collected:
-        for name, text in collected.environ.items():
+    with collecting() as telemetry:
+        for name, text in telemetry.environ.items():
             monkeypatch.setenv(name, text)
         asyncio.run(run())
-        assert (collected.spans, collected.metrics) == ([], set())
+        assert (telemetry.spans, telemetry.metrics) == ([], set())

@@ -8,7 +8,7 @@ import logging
 
 import pytest
 from loopback_server import serve
-from serving import at, gateway, in_turn, texts
+from serving import at, in_turn, run_gateway, texts
 
 from toolspeak.gateway.observability import JsonLines
 
@@ -18,7 +18,7 @@ BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi."}]}
 
 
 @pytest.mark.parametrize(
-    ("client_headers", "passed"),
+    ("client_headers", "expected_headers"),
     [
         ([("traceparent", PARENT)], {"traceparent": PARENT}),
         ([("traceparent", PARENT), ("tracestate", "a=1, b@c=2")], {"traceparent": PARENT, "tracestate": "a=1,b@c=2"}),
@@ -36,7 +36,7 @@ BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi."}]}
     ],
 )
 def test_what_is_valid_of_a_trace_goes_to_the_upstream(
-    client_headers: list[tuple[str, str]], passed: dict[str, str], caplog
+    client_headers: list[tuple[str, str]], expected_headers: dict[str, str], caplog
 ):
     lines: list[str] = []
 
@@ -45,10 +45,10 @@ def test_what_is_valid_of_a_trace_goes_to_the_upstream(
             lines.append(JsonLines().format(record))
 
     async def run() -> dict[str, str]:
-        async with serve(in_turn(texts("Fine."), texts("Fine."))) as server, gateway(at(server)) as served:
-            answer = await served.client.post("/v1/chat/completions", json=BODY, headers=client_headers)
+        async with serve(in_turn(texts("Fine."), texts("Fine."))) as server, run_gateway(at(server)) as gateway:
+            answer = await gateway.client.post("/v1/chat/completions", json=BODY, headers=client_headers)
             assert answer.status_code == 200
-            assert (await served.client.post("/v1/chat/completions", json=BODY)).status_code == 200
+            assert (await gateway.client.post("/v1/chat/completions", json=BODY)).status_code == 200
             assert "traceparent" not in server.exchanges[1].headers  # the next request is not of that trace
             return server.exchanges[0].headers
 
@@ -60,7 +60,9 @@ def test_what_is_valid_of_a_trace_goes_to_the_upstream(
             headers = asyncio.run(run())
     finally:
         logger.removeHandler(handler)
-    assert {name: headers[name] for name in ("traceparent", "tracestate", "baggage") if name in headers} == passed
+    assert {
+        name: headers[name] for name in ("traceparent", "tracestate", "baggage") if name in headers
+    } == expected_headers
     first, second = [json.loads(line) for line in lines if '"request"' in line]
-    assert first.get("trace_id") == (ID if passed else None)
+    assert first.get("trace_id") == (ID if expected_headers else None)
     assert "trace_id" not in second

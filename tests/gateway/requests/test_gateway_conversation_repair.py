@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from loopback_server import serve, whole
-from serving import ENDPOINTS, at, gateway, in_turn, texts
+from serving import ENDPOINTS, at, in_turn, run_gateway, texts
 
 from growth import LINEAR, growth
 from toolspeak.data.messages import Message, ReasoningPart, ToolResult
-from toolspeak.gateway.requests.conversation_repair import healed
+from toolspeak.gateway.requests.conversation_repair import repair_conversation
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import ModelRequest, WireFormat
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 
-UNKNOWN = "it may have run or not"
+UNKNOWN_OUTCOME = "it may have run or not"
 TOOL = {"type": "object", "properties": {"city": {"type": "string"}}}
 USER = ("user", "Hm.")
 REPLY = ("assistant", "I see.")
@@ -79,20 +79,24 @@ def messages(items: Sequence[Item]) -> dict[str, Any]:
     return {"model": "m", "max_tokens": 100, "messages": turns, "tools": [tool]}
 
 
-WRITTEN = {"/v1/chat/completions": chat, "/v1/responses": responses, "/v1/messages": messages}
+BODY_WRITERS = {"/v1/chat/completions": chat, "/v1/responses": responses, "/v1/messages": messages}
 
-BROKEN: dict[str, tuple[list[Item], set[str], list[str]]] = {
+BROKEN_CONVERSATIONS: dict[str, tuple[list[Item], set[str], list[str]]] = {
     # what is asked, the warnings, and what the upstream reads behind the first message
     "a call that the user interrupted": (
         [USER, ("calls", "a"), ("user", "Stop.")],
         {"call_without_result"},
-        ["call", UNKNOWN, "Stop."],
+        ["call", UNKNOWN_OUTCOME, "Stop."],
     ),
-    "a last turn of calls": ([USER, ("calls", "a", "b")], {"call_without_result"}, ["call", UNKNOWN, UNKNOWN]),
+    "a last turn of calls": (
+        [USER, ("calls", "a", "b")],
+        {"call_without_result"},
+        ["call", UNKNOWN_OUTCOME, UNKNOWN_OUTCOME],
+    ),
     "one of two results": (
         [USER, ("calls", "a", "b"), ("result", "b", "snow"), USER],
         {"call_without_result"},
-        ["call", UNKNOWN, "snow", "Hm."],
+        ["call", UNKNOWN_OUTCOME, "snow", "Hm."],
     ),
     "a result without a call": (
         [USER, ("result", "a", "snow"), REPLY, USER],
@@ -144,7 +148,7 @@ BROKEN: dict[str, tuple[list[Item], set[str], list[str]]] = {
             ("result", "", "rain"),
         ],
         {"result_without_call", "call_without_result"},
-        ["call", UNKNOWN, "Hm.", "call", "snow", "not in this conversation"],
+        ["call", UNKNOWN_OUTCOME, "Hm.", "call", "snow", "not in this conversation"],
     ),
 }
 
@@ -163,8 +167,8 @@ def sent_items(path: str, items: Sequence[Item], **more: Any) -> tuple[list[dict
     """What an upstream is sent, and the codes of the warnings."""
 
     async def run() -> tuple[list[dict[str, Any]], set[str]]:
-        async with serve(in_turn(texts("Fine."))) as upstream, gateway(at(upstream, **more)) as served:
-            response = await served.client.post(path, json=WRITTEN[path](items))
+        async with serve(in_turn(texts("Fine."))) as upstream, run_gateway(at(upstream, **more)) as gateway:
+            response = await gateway.client.post(path, json=BODY_WRITERS[path](items))
             assert response.status_code == 200, response.text
             codes = {code for code in response.headers.get("x-toolspeak-warning", "").split(", ") if code}
             warnings = response.json().get("toolspeak", {"warnings": []})["warnings"]
@@ -179,20 +183,20 @@ def as_read(message: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
-@pytest.mark.parametrize("which", BROKEN)
+@pytest.mark.parametrize("which", BROKEN_CONVERSATIONS)
 def test_a_native_upstream_gets_a_conversation_that_it_takes(which: str, path: str):
-    items, warnings, wanted = BROKEN[which]
+    items, warnings, expected_parts = BROKEN_CONVERSATIONS[which]
     upstream_messages, codes = sent_items(path, items, dialect="native")
     assert codes == warnings
-    read = [as_read(message) for message in upstream_messages][-len(wanted) :]
-    assert all(part in text for part, text in zip(wanted, read, strict=True)), read
+    read = [as_read(message) for message in upstream_messages][-len(expected_parts) :]
+    assert all(part in text for part, text in zip(expected_parts, read, strict=True)), read
     assert_chat_takes(upstream_messages)
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
-@pytest.mark.parametrize("which", BROKEN)
+@pytest.mark.parametrize("which", BROKEN_CONVERSATIONS)
 def test_a_model_whose_calls_are_text_reads_every_result_once(which: str, path: str):
-    items, warnings, _ = BROKEN[which]
+    items, warnings, _ = BROKEN_CONVERSATIONS[which]
     upstream_messages, codes = sent_items(path, items, dialect="hermes")
     assert codes == warnings
     text = "\n".join(message["content"] for message in upstream_messages)
@@ -225,8 +229,8 @@ def test_messages_of_the_old_form_are_calls_and_results():
     }
 
     async def run() -> None:
-        async with serve(in_turn(texts("Fine."))) as upstream, gateway(at(upstream, dialect="native")) as served:
-            response = await served.client.post("/v1/chat/completions", json=body)
+        async with serve(in_turn(texts("Fine."))) as upstream, run_gateway(at(upstream, dialect="native")) as gateway:
+            response = await gateway.client.post("/v1/chat/completions", json=body)
             assert response.headers["x-toolspeak-warning"] == "result_without_id"
             upstream_messages = upstream.exchanges[0].json["messages"]
             assert_chat_takes(upstream_messages)
@@ -239,12 +243,12 @@ def test_results_of_anthropic_that_do_not_come_first_and_images_of_a_lost_call()
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBO"}}
     body = messages([USER, ("calls", "a")])
     result = {"type": "tool_result", "tool_use_id": "a", "content": "snow"}
-    lost = {"type": "tool_result", "tool_use_id": "x", "content": [image], "is_error": True}
-    body["messages"].append({"role": "user", "content": [{"type": "text", "text": "Here:"}, result, lost]})
+    stray_result = {"type": "tool_result", "tool_use_id": "x", "content": [image], "is_error": True}
+    body["messages"].append({"role": "user", "content": [{"type": "text", "text": "Here:"}, result, stray_result]})
 
     async def run() -> None:
-        async with serve(in_turn(texts("Fine."))) as upstream, gateway(at(upstream, dialect="native")) as served:
-            response = await served.client.post("/v1/messages", json=body)
+        async with serve(in_turn(texts("Fine."))) as upstream, run_gateway(at(upstream, dialect="native")) as gateway:
+            response = await gateway.client.post("/v1/messages", json=body)
             assert response.headers["x-toolspeak-warning"] == "result_moved, result_without_call"
             *_, result, text, aside = upstream.exchanges[0].json["messages"]
             assert (result["role"], result["content"], text["content"]) == ("tool", "snow", "Here:")
@@ -256,8 +260,11 @@ def test_results_of_anthropic_that_do_not_come_first_and_images_of_a_lost_call()
 
 def test_counting_tokens_warns_too():
     async def run() -> None:
-        async with serve(whole("404 Not Found", b"{}")) as upstream, gateway(at(upstream, dialect="hermes")) as served:
-            response = await served.client.post("/v1/messages/count_tokens", json=messages([USER, ("calls", "a")]))
+        async with (
+            serve(whole("404 Not Found", b"{}")) as upstream,
+            run_gateway(at(upstream, dialect="hermes")) as gateway,
+        ):
+            response = await gateway.client.post("/v1/messages/count_tokens", json=messages([USER, ("calls", "a")]))
             assert response.status_code == 200
             assert response.headers["x-toolspeak-warning"] == "call_without_result, usage_estimated"
 
@@ -288,21 +295,23 @@ FORMATS: list[tuple[WireFormat, Any]] = [
 @given(items=ITEMS)
 def test_whatever_comes_every_api_takes_it_healed(wire: WireFormat, write: Any, items: list[Item]):
     originals = [m for m in wire.decode_request(write([USER, *items])).request.messages if isinstance(m, Message)]
-    mended, notes = healed(originals)
-    assert bool(notes) == (mended != originals)
-    assert healed(mended) == (mended, [])
+    repaired_messages, notes = repair_conversation(originals)
+    assert bool(notes) == (repaired_messages != originals)
+    assert repair_conversation(repaired_messages) == (repaired_messages, [])
     # Nothing is lost: every text that was said, and every result, is there.
-    assert len([part for m in mended for part in m.calls]) == len([part for m in originals for part in m.calls])
-    before, behind = (sorted({*_texts(each)}) for each in (originals, mended))
+    assert len([part for m in repaired_messages for part in m.calls]) == len(
+        [part for m in originals for part in m.calls]
+    )
+    before, behind = (sorted({*_texts(each)}) for each in (originals, repaired_messages))
     assert {text for text in before if not any(text in other for other in behind)} == set()
-    request = ModelRequest(mended)
+    request = ModelRequest(repaired_messages)
     assert_chat_takes(OPENAI_CHAT.encode_request(request, model="m", stream=False)["messages"])
     assert_responses_takes(OPENAI_RESPONSES.encode_request(request, model="m", stream=False)["input"])
     assert_anthropic_takes(ANTHROPIC.encode_request(request, model="m", stream=False)["messages"])
     for other, _ in FORMATS:
         body = other.encode_request(request, model="m", stream=False)
         again = [m for m in other.decode_request(body).request.messages if isinstance(m, Message)]
-        assert healed(again) == (again, [])
+        assert repair_conversation(again) == (again, [])
 
 
 SOUND_TURNS = st.lists(
@@ -319,8 +328,8 @@ def test_a_sound_conversation_stays_the_same_object(wire: WireFormat, write: Any
         items += [("calls", *ids), *(("result", each, f"of {each}") for each in order)] if ids else [REPLY]
         items.append(USER)
     read = wire.decode_request(write(items)).request.messages
-    healed_messages, notes = healed(read)  # type: ignore[arg-type]
-    assert healed_messages is read
+    repaired_messages, notes = repair_conversation(read)  # type: ignore[arg-type]
+    assert repaired_messages is read
     assert notes == []
 
 
@@ -341,7 +350,7 @@ def test_a_long_conversation_is_healed_in_linear_time(kind: str):
 
     def prepare(n: int) -> Callable[[], object]:
         bodies = [(wire, write(items(n))) for wire, write in FORMATS]
-        return lambda: [healed(wire.decode_request(body).request.messages) for wire, body in bodies]  # type: ignore[arg-type]
+        return lambda: [repair_conversation(wire.decode_request(body).request.messages) for wire, body in bodies]  # type: ignore[arg-type]
 
     assert growth(prepare, 2_000) < LINEAR
 
@@ -406,16 +415,16 @@ def test_reasoning_that_nothing_follows_is_left_out_of_responses_alone():
     items = [USER, ("thought", "Well."), USER]
     for wire, write in FORMATS:
         read = wire.decode_request(write(items)).request.messages
-        mended, notes = healed(read)  # type: ignore[arg-type]
-        thoughts = [part for m in mended for part in m.parts if isinstance(part, ReasoningPart)]
+        repaired_messages, notes = repair_conversation(read)  # type: ignore[arg-type]
+        thoughts = [part for m in repaired_messages for part in m.parts if isinstance(part, ReasoningPart)]
         assert bool(thoughts) == (wire is OPENAI_CHAT)
         assert [note.code for note in notes] == ([] if wire is OPENAI_CHAT else ["reasoning_left_out"])
 
 
 def test_a_placeholder_is_a_failure_of_unknown_outcome():
     read = OPENAI_CHAT.decode_request(chat([("calls", "a")])).request.messages
-    mended, (note,) = healed(read)  # type: ignore[arg-type]
-    (result,) = mended[-1].results
+    repaired_messages, (note,) = repair_conversation(read)  # type: ignore[arg-type]
+    (result,) = repaired_messages[-1].results
     assert (result.status, result.code, result.name) == ("failure", "unknown_outcome", "weather")
     assert isinstance(result, ToolResult)
     assert note.message.endswith("1 (weather)")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 from loopback_server import STREAM_HEAD, Answer, Exchange, chunked, serve
-from serving import ENDPOINTS, TOOLS, at, gateway
+from serving import ENDPOINTS, TOOLS, at, run_gateway
 
 from toolspeak.data.deltas import (
     ArgumentsDelta,
@@ -85,10 +85,10 @@ def test_a_tool_conversation_from_any_api_to_any_other(name: str, path: str, str
     async def run() -> None:
         async with serve(playing(name, CALLING, ANSWERING)) as server:
             url = server.base_url if name.startswith("openai") else server.base_url.removesuffix("/v1")
-            async with gateway(at(server, url=url, provider=name, model="real", dialect="native")) as served:
+            async with run_gateway(at(server, url=url, provider=name, model="real", dialect="native")) as gateway:
                 limit = {"max_output_tokens" if path == "/v1/responses" else "max_tokens": 77}
                 request = client_request(QUESTION)
-                turn, _ = await served.ask(path, request, stream=stream, **limit)
+                turn, _ = await gateway.ask(path, request, stream=stream, **limit)
                 (call,) = turn.calls
                 assert isinstance(call, ToolCall)
                 assert (call.name, call.arguments) == ("weather", ARGUMENTS)
@@ -103,14 +103,14 @@ def test_a_tool_conversation_from_any_api_to_any_other(name: str, path: str, str
                 assert any(isinstance(part, ImagePart) for part in first.messages[1].parts)
                 result = ToolResult(call.id, "weather", "success", (TextPart("sunny"),))
                 request = client_request(QUESTION, turn.message, Message("tool", (result,)))
-                turn, _ = await served.ask(path, request, stream=stream)
+                turn, _ = await gateway.ask(path, request, stream=stream)
                 assert (turn.text, turn.finish) == ("It is fine.", "stop")
                 second = asked_of(name, server.exchanges[1]).request
                 (last_result,) = [result for message in second.messages for result in message.results]
                 assert "sunny" in str(last_result.content)
-                (made,) = [call for message in second.messages for call in message.calls]
-                assert isinstance(made, ToolCall)
-                assert (made.name, made.arguments) == ("weather", ARGUMENTS)
+                (earlier_call,) = [call for message in second.messages for call in message.calls]
+                assert isinstance(earlier_call, ToolCall)
+                assert (earlier_call.name, earlier_call.arguments) == ("weather", ARGUMENTS)
 
     asyncio.run(run())
 
@@ -125,9 +125,9 @@ def test_a_tool_choice_reaches_an_upstream_that_enforces_it(name: str, path: str
     async def run() -> ToolChoice:
         async with serve(playing(name, CALLING)) as server:
             url = server.base_url if name.startswith("openai") else server.base_url.removesuffix("/v1")
-            async with gateway(at(server, url=url, provider=name, model="real", dialect="native")) as served:
+            async with run_gateway(at(server, url=url, provider=name, model="real", dialect="native")) as gateway:
                 request = ModelRequest([QUESTION], TOOLS, ToolChoice("specific", "weather"))
-                await served.ask(path, request, stream=True)
+                await gateway.ask(path, request, stream=True)
                 return asked_of(name, server.exchanges[0]).request.choice
 
     choice = asyncio.run(run())

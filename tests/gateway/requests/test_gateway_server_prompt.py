@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from loopback_server import serve
-from serving import ENDPOINTS, at, gateway
+from serving import ENDPOINTS, at, run_gateway
 from vllm_server import CALL, Vllm
 
 from toolspeak.data.messages import Message, TextPart, ToolCall, ToolResult
@@ -30,8 +30,8 @@ SECOND_REQUEST = replace(
 
 def ask(server: Vllm, *requests: ModelRequest, path: str, stream: bool, **upstream: Any) -> list[Any]:
     async def go() -> list[Any]:
-        known = {"provider": "vllm", "model": "Qwen/Qwen3-8B", "dialect": "hermes", **upstream}
-        async with serve(server) as served, gateway(at(served, **known)) as front:
+        upstream_fields = {"provider": "vllm", "model": "Qwen/Qwen3-8B", "dialect": "hermes", **upstream}
+        async with serve(server) as model_server, run_gateway(at(model_server, **upstream_fields)) as front:
             return [(await front.ask(path, request, stream=stream))[0] for request in requests]
 
     return asyncio.run(go())
@@ -42,10 +42,10 @@ def ask(server: Vllm, *requests: ModelRequest, path: str, stream: bool, **upstre
 @pytest.mark.parametrize("excluded", [False, True], ids=["the server writes", "it leaves the tools out"])
 def test_a_client_reads_the_same_whoever_writes_the_prompt(path: str, stream: bool, excluded: bool):
     server = Vllm([CALL, "Empty."], excluded=excluded)
-    called, answered = ask(server, FIRST_REQUEST, SECOND_REQUEST, path=path, stream=stream)
-    (call,) = called.calls
-    assert (call.name, call.arguments, called.finish) == ("look", {"where": "here"}, "tool_calls")
-    assert (answered.text, answered.finish) == ("Empty.", "stop")
+    first_turn, second_turn = ask(server, FIRST_REQUEST, SECOND_REQUEST, path=path, stream=stream)
+    (call,) = first_turn.calls
+    assert (call.name, call.arguments, first_turn.finish) == ("look", {"where": "here"}, "tool_calls")
+    assert (second_turn.text, second_turn.finish) == ("Empty.", "stop")
     assert len(server.checks) == 2  # for both requests
     first, second = server.bodies
     if excluded:
@@ -55,10 +55,10 @@ def test_a_client_reads_the_same_whoever_writes_the_prompt(path: str, stream: bo
     assert first["messages"][0] == {"role": "system", "content": "Be brief."}
     assert [tool["function"]["name"] for tool in first["tools"]] == ["look"]
     assert (first["tool_choice"], second["tool_choice"]) == ("none", "none")
-    called_, result = second["messages"][-2:]
-    assert json.loads(called_["tool_calls"][0]["function"]["arguments"]) == {"where": "here"}
+    call_message, result = second["messages"][-2:]
+    assert json.loads(call_message["tool_calls"][0]["function"]["arguments"]) == {"where": "here"}
     assert (result["role"], result["content"]) == ("tool", "empty")
-    assert result["tool_call_id"] == called_["tool_calls"][0]["id"]
+    assert result["tool_call_id"] == call_message["tool_calls"][0]["id"]
 
 
 @pytest.mark.parametrize("listing", ["trained", "prose"])

@@ -27,32 +27,32 @@ from loopback_server import (
     until_client_leaves,
     whole,
 )
-from serving import PATIENCE, at, events, gateway
+from serving import PATIENCE, at, events, run_gateway
 
 from sweeps import fewer
 from toolspeak.gateway.http.error_responses import Failure
 from toolspeak.gateway.http.multipart_forms import read_form
-from toolspeak.gateway.responses.endpoint_relay import PASSED
+from toolspeak.gateway.responses.endpoint_relay import RELAY_PATHS
 from toolspeak.gateway.settings.api_keys import Key, digest
 from toolspeak.gateway.settings.gateway_settings import Bounds
 
 FORMS = ["/v1/audio/transcriptions", "/v1/audio/translations"]
-OBJECTS = [path for path in PASSED if path not in FORMS]
+OBJECTS = [path for path in RELAY_PATHS if path not in FORMS]
 HEAD = STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n"
 AUDIO_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: audio/mpeg\r\ntransfer-encoding: chunked\r\n\r\n"
 SOUND = bytes(range(256)) * 40
 
 
-def relayed(
+def relay_request(
     answer: Answer, path: str, *, upstream: dict[str, Any] | None = None, key: str = "", **request: Any
 ) -> tuple[httpx2.Response, Server]:
     """Sends a request through a gateway with one upstream; the response, and the upstream's server."""
 
     async def run() -> tuple[httpx2.Response, Server]:
         keys = (Key("alice", digest("alice" * 5), models=("m", "mine")),) if key else ()
-        async with serve(answer) as server, gateway(at(server, **(upstream or {})), keys=keys) as served:
+        async with serve(answer) as server, run_gateway(at(server, **(upstream or {})), keys=keys) as gateway:
             headers = {**request.pop("headers", {}), **({"authorization": f"Bearer {key}"} if key else {})}
-            return await served.client.post(path, headers=headers, **request), server
+            return await gateway.client.post(path, headers=headers, **request), server
 
     return asyncio.run(run())
 
@@ -64,10 +64,10 @@ def sent_as(path: str) -> dict[str, Any]:
     return {"json": {"model": "m", "input": ["x", "ü"], "x_new": {"deep": [1, None]}}}
 
 
-@pytest.mark.parametrize("path", PASSED)
+@pytest.mark.parametrize("path", RELAY_PATHS)
 def test_request_and_answer_pass_unchanged(path: str):
     answer = json.dumps({"object": "list", "model": "m", "x": [0.10, 1e-9], "y": "ü"}, indent=1).encode()
-    response, server = relayed(whole("200 OK", answer), path, **sent_as(path))
+    response, server = relay_request(whole("200 OK", answer), path, **sent_as(path))
     assert (response.status_code, response.content) == (200, answer)
     assert response.headers["content-type"] == "application/json"
     (exchange,) = server.exchanges
@@ -79,10 +79,10 @@ def test_request_and_answer_pass_unchanged(path: str):
         assert exchange.json == sent_as(path)["json"]
 
 
-@pytest.mark.parametrize("path", PASSED)
+@pytest.mark.parametrize("path", RELAY_PATHS)
 def test_the_upstream_reads_its_configured_model_name_and_the_client_its_own(path: str):
     answer = whole("200 OK", b'{"model": "there", "data": [1]}')
-    response, server = relayed(answer, path, upstream={"names": ("m",), "model": "there"}, **sent_as(path))
+    response, server = relay_request(answer, path, upstream={"names": ("m",), "model": "there"}, **sent_as(path))
     assert response.json() == {"model": "m", "data": [1]}
     if path in FORMS:
         assert b'name="model"\r\n\r\nthere\r\n' in server.exchanges[0].body
@@ -100,7 +100,7 @@ def test_the_upstreams_key_takes_the_place_of_the_clients_and_no_other_header_pa
         "x-forwarded-for": "1.2.3.4",
         "openai-organization": "o",
     }
-    _, server = relayed(answer, "/v1/embeddings", key="alice" * 5, json=body, headers=headers)
+    _, server = relay_request(answer, "/v1/embeddings", key="alice" * 5, json=body, headers=headers)
     upstream_headers = server.exchanges[0].headers
     assert not {"cookie", "x-api-key", "authorization", "te", "x-forwarded-for", "openai-organization"} & set(
         upstream_headers
@@ -109,7 +109,7 @@ def test_the_upstreams_key_takes_the_place_of_the_clients_and_no_other_header_pa
 
 def test_of_an_upstreams_headers_only_the_content_type_passes():
     answer = whole("200 OK", b"{}", "application/json", "set-cookie: a=b", "x-powered-by: y", "keep-alive: timeout=5")
-    response, _ = relayed(answer, "/v1/embeddings", json={"model": "m"})
+    response, _ = relay_request(answer, "/v1/embeddings", json={"model": "m"})
     assert not {"set-cookie", "x-powered-by", "keep-alive"} & set(response.headers)
 
 
@@ -117,16 +117,16 @@ def test_of_an_upstreams_headers_only_the_content_type_passes():
 def test_a_key_can_request_only_its_own_models(path: str):
     request = sent_as(path)
     request["json" if "json" in request else "data"]["model"] = "secret"
-    response, server = relayed(whole("200 OK", b"{}"), path, key="alice" * 5, **request)
+    response, server = relay_request(whole("200 OK", b"{}"), path, key="alice" * 5, **request)
     assert (response.status_code, server.exchanges) == (404, [])
-    response, _ = relayed(whole("200 OK", b"{}"), path, **sent_as(path), key="alice" * 5)
+    response, _ = relay_request(whole("200 OK", b"{}"), path, **sent_as(path), key="alice" * 5)
     assert response.status_code == 200
 
 
 def test_a_request_with_two_models_goes_to_the_model_that_was_checked():
     body = b'{"model": "secret", "input": "x", "model": "m"}'
     headers = {"content-type": "application/json"}
-    _, server = relayed(whole("200 OK", b"{}"), "/v1/embeddings", key="alice" * 5, content=body, headers=headers)
+    _, server = relay_request(whole("200 OK", b"{}"), "/v1/embeddings", key="alice" * 5, content=body, headers=headers)
     assert server.exchanges[0].body.count(b'"model"') == 1
     assert server.exchanges[0].json == {"model": "m", "input": "x"}
 
@@ -135,7 +135,7 @@ def test_a_request_with_two_models_goes_to_the_model_that_was_checked():
 @pytest.mark.parametrize("path", ["/v1/embeddings", "/tokenize"])
 def test_a_model_whose_server_speaks_another_api(path: str, provider: str):
     upstream = {"provider": provider, "key_variable": ""}
-    response, server = relayed(whole("200 OK", b"{}"), path, upstream=upstream, json={"model": "m"})
+    response, server = relay_request(whole("200 OK", b"{}"), path, upstream=upstream, json={"model": "m"})
     assert response.status_code == 404
     assert provider in response.json()["error"]["message"]
     assert not server.exchanges
@@ -145,12 +145,12 @@ def test_a_model_whose_server_speaks_another_api(path: str, provider: str):
 def test_a_server_specific_request_without_a_model_goes_to_the_only_model(path: str):
     async def run() -> None:
         async with serve(whole("200 OK", b'{"tokens": [1]}')) as server:
-            async with gateway(at(server, names=("only",))) as served:
-                response = await served.client.post(path, json={"content": "x"})
+            async with run_gateway(at(server, names=("only",))) as gateway:
+                response = await gateway.client.post(path, json={"content": "x"})
                 assert response.json() == {"tokens": [1]}
                 assert server.exchanges[0].json == {"content": "x"}
-            async with gateway(at(server, names=("a",)), at(server, names=("b",))) as served:
-                response = await served.client.post(path, json={"content": "x"})
+            async with run_gateway(at(server, names=("a",)), at(server, names=("b",))) as gateway:
+                response = await gateway.client.post(path, json={"content": "x"})
                 assert (response.status_code, len(server.exchanges)) == (400, 1)
                 assert "model: missing" in response.text
 
@@ -162,9 +162,9 @@ def test_a_path_at_the_servers_root_has_no_version_prefix(base: str):
     async def run() -> None:
         async with serve(whole("200 OK", b"{}")) as server:
             url = f"http://127.0.0.1:{server.port}{base}"
-            async with gateway(at(server, url=url)) as served:
-                await served.client.post("/tokenize", json={"model": "m"})
-                await served.client.post("/v1/rerank", json={"model": "m"})
+            async with run_gateway(at(server, url=url)) as gateway:
+                await gateway.client.post("/tokenize", json={"model": "m"})
+                await gateway.client.post("/v1/rerank", json={"model": "m"})
             above = base.rstrip("/").removesuffix("/v1")
             assert [each.request_line.split()[1] for each in server.exchanges] == [
                 f"{above}/tokenize",
@@ -196,15 +196,15 @@ def test_a_streamed_completion_passes_byte_for_byte_and_its_usage_is_counted(wan
         body["stream_options"] = {"include_usage": True, "x": 1}
 
     async def run() -> None:
-        async with serve(stream(*CHUNKS, USAGE, END)) as server, gateway(at(server, names=("m",))) as served:
-            response = await served.client.post("/v1/completions", json=body)
+        async with serve(stream(*CHUNKS, USAGE, END)) as server, run_gateway(at(server, names=("m",))) as gateway:
+            response = await gateway.client.post("/v1/completions", json=body)
             assert response.content == b"".join([*CHUNKS, *([USAGE] if wanted else []), END])
             assert response.headers["content-type"].startswith("text/event-stream")
             upstream_body = server.exchanges[0].json
             assert upstream_body["stream_options"] == (
                 {"include_usage": True, "x": 1} if wanted else {"include_usage": True}
             )
-            metrics = (await served.client.get("/metrics")).text
+            metrics = (await gateway.client.get("/metrics")).text
             assert 'toolspeak_tokens_total{kind="output",model="m"} 2.0' in metrics
             labels = 'endpoint="/v1/completions",model="m",status="200",stream="true"'
             assert f"toolspeak_requests_total{{{labels}}} 1.0" in metrics
@@ -213,7 +213,7 @@ def test_a_streamed_completion_passes_byte_for_byte_and_its_usage_is_counted(wan
 
 
 def test_a_streamed_completion_has_the_model_name_that_the_client_knows():
-    response, _ = relayed(
+    response, _ = relay_request(
         stream(*CHUNKS, END), "/v1/completions", upstream={"model": "m"}, json={"model": "mine", "stream": True}
     )
     chunks = [data for data in events(response.text) if data != "[DONE]"]
@@ -223,21 +223,21 @@ def test_a_streamed_completion_has_the_model_name_that_the_client_knows():
 
 def test_speech_passes_as_it_arrives():
     async def run() -> None:
-        heard = asyncio.Event()
+        arrival = asyncio.Event()
 
         async def answer(exchange: Exchange) -> None:
             await exchange.send(AUDIO_HEAD, chunked([SOUND]))
-            await heard.wait()
+            await arrival.wait()
             await exchange.send(chunked([SOUND[:7]]), b"0\r\n\r\n")
 
-        async with serve(answer) as server, gateway(at(server)) as served:
-            async with served.client.stream("POST", "/v1/audio/speech", json={"model": "m", "input": "x"}) as response:
+        async with serve(answer) as server, run_gateway(at(server)) as gateway:
+            async with gateway.client.stream("POST", "/v1/audio/speech", json={"model": "m", "input": "x"}) as response:
                 assert response.headers["content-type"] == "audio/mpeg"
                 got = b""
                 async for piece in response.aiter_raw():
                     got += piece
                     if len(got) >= len(SOUND):
-                        heard.set()
+                        arrival.set()
             assert got == SOUND + SOUND[:7]
 
     asyncio.run(run())
@@ -246,20 +246,20 @@ def test_speech_passes_as_it_arrives():
 def test_a_streamed_or_plain_text_transcription_passes():
     events_of = [event({"type": "transcript.text.delta", "delta": "a"}), event({"type": "transcript.text.done"})]
     request = {"data": {"model": "m", "stream": "true"}, "files": {"file": SOUND}}
-    response, _ = relayed(stream(*events_of), FORMS[0], **request)
+    response, _ = relay_request(stream(*events_of), FORMS[0], **request)
     assert response.content == b"".join(events_of)
-    response, _ = relayed(whole("200 OK", b"Hello.", "text/plain; charset=utf-8"), FORMS[0], **sent_as(FORMS[0]))
+    response, _ = relay_request(whole("200 OK", b"Hello.", "text/plain; charset=utf-8"), FORMS[0], **sent_as(FORMS[0]))
     assert (response.content, response.headers["content-type"]) == (b"Hello.", "text/plain; charset=utf-8")
 
 
 def test_an_empty_answer_passes():
-    response, _ = relayed(whole("200 OK", b"", "audio/mpeg"), "/v1/audio/speech", json={"model": "m"})
+    response, _ = relay_request(whole("200 OK", b"", "audio/mpeg"), "/v1/audio/speech", json={"model": "m"})
     assert (response.status_code, response.content, response.headers["content-type"]) == (200, b"", "audio/mpeg")
 
 
 def test_a_whole_completion_becomes_a_stream_for_a_client_that_streams():
     answer = {"choices": [{"index": 0, "text": "a", "finish_reason": "stop"}]}
-    response, _ = relayed(
+    response, _ = relay_request(
         whole("200 OK", json.dumps(answer).encode()), "/v1/completions", json={"model": "m", "stream": True}
     )
     assert events(response.text) == [answer, "[DONE]"]
@@ -274,13 +274,13 @@ def test_a_large_answer_is_counted_and_renamed():
     async def run() -> None:
         async with (
             serve(whole("200 OK", answer)) as server,
-            gateway(at(server, names=("m",)), at(server, names=("mine",), model="m")) as served,
+            run_gateway(at(server, names=("m",)), at(server, names=("mine",), model="m")) as gateway,
         ):
-            response = await served.client.post("/v1/embeddings", json={"model": "m"})
+            response = await gateway.client.post("/v1/embeddings", json={"model": "m"})
             assert response.content == answer
-            response = await served.client.post("/v1/embeddings", json={"model": "mine"})
+            response = await gateway.client.post("/v1/embeddings", json={"model": "mine"})
             assert response.json() == {**body, "model": "mine"}
-            metrics = (await served.client.get("/metrics")).text
+            metrics = (await gateway.client.get("/metrics")).text
             assert 'toolspeak_tokens_total{kind="input",model="m"} 9.0' in metrics
             assert 'toolspeak_tokens_total{kind="input",model="mine"} 9.0' in metrics
 
@@ -289,8 +289,8 @@ def test_a_large_answer_is_counted_and_renamed():
 
 def test_a_compressed_answer_is_decompressed():
     answer = b'{"data": "' + b"x" * 5000 + b'"}'
-    packed = whole("200 OK", gzip.compress(answer), "application/json", "content-encoding: gzip")
-    response, _ = relayed(packed, "/v1/embeddings", json={"model": "m"})
+    compressed_answer = whole("200 OK", gzip.compress(answer), "application/json", "content-encoding: gzip")
+    response, _ = relay_request(compressed_answer, "/v1/embeddings", json={"model": "m"})
     assert response.content == answer
     assert "content-encoding" not in response.headers
 
@@ -317,7 +317,7 @@ FAULTS: list[tuple[Answer, int, str]] = [
 def test_a_failure_before_the_answer_has_a_status_and_shows_no_address(
     answer: Answer, status: int, word: str, path: str
 ):
-    response, _ = relayed(answer, path, **sent_as(path))
+    response, _ = relay_request(answer, path, **sent_as(path))
     error = response.json()["error"]
     assert (response.status_code, word in error["message"]) == (status, True), error
     assert "10.0.0.5" not in response.text
@@ -331,10 +331,10 @@ BREAKS: list[tuple[bytes, bytes, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("broken", "end", "word"), BREAKS, ids=["error", "dropped", "ended"])
-def test_a_stream_that_breaks_off_ends_in_an_error(broken: bytes, end: bytes, word: str):
-    answer = dropped(HEAD, chunked([CHUNKS[1], broken]), end)
-    response, _ = relayed(answer, "/v1/completions", json={"model": "m", "stream": True})
+@pytest.mark.parametrize(("broken_event", "end", "word"), BREAKS, ids=["error", "dropped", "ended"])
+def test_a_stream_that_breaks_off_ends_in_an_error(broken_event: bytes, end: bytes, word: str):
+    answer = dropped(HEAD, chunked([CHUNKS[1], broken_event]), end)
+    response, _ = relay_request(answer, "/v1/completions", json={"model": "m", "stream": True})
     assert response.content.startswith(CHUNKS[1])
     error = events(response.text)[-1]["error"]
     assert word in error["message"]
@@ -345,14 +345,14 @@ def test_a_stream_that_breaks_off_ends_in_an_error(broken: bytes, end: bytes, wo
 
 def test_a_truncated_body_is_not_taken_for_whole():
     with pytest.raises(httpx2.RemoteProtocolError):
-        relayed(dropped(AUDIO_HEAD, chunked([SOUND])), "/v1/audio/speech", json={"model": "m"})
+        relay_request(dropped(AUDIO_HEAD, chunked([SOUND])), "/v1/audio/speech", json={"model": "m"})
 
 
 def test_a_request_that_fails_before_an_answer_is_sent_again():
     async def run() -> None:
         faults = [dropped(b""), whole("503 X", b"", "text/plain", "retry-after: 0"), whole("200 OK", b'{"data": 1}')]
-        async with serve(*faults) as server, gateway(at(server, retries=2)) as served:
-            response = await served.client.post("/v1/embeddings", json={"model": "m"})
+        async with serve(*faults) as server, run_gateway(at(server, retries=2)) as gateway:
+            response = await gateway.client.post("/v1/embeddings", json={"model": "m"})
             assert (response.json(), len(server.exchanges)) == ({"data": 1}, 3)
 
     asyncio.run(run())
@@ -368,15 +368,15 @@ def test_a_client_that_leaves_closes_the_upstreams_answer(head: bytes):
             beginning = chunked([CHUNKS[1]]) if head else b""
             await until_client_leaves(lambda: server, head, beginning)(exchange)
 
-        async with serve(answer) as server, gateway(at(server)) as served:
+        async with serve(answer) as server, run_gateway(at(server)) as gateway:
             body = {"model": "m", "stream": head == HEAD}
             path = "/v1/audio/speech" if head == AUDIO_HEAD else "/v1/completions"
             if head:
-                async with served.client.stream("POST", path, json=body) as response:
+                async with gateway.client.stream("POST", path, json=body) as response:
                     async for _ in response.aiter_raw():
                         break
             else:
-                asking = asyncio.ensure_future(served.client.post(path, json=body))
+                asking = asyncio.ensure_future(gateway.client.post(path, json=body))
                 await came.wait()
                 asking.cancel()
             async with asyncio.timeout(PATIENCE):
@@ -388,19 +388,19 @@ def test_a_client_that_leaves_closes_the_upstreams_answer(head: bytes):
 def test_limits_apply():
     async def run() -> list[int]:
         bounds = Bounds(body_bytes=5000, json_values=50, name_chars=8, depth=5)
-        async with serve(whole("200 OK", b"{}")) as server, gateway(at(server), bounds=bounds) as served:
+        async with serve(whole("200 OK", b"{}")) as server, run_gateway(at(server), bounds=bounds) as gateway:
             responses = [
-                await served.client.post("/v1/embeddings", json={"model": "m" * 9}),
-                await served.client.post("/v1/embeddings", json={"model": "m", "input": [1] * 60}),
-                await served.client.post("/v1/embeddings", json={"model": "m", "input": [[[[[[1]]]]]]}),
-                await served.client.post("/v1/embeddings", json={"model": 7}),
-                await served.client.post("/v1/embeddings", json={"input": "x"}),
-                await served.client.post("/v1/embeddings", json=["m"]),
-                await served.client.post("/v1/embeddings", content=b"model=m"),
-                await served.client.post("/v1/embeddings", **sent_as(FORMS[0])),
-                await served.client.post(FORMS[0], **sent_as(FORMS[0])),
-                await served.client.post(FORMS[0], json={"model": "m"}),
-                await served.client.get("/v1/embeddings"),
+                await gateway.client.post("/v1/embeddings", json={"model": "m" * 9}),
+                await gateway.client.post("/v1/embeddings", json={"model": "m", "input": [1] * 60}),
+                await gateway.client.post("/v1/embeddings", json={"model": "m", "input": [[[[[[1]]]]]]}),
+                await gateway.client.post("/v1/embeddings", json={"model": 7}),
+                await gateway.client.post("/v1/embeddings", json={"input": "x"}),
+                await gateway.client.post("/v1/embeddings", json=["m"]),
+                await gateway.client.post("/v1/embeddings", content=b"model=m"),
+                await gateway.client.post("/v1/embeddings", **sent_as(FORMS[0])),
+                await gateway.client.post(FORMS[0], **sent_as(FORMS[0])),
+                await gateway.client.post(FORMS[0], json={"model": "m"}),
+                await gateway.client.get("/v1/embeddings"),
             ]
             assert not server.exchanges
             return [response.status_code for response in responses]
@@ -410,9 +410,9 @@ def test_limits_apply():
 
 def test_the_log_of_contents_holds_no_upload(caplog: pytest.LogCaptureFixture):
     async def run() -> None:
-        async with serve(whole("200 OK", b"{}")) as server, gateway(at(server), log_content=True) as served:
-            await served.client.post(FORMS[0], **sent_as(FORMS[0]))
-            await served.client.post("/v1/embeddings", json={"model": "m", "input": "said"})
+        async with serve(whole("200 OK", b"{}")) as server, run_gateway(at(server), log_content=True) as gateway:
+            await gateway.client.post(FORMS[0], **sent_as(FORMS[0]))
+            await gateway.client.post("/v1/embeddings", json={"model": "m", "input": "said"})
 
     with caplog.at_level(logging.INFO, "toolspeak.gateway"):
         asyncio.run(run())
@@ -430,10 +430,10 @@ def test_these_requests_take_places_like_any_other():
             await go.wait()
             await whole("200 OK", b"{}")(exchange)
 
-        async with serve(answer) as server, gateway(at(server), bounds=Bounds(streams=1, queue=0)) as served:
-            first = asyncio.ensure_future(served.client.post("/v1/embeddings", json={"model": "m"}))
+        async with serve(answer) as server, run_gateway(at(server), bounds=Bounds(streams=1, queue=0)) as gateway:
+            first = asyncio.ensure_future(gateway.client.post("/v1/embeddings", json={"model": "m"}))
             await came.wait()
-            response = await served.client.post("/v1/embeddings", json={"model": "m"})
+            response = await gateway.client.post("/v1/embeddings", json={"model": "m"})
             assert (response.status_code, response.headers["retry-after"]) == (429, "1")
             go.set()
             assert (await first).status_code == 200
@@ -482,7 +482,7 @@ def test_a_form_is_read_as_it_is_written():
 ])  # fmt: skip
 def test_an_ambiguous_form_is_refused(body: bytes):
     request = {"content": body, "headers": {"content-type": KIND}}
-    response, server = relayed(whole("200 OK", b"{}"), FORMS[0], **request)
+    response, server = relay_request(whole("200 OK", b"{}"), FORMS[0], **request)
     assert (response.status_code, server.exchanges) == (400, [])
 
 
@@ -492,7 +492,7 @@ def test_an_ambiguous_form_is_refused(body: bytes):
 ])  # fmt: skip
 def test_a_form_needs_one_boundary(kind: str):
     request = {"content": form(MODEL, FILE), "headers": {"content-type": kind}}
-    response, server = relayed(whole("200 OK", b"{}"), FORMS[0], **request)
+    response, server = relay_request(whole("200 OK", b"{}"), FORMS[0], **request)
     assert (response.status_code, server.exchanges) == (400, [])
     assert "boundary" in response.json()["error"]["message"]
 
@@ -519,7 +519,7 @@ def test_an_accepted_form_names_its_model_once_and_any_other_form_is_refused(pie
 
 def test_a_web_page_cannot_send_a_form_to_a_gateway_without_keys():
     page = {**sent_as(FORMS[0]), "headers": {"origin": "https://evil.example"}}
-    response, server = relayed(whole("200 OK", b"{}"), FORMS[0], **page)
+    response, server = relay_request(whole("200 OK", b"{}"), FORMS[0], **page)
     assert (response.status_code, server.exchanges) == (403, [])
-    response, _ = relayed(whole("200 OK", b"{}"), FORMS[0], key="alice" * 5, **page)
+    response, _ = relay_request(whole("200 OK", b"{}"), FORMS[0], key="alice" * 5, **page)
     assert response.status_code == 200

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loopback_server import STREAM_HEAD, Answer, Exchange, Server, chunked, dropped, event, serve, stream, whole
-from serving import ENDPOINTS, at, events, gateway, in_turn, texts
+from serving import ENDPOINTS, at, events, in_turn, run_gateway, texts
 
 from sweeps import fewer
 from toolspeak.gateway.settings.gateway_settings import Bounds
@@ -103,13 +103,13 @@ STREAMS: dict[str, list[bytes]] = {
 }
 
 
-def relayed(answer: Answer, path: str, *, upstream: dict[str, Any] | None = None, **more: Any):
+def relay_request(answer: Answer, path: str, *, upstream: dict[str, Any] | None = None, **more: Any):
     """A request through a gateway with one upstream of the client's API, and what that was sent."""
 
     async def run() -> tuple[httpx2.Response, Server]:
-        async with serve(answer) as server, gateway(at_api(server, path, **(upstream or {}))) as served:
+        async with serve(answer) as server, run_gateway(at_api(server, path, **(upstream or {}))) as gateway:
             body = {**BODIES[path], **more}
-            return await served.client.post(path, json={k: v for k, v in body.items() if v != "left out"}), server
+            return await gateway.client.post(path, json={k: v for k, v in body.items() if v != "left out"}), server
 
     return asyncio.run(run())
 
@@ -122,7 +122,7 @@ def at_api(server: Server, path: str, **more: Any):
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_request_and_answer_pass_unchanged(path: str, dialect: str):
     answer = json.dumps(ANSWERS[path], indent=1, ensure_ascii=False).encode()
-    response, server = relayed(whole("200 OK", answer), path, upstream={"dialect": dialect})
+    response, server = relay_request(whole("200 OK", answer), path, upstream={"dialect": dialect})
     assert (response.status_code, response.content) == (200, answer)
     assert server.exchanges[0].json == BODIES[path]
     assert response.headers["content-type"] == "application/json"
@@ -133,7 +133,7 @@ def test_request_and_answer_pass_unchanged(path: str, dialect: str):
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_events_pass_byte_for_byte(path: str, dialect: str, cut: int):
     more = {"stream_options": {"include_usage": True}} if path == CHAT else {}
-    response, server = relayed(
+    response, server = relay_request(
         in_turn(STREAMS[path], cut=cut), path, upstream={"dialect": dialect}, stream=True, **more
     )
     assert response.content == b"".join(STREAMS[path])
@@ -142,9 +142,9 @@ def test_events_pass_byte_for_byte(path: str, dialect: str, cut: int):
 
 def test_usage_that_a_client_did_not_request_is_counted_and_not_sent():
     async def run() -> tuple[bytes, dict[str, Any], str]:
-        async with serve(in_turn(STREAMS[CHAT])) as server, gateway(at(server, dialect="hermes")) as served:
-            response = await served.client.post(CHAT, json={**BODIES[CHAT], "stream": True})
-            metrics = (await served.client.get("/metrics")).text
+        async with serve(in_turn(STREAMS[CHAT])) as server, run_gateway(at(server, dialect="hermes")) as gateway:
+            response = await gateway.client.post(CHAT, json={**BODIES[CHAT], "stream": True})
+            metrics = (await gateway.client.get("/metrics")).text
             return response.content, server.exchanges[0].json, metrics
 
     content, body, metrics = asyncio.run(run())
@@ -159,7 +159,7 @@ def test_usage_that_a_client_did_not_request_is_counted_and_not_sent():
 def test_the_upstream_reads_its_configured_model_name_and_the_client_its_own(path: str, streams: bool):
     answer = stream(*STREAMS[path]) if streams else whole("200 OK", json.dumps(ANSWERS[path]).encode())
     more = {"stream_options": {"include_usage": True}} if streams and path == CHAT else {}
-    response, server = relayed(
+    response, server = relay_request(
         answer, path, upstream={"model": "m", "options": {"x_option": 1, "x_new": 2, "x_none": None}},
         model="mine", stream=streams, **more,
     )  # fmt: skip
@@ -180,7 +180,7 @@ def test_the_upstream_reads_its_configured_model_name_and_the_client_its_own(pat
 
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_an_upstream_that_streams_to_one_who_did_not_ask(path: str):
-    response, _ = relayed(stream(*STREAMS[path]), path)
+    response, _ = relay_request(stream(*STREAMS[path]), path)
     assert response.headers["content-type"] == "application/json"
     assert "Ho" in response.text
     assert response.json()["model"] == "m"
@@ -188,7 +188,7 @@ def test_an_upstream_that_streams_to_one_who_did_not_ask(path: str):
 
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_an_upstream_that_answers_in_one_piece_to_one_who_asked_for_a_stream(path: str):
-    response, _ = relayed(whole("200 OK", json.dumps(ANSWERS[path]).encode()), path, stream=True)
+    response, _ = relay_request(whole("200 OK", json.dumps(ANSWERS[path]).encode()), path, stream=True)
     assert response.headers["content-type"].startswith("text/event-stream")
     assert "Ho" in response.text
     assert ("[DONE]" in response.text) == (path == CHAT)
@@ -197,9 +197,9 @@ def test_an_upstream_that_answers_in_one_piece_to_one_who_asked_for_a_stream(pat
 def test_headers_that_the_body_depends_on_pass_and_others_do_not():
     async def run() -> dict[str, str]:
         answer = whole("200 OK", json.dumps(MESSAGE).encode())
-        async with serve(answer) as server, gateway(at_api(server, MESSAGES)) as served:
+        async with serve(answer) as server, run_gateway(at_api(server, MESSAGES)) as gateway:
             headers = {"anthropic-version": "2023-06-01", "anthropic-beta": "files", "cookie": "a=b", "x-api-key": "k"}
-            await served.client.post(MESSAGES, json=BODIES[MESSAGES], headers=headers)
+            await gateway.client.post(MESSAGES, json=BODIES[MESSAGES], headers=headers)
             return server.exchanges[0].headers
 
     headers = asyncio.run(run())
@@ -220,7 +220,7 @@ OF_TOOLS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("more", OF_TOOLS)
 def test_calls_and_tools_of_a_text_dialect_stand_in_the_prompt(more: dict[str, Any]):
-    _, server = relayed(in_turn(texts("Hi.")), CHAT, n="left out", **more)
+    _, server = relay_request(in_turn(texts("Hi.")), CHAT, n="left out", **more)
     body = server.exchanges[0].json
     assert "tools" not in body
     assert not any("tool_calls" in message or message["role"] == "tool" for message in body["messages"])
@@ -232,7 +232,7 @@ def test_calls_and_tools_of_a_text_dialect_stand_in_the_prompt(more: dict[str, A
 ])  # fmt: skip
 def test_parts_that_the_gateway_does_not_know_pass(content: Any):
     messages = [{"role": "user", "content": content, "x": 1}, {"role": "critic", "content": "y"}]
-    response, server = relayed(whole("200 OK", json.dumps(ANSWERS[CHAT]).encode()), CHAT, messages=messages)
+    response, server = relay_request(whole("200 OK", json.dumps(ANSWERS[CHAT]).encode()), CHAT, messages=messages)
     assert response.status_code == 200
     assert server.exchanges[0].json["messages"] == messages
 
@@ -253,12 +253,12 @@ BREAKS: list[tuple[bytes, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("broken", "word"), BREAKS, ids=["error", "no JSON", "HTML", "nothing"])
+@pytest.mark.parametrize(("broken_event", "word"), BREAKS, ids=["error", "no JSON", "HTML", "nothing"])
 @pytest.mark.parametrize("apart", [True, False], ids=["apart", "together"])
 @pytest.mark.parametrize("path", ENDPOINTS)
-def test_a_stream_that_breaks_off_ends_in_an_error_with_a_code(path: str, apart: bool, broken: bytes, word: str):
-    parts = [*BEGINNINGS[path], broken] if apart else [b"".join([*BEGINNINGS[path], broken])]
-    response, _ = relayed(dropped(HEAD, chunked(parts)), path, stream=True)
+def test_a_stream_that_breaks_off_ends_in_an_error_with_a_code(path: str, apart: bool, broken_event: bytes, word: str):
+    parts = [*BEGINNINGS[path], broken_event] if apart else [b"".join([*BEGINNINGS[path], broken_event])]
+    response, _ = relay_request(dropped(HEAD, chunked(parts)), path, stream=True)
     assert response.content.startswith(b"".join(BEGINNINGS[path]))
     last = events(response.text)[-1]
     error = last.get("error") or last["response"]["error"]
@@ -285,13 +285,15 @@ def test_what_fails_before_anything_was_said_is_asked_again_and_has_a_status(pat
     async def run() -> tuple[httpx2.Response, int, httpx2.Response]:
         good = stream(*STREAMS[path]) if streams else whole("200 OK", json.dumps(ANSWERS[path]).encode())
         async with (
-            serve(*faults[1:], good) as mended,
-            serve(faults[0]) as lost,
-            gateway(at_api(mended, path, names=("m",), retries=2), at_api(lost, path, names=("l",))) as served,
+            serve(*faults[1:], good) as recovering_server,
+            serve(faults[0]) as failing_server,
+            run_gateway(
+                at_api(recovering_server, path, names=("m",), retries=2), at_api(failing_server, path, names=("l",))
+            ) as gateway,
         ):
-            first = await served.client.post(path, json={**BODIES[path], "stream": streams})
-            second = await served.client.post(path, json={**BODIES[path], "stream": streams, "model": "l"})
-            return first, len(mended.exchanges), second
+            first = await gateway.client.post(path, json={**BODIES[path], "stream": streams})
+            second = await gateway.client.post(path, json={**BODIES[path], "stream": streams, "model": "l"})
+            return first, len(recovering_server.exchanges), second
 
     first, times, second = asyncio.run(run())
     assert (first.status_code, times) == (200, 3)
@@ -303,36 +305,38 @@ def test_what_fails_before_anything_was_said_is_asked_again_and_has_a_status(pat
 def test_a_stream_whose_end_was_forgotten_is_ended():
     for frames in (STREAMS[CHAT][4:5], STREAMS[CHAT][4:6]):
         one = [event(chat_chunk(0, {"content": "Ho"})), event(chat_chunk(0, {}, "stop"))]
-        response, _ = relayed(stream(*one), CHAT, stream=True, n="left out")
+        response, _ = relay_request(stream(*one), CHAT, stream=True, n="left out")
         assert response.content == b"".join(one) + b"data: [DONE]\n\n"
-        response, _ = relayed(stream(*frames, *one), CHAT, stream=True, n=3)
+        response, _ = relay_request(stream(*frames, *one), CHAT, stream=True, n=3)
         assert "error" in events(response.text.replace("\r", ""))[-1], "whether all three are whole is not known"
 
 
 def test_a_compressed_answer_is_decompressed():
     answer = json.dumps(ANSWERS[CHAT]).encode()
-    response, _ = relayed(whole("200 OK", gzip.compress(answer), "application/json", "content-encoding: gzip"), CHAT)
+    response, _ = relay_request(
+        whole("200 OK", gzip.compress(answer), "application/json", "content-encoding: gzip"), CHAT
+    )
     assert response.content == answer
 
 
 def test_a_packed_stream_is_unpacked():
-    packed = gzip.compress(b"".join(STREAMS[CHAT]))
+    compressed_stream = gzip.compress(b"".join(STREAMS[CHAT]))
 
     async def answer(exchange: Exchange) -> None:
-        head = STREAM_HEAD + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
-        await exchange.send(head, packed)
+        head = STREAM_HEAD + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(compressed_stream)
+        await exchange.send(head, compressed_stream)
 
     more = {"stream_options": {"include_usage": True}}
-    response, _ = relayed(answer, CHAT, stream=True, **more)
+    response, _ = relay_request(answer, CHAT, stream=True, **more)
     assert response.content == b"".join(STREAMS[CHAT])
 
 
 def test_bounds_hold_for_what_is_relayed():
     async def run() -> Sequence[httpx2.Response]:
         bounds = Bounds(messages=3, name_chars=8, json_values=50)
-        async with serve(in_turn(texts("Hi."))) as server, gateway(at(server), bounds=bounds) as served:
+        async with serve(in_turn(texts("Hi."))) as server, run_gateway(at(server), bounds=bounds) as gateway:
             responses = [
-                await served.client.post(CHAT, json={**BODIES[CHAT], **more})
+                await gateway.client.post(CHAT, json={**BODIES[CHAT], **more})
                 for more in ({"messages": HI * 4}, {"model": "m" * 9}, {"x": [1] * 60}, {"messages": [7]})
             ]
             assert not server.exchanges
@@ -343,7 +347,7 @@ def test_bounds_hold_for_what_is_relayed():
 
 def test_a_letter_that_was_cut_in_two_is_replaced():
     frame = event(chat_chunk(0, {"content": "HoX"})).replace(b"X", "ü".encode()[:1])
-    response, _ = relayed(stream(frame, *texts()), CHAT, stream=True)
+    response, _ = relay_request(stream(frame, *texts()), CHAT, stream=True)
     assert "Ho\N{REPLACEMENT CHARACTER}" in response.content.decode()
 
 
@@ -359,5 +363,5 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12
 def test_any_stream_passes_byte_for_byte_wherever_it_is_cut(contents: list[str], ends: list[bytes], cut: int):
     frames = [event(chat_chunk(0, {"content": text}), end) for text, end in zip(contents, ends, strict=False)]
     frames += [event(chat_chunk(0, {}, "stop")), b"data: [DONE]\n\n"]
-    response, _ = relayed(in_turn(frames, cut=cut), CHAT, stream=True)
+    response, _ = relay_request(in_turn(frames, cut=cut), CHAT, stream=True)
     assert response.content == b"".join(frames)

@@ -10,7 +10,7 @@ import openai
 from openai.types.responses import ResponseFunctionWebSearch
 from openai.types.responses.response_output_item import McpCall
 from serving import texts
-from test_gateway_hosted_tools import MCP, calling, prompt, served
+from test_gateway_hosted_tools import MCP, calling, prompt, run_tool_gateway
 
 
 def test_its_client_streams_the_items_and_sends_them_back(tmp_path: Path):
@@ -18,8 +18,8 @@ def test_its_client_streams_the_items_and_sends_them_back(tmp_path: Path):
         first_turn = calling(("s__echo", {"text": "né"}), ("s__huge", {}))
         turns = (first_turn, calling(("s__fails", {})), texts("Done."), texts("Yes."))
         async with (
-            served(tmp_path, *turns, approve=("*",), web_search="s__huge") as (gate, upstream, url),
-            openai.AsyncOpenAI(base_url=f"http://127.0.0.1:{gate.port}/v1", api_key="none", max_retries=0) as client,
+            run_tool_gateway(tmp_path, *turns, approve=("*",), web_search="s__huge") as (gateway, upstream, url),
+            openai.AsyncOpenAI(base_url=f"http://127.0.0.1:{gateway.port}/v1", api_key="none", max_retries=0) as client,
         ):
             tools: Any = [{**MCP, "server_url": url}, {"type": "web_search"}]
             async with client.responses.stream(model="m", input="Go.", tools=tools) as stream:

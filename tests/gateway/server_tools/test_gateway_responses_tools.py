@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from loopback_server import serve
-from serving import at, events, gateway, in_turn, pieces, texts
+from serving import at, events, in_turn, pieces, run_gateway, texts
 
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.data.tools import ToolSpec
@@ -42,9 +42,9 @@ def ask(dialect: str, turns: list[list[bytes]], *bodies: dict[str, Any], headers
     """The answers to these requests, and what the upstream was asked."""
 
     async def run() -> Any:
-        async with serve(in_turn(*turns)) as server, gateway(at(server, dialect=dialect)) as served:
+        async with serve(in_turn(*turns)) as server, run_gateway(at(server, dialect=dialect)) as gateway:
             requests = ({"model": "m", **body} for body in bodies)
-            answers = [await served.client.post("/v1/responses", json=each, headers=headers) for each in requests]
+            answers = [await gateway.client.post("/v1/responses", json=each, headers=headers) for each in requests]
             return answers, [exchange.json for exchange in server.exchanges]
 
     return asyncio.run(run())
@@ -125,10 +125,10 @@ def test_tools_pass_to_an_upstream_of_the_same_api_as_they_came():
         turn = [b"data: " + json.dumps(answer).encode() + b"\n\n"]
         async with serve(in_turn(turn, turn, turn)) as server:
             upstream = at(server, provider="openai-responses", model="m", dialect="native")
-            async with gateway(upstream) as served:
+            async with run_gateway(upstream) as gateway:
                 body = {"model": "m", "input": [{"role": "user", "content": "Go."}, call, result], "tools": tools}
                 choice = {"type": "custom", "name": "apply_patch"}
-                response = await served.client.post(
+                response = await gateway.client.post(
                     "/v1/responses", json={**body, "stream": True, "tool_choice": choice}
                 )
                 assert response.status_code == 200, response.text
@@ -145,8 +145,8 @@ def test_a_tool_that_nobody_runs_here_is_refused(kind: str):
     (answer,), requests = ask("hermes", [], {"input": "Hi", "tools": [{"type": kind}]})
     assert (answer.status_code, requests) == (400, [])
     assert f"this gateway does not run the tool '{kind}'" in answer.json()["error"]["message"]
-    (chosen,), _ = ask("hermes", [], {"input": "Hi", "tools": [SPAWN], "tool_choice": {"type": kind}})
-    assert chosen.status_code == 400
+    (refusal,), _ = ask("hermes", [], {"input": "Hi", "tools": [SPAWN], "tool_choice": {"type": kind}})
+    assert refusal.status_code == 400
 
 
 @pytest.mark.parametrize(
@@ -169,15 +169,15 @@ def test_a_search_that_has_to_be_made_is_refused():
 
 def test_allowed_tools_are_the_only_ones_that_the_model_is_told_of():
     other: Any = {"type": "function", "name": "other", "parameters": {"type": "object", "properties": {}}}
-    allowed: Any = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "custom", "name": "apply_patch"}]}
-    body: Any = {"input": "Hi", "tools": [APPLY_PATCH, other, AGENTS], "tool_choice": allowed}
+    allowed_tools: Any = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "custom", "name": "apply_patch"}]}
+    body: Any = {"input": "Hi", "tools": [APPLY_PATCH, other, AGENTS], "tool_choice": allowed_tools}
     (answer,), requests = ask("hermes", [texts("Hello.")], body)
     assert answer.status_code == 200
     text = json.dumps(requests)
     assert "apply_patch" in text
     assert "other" not in text
     assert "spawn" not in text
-    unknown = {**allowed, "tools": [{"type": "function", "name": "nope"}]}
-    (refusal,), _ = ask("hermes", [], {**body, "tool_choice": unknown})
+    unknown_tool = {**allowed_tools, "tools": [{"type": "function", "name": "nope"}]}
+    (refusal,), _ = ask("hermes", [], {**body, "tool_choice": unknown_tool})
     assert refusal.status_code == 400
     assert "no tool is called 'nope'" in refusal.json()["error"]["message"]

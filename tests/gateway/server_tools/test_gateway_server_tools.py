@@ -14,7 +14,20 @@ from typing import Any
 import pytest
 from loopback_server import Server, event, serve, whole
 from mcp_helpers import http_server, traced, traces
-from serving import ENDPOINTS, PATIENCE, TOOLS, USAGE, Gateway, at, events, gateway, in_turn, pieces, texts, written
+from serving import (
+    ENDPOINTS,
+    PATIENCE,
+    TOOLS,
+    USAGE,
+    Gateway,
+    at,
+    call_text,
+    events,
+    in_turn,
+    pieces,
+    run_gateway,
+    texts,
+)
 
 from forked import completed_text
 from toolspeak.data.messages import Message, TextPart, ToolCall, ToolChoice, ToolResult, Usage
@@ -32,19 +45,19 @@ PATHS = pytest.mark.parametrize("path", ENDPOINTS)
 
 
 @asynccontextmanager
-async def served(
+async def run_tool_gateway(
     folder: Path, *turns: Iterable[bytes], dialect: str = "hermes", settings: dict[str, Any] | None = None, **tools: Any
 ) -> AsyncGenerator[tuple[Gateway, Server]]:
     """A gateway with the test server's tools, before a model that says these turns."""
     async with http_server(folder) as server, serve(in_turn(*turns)) as upstream:
         (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"s": {"url": server.url}}}), encoding="utf-8")
         tool_settings = ToolSettings(str(folder / "mcp.json"), **tools)
-        async with gateway(at(upstream, dialect=dialect), tools=tool_settings, **(settings or {})) as gate:
-            yield gate, upstream
+        async with run_gateway(at(upstream, dialect=dialect), tools=tool_settings, **(settings or {})) as gateway:
+            yield gateway, upstream
 
 
 def calling(*calls: tuple[str, dict[str, Any]], before: str = "") -> list[bytes]:
-    return texts(*pieces(written("hermes", *calls, before=before)))
+    return texts(*pieces(call_text("hermes", *calls, before=before)))
 
 
 def asked_of(upstream: Server, index: int = -1) -> str:
@@ -52,7 +65,7 @@ def asked_of(upstream: Server, index: int = -1) -> str:
     return json.dumps(upstream.exchanges[index].json["messages"], ensure_ascii=False)
 
 
-def answered(turn: ParsedTurn, text: str) -> list[Message]:
+def conversation_with_results(turn: ParsedTurn, text: str) -> list[Message]:
     """The conversation as a client sends it back, with results of its tools."""
     results = tuple(ToolResult(call.id, call.name or "", "success", (TextPart(text),)) for call in turn.calls)
     return [QUESTION, turn.message, Message("tool", results)]
@@ -64,8 +77,8 @@ def answered(turn: ParsedTurn, text: str) -> list[Message]:
 def test_calls_of_the_servers_tools_run_and_the_answer_comes(path, stream, tools, tmp_path):
     async def run() -> None:
         first = calling(("s__echo", {"text": "sunny, says the server"}), before="Let me see.")
-        async with served(tmp_path, first, texts("It is ", "sunny.")) as (gate, upstream):
-            turn, _ = await gate.ask(path, ModelRequest([QUESTION], tools), stream=stream)
+        async with run_tool_gateway(tmp_path, first, texts("It is ", "sunny.")) as (gateway, upstream):
+            turn, _ = await gateway.ask(path, ModelRequest([QUESTION], tools), stream=stream)
             assert (turn.text, turn.calls, turn.finish) == ("Let me see.\n\nIt is sunny.", (), "stop")
             assert turn.usage == Usage(60, 24) or path != CHAT
             assert len(upstream.exchanges) == 2
@@ -91,11 +104,11 @@ def test_a_model_with_calls_of_its_own_is_asked_as_its_api_wants_it(stream, tmp_
     ]
 
     async def run() -> None:
-        async with served(tmp_path, first, texts("Both."), dialect="native") as (gate, upstream):
-            turn, _ = await gate.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=stream)
+        async with run_tool_gateway(tmp_path, first, texts("Both."), dialect="native") as (gateway, upstream):
+            turn, _ = await gateway.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=stream)
             assert (turn.text, turn.calls, turn.usage) == ("Both.", (), Usage(60, 24))
-            offered = [tool["function"]["name"] for tool in upstream.exchanges[0].json["tools"]]
-            assert offered[:3] == ["weather", "clock", "s__echo"]
+            tool_names = [tool["function"]["name"] for tool in upstream.exchanges[0].json["tools"]]
+            assert tool_names[:3] == ["weather", "clock", "s__echo"]
             messages = upstream.exchanges[1].json["messages"][1:]
             assert [call["id"] for call in messages[0]["tool_calls"]] == ["call_a", "call_b"]
             assert [(each["tool_call_id"], each["content"]) for each in messages[1:]] == [
@@ -124,14 +137,16 @@ ECHO = ("s__echo", {"text": "from afar"})
 )
 def test_what_ran_beside_a_call_of_the_clients_is_known_when_it_comes_back(turns, path, stream, tmp_path):
     async def run() -> None:
-        async with served(tmp_path, *turns, texts("Fine.")) as (gate, upstream):
-            turn, _ = await gate.ask(path, ModelRequest([QUESTION], TOOLS), stream=stream)
+        async with run_tool_gateway(tmp_path, *turns, texts("Fine.")) as (gateway, upstream):
+            turn, _ = await gateway.ask(path, ModelRequest([QUESTION], TOOLS), stream=stream)
             (call,) = turn.calls
             assert isinstance(call, ToolCall)
             assert (call.name, call.arguments) == CITY
             assert MARK in (call.provider_id or "")
             ran = traces(tmp_path, "calls")
-            turn, _ = await gate.ask(path, ModelRequest(answered(turn, "20 degrees"), TOOLS), stream=stream)
+            turn, _ = await gateway.ask(
+                path, ModelRequest(conversation_with_results(turn, "20 degrees"), TOOLS), stream=stream
+            )
             assert (turn.text, turn.calls) == ("Fine.", ())
             prompt_text = asked_of(upstream)
             assert prompt_text.count("from afar") == 2 * len(ran)  # each call, and its result
@@ -144,8 +159,8 @@ def test_what_ran_beside_a_call_of_the_clients_is_known_when_it_comes_back(turns
 
 def test_a_call_of_the_clients_alone_has_an_id_like_any_other(tmp_path):
     async def run() -> None:
-        async with served(tmp_path, calling(CITY)) as (gate, _):
-            turn, _ = await gate.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=True)
+        async with run_tool_gateway(tmp_path, calling(CITY)) as (gateway, _):
+            turn, _ = await gateway.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=True)
             (call,) = turn.calls
             assert isinstance(call, ToolCall)
             assert len(call.provider_id or "") <= 40
@@ -159,8 +174,8 @@ def test_a_call_of_the_clients_alone_has_an_id_like_any_other(tmp_path):
 def test_what_may_change_something_runs_only_if_the_operator_allows_it(approve, runs, tmp_path):
     async def run() -> str:
         turns = [calling(("s__plain", {"text": "write"}), ("s__searches", {})), texts("Done.")]
-        async with served(tmp_path, *turns, approve=approve) as (gate, upstream):
-            turn, _ = await gate.ask(CHAT, ModelRequest([QUESTION]), stream=True)
+        async with run_tool_gateway(tmp_path, *turns, approve=approve) as (gateway, upstream):
+            turn, _ = await gateway.ask(CHAT, ModelRequest([QUESTION]), stream=True)
             assert turn.text == "Done."
             return asked_of(upstream)
 
@@ -174,8 +189,8 @@ def test_a_tool_of_the_clients_stands_in_place_of_the_servers(tmp_path, caplog):
     own = ToolSpec("s__echo", "The client's own.", {"type": "object", "properties": {}})
 
     async def run() -> None:
-        async with served(tmp_path, calling(ECHO)) as (gate, upstream):
-            turn, _ = await gate.ask(CHAT, ModelRequest([QUESTION], (own,)), stream=False)
+        async with run_tool_gateway(tmp_path, calling(ECHO)) as (gateway, upstream):
+            turn, _ = await gateway.ask(CHAT, ModelRequest([QUESTION], (own,)), stream=False)
             assert [call.name for call in turn.calls] == ["s__echo"]
             assert "The client's own." in asked_of(upstream)
             assert "Says it again." not in asked_of(upstream)
@@ -190,8 +205,8 @@ def test_a_tool_of_the_clients_stands_in_place_of_the_servers(tmp_path, caplog):
 @pytest.mark.parametrize("choice", [ToolChoice("none"), ToolChoice("specific", "clock")])
 def test_a_client_that_forbids_calls_or_names_its_own_is_offered_none_of_the_servers(choice, tmp_path):
     async def run() -> None:
-        async with served(tmp_path, calling(ECHO), calling(ECHO)) as (gate, upstream):
-            await gate.ask(CHAT, ModelRequest([QUESTION], TOOLS, choice), stream=False)
+        async with run_tool_gateway(tmp_path, calling(ECHO), calling(ECHO)) as (gateway, upstream):
+            await gateway.ask(CHAT, ModelRequest([QUESTION], TOOLS, choice), stream=False)
             assert "Says it again." not in asked_of(upstream, 0)
 
     asyncio.run(run())
@@ -201,8 +216,8 @@ def test_a_client_that_forbids_calls_or_names_its_own_is_offered_none_of_the_ser
 @STREAMS
 def test_a_required_call_may_be_the_servers_and_is_required_once(stream, tmp_path):
     async def run() -> None:
-        async with served(tmp_path, calling(ECHO), texts("Enough.")) as (gate, upstream):
-            turn, _ = await gate.ask(CHAT, ModelRequest([QUESTION], TOOLS, ToolChoice("required")), stream=stream)
+        async with run_tool_gateway(tmp_path, calling(ECHO), texts("Enough.")) as (gateway, upstream):
+            turn, _ = await gateway.ask(CHAT, ModelRequest([QUESTION], TOOLS, ToolChoice("required")), stream=stream)
             assert (turn.text, turn.calls) == ("Enough.", ())
             assert len(upstream.exchanges) == 2
 
@@ -218,8 +233,8 @@ def test_past_a_limit_the_model_is_asked_for_its_answer_alone(limits, ran, messa
     turns = turns[1:] if "seconds" in limits else turns
 
     async def run() -> None:
-        async with served(tmp_path, *turns, **limits) as (gate, upstream):
-            turn, response = await gate.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=False)
+        async with run_tool_gateway(tmp_path, *turns, **limits) as (gateway, upstream):
+            turn, response = await gateway.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=False)
             assert (turn.text, turn.calls, turn.finish) == ("I give up.", (), "stop")
             assert response.headers["x-toolspeak-warning"] == "tool_limit"
             assert response.json()["toolspeak"]["warnings"][0]["message"].endswith(message)
@@ -231,8 +246,11 @@ def test_past_a_limit_the_model_is_asked_for_its_answer_alone(limits, ran, messa
 
 def test_calls_past_the_limit_are_left_out(tmp_path):
     async def run() -> None:
-        async with served(tmp_path, calling(ECHO), calling(ECHO, before="Once more."), steps=1) as (gate, _):
-            turn, _ = await gate.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=True)
+        async with run_tool_gateway(tmp_path, calling(ECHO), calling(ECHO, before="Once more."), steps=1) as (
+            gateway,
+            _,
+        ):
+            turn, _ = await gateway.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=True)
             assert (turn.text.strip(), turn.calls, turn.finish) == ("Once more.", (), "stop")
 
     asyncio.run(run())
@@ -242,8 +260,8 @@ def test_calls_past_the_limit_are_left_out(tmp_path):
 def test_a_failed_call_is_told_to_the_model_which_goes_on(tmp_path):
     async def run() -> None:
         first = calling(("s__fails", {}), ("s__echo", {"text": 7}), ("s__breaks", {}))
-        async with served(tmp_path, first, texts("I see."), approve=("*",)) as (gate, upstream):
-            turn, response = await gate.ask(CHAT, ModelRequest([QUESTION]), stream=False)
+        async with run_tool_gateway(tmp_path, first, texts("I see."), approve=("*",)) as (gateway, upstream):
+            turn, response = await gateway.ask(CHAT, ModelRequest([QUESTION]), stream=False)
             assert turn.text == "I see."
             assert "x-toolspeak-warning" not in response.headers
             prompt_text = asked_of(upstream)
@@ -257,11 +275,11 @@ def test_a_failed_call_is_told_to_the_model_which_goes_on(tmp_path):
 @STREAMS
 def test_a_malformed_call_beside_a_servers_is_mended_by_the_model(stream, tmp_path):
     bad = '<tool_call>\n{"name": "s__echo", "arguments": {"text": oops}}\n</tool_call>'
-    first = texts(*pieces(written("hermes", ECHO) + "\n" + bad))
+    first = texts(*pieces(call_text("hermes", ECHO) + "\n" + bad))
 
     async def run() -> None:
-        async with served(tmp_path, first, calling(ECHO), texts("Done.")) as (gate, upstream):
-            turn, response = await gate.ask(CHAT, ModelRequest([QUESTION]), stream=stream)
+        async with run_tool_gateway(tmp_path, first, calling(ECHO), texts("Done.")) as (gateway, upstream):
+            turn, response = await gateway.ask(CHAT, ModelRequest([QUESTION]), stream=stream)
             assert turn.text.strip() == "Done."
             assert "malformed_call" not in response.text
             assert len(upstream.exchanges) == 3
@@ -273,9 +291,9 @@ def test_text_leaves_while_a_tool_is_still_to_run(tmp_path):
     """The client reads what the model says before its call, and hears of nothing for as long as the tool takes."""
 
     async def run() -> None:
-        async with served(tmp_path, calling(("s__waits", {}), before="One moment.")) as (gate, _):
+        async with run_tool_gateway(tmp_path, calling(("s__waits", {}), before="One moment.")) as (gateway, _):
             body = ENDPOINTS[CHAT].encode_request(ModelRequest([QUESTION]), model="m", stream=True)
-            async with gate.client.stream("POST", CHAT, json=body) as response:
+            async with gateway.client.stream("POST", CHAT, json=body) as response:
                 content = ""
                 async for line in response.aiter_lines():
                     if line.startswith("data: "):
@@ -302,9 +320,12 @@ def test_after_a_change_a_client_is_told_not_to_ask_again_by_itself(name, again,
                 await (first(exchange) if len(upstream.exchanges) == 1 else exchange.send(failing))
 
             tool_settings = ToolSettings(str(tmp_path / "mcp.json"), approve=("*",))
-            async with serve(answer) as upstream, gateway(at(upstream, dialect="hermes"), tools=tool_settings) as gate:
+            async with (
+                serve(answer) as upstream,
+                run_gateway(at(upstream, dialect="hermes"), tools=tool_settings) as gateway,
+            ):
                 body = ENDPOINTS[CHAT].encode_request(ModelRequest([QUESTION]), model="m", stream=True)
-                response = await gate.client.post(CHAT, json=body)
+                response = await gateway.client.post(CHAT, json=body)
                 assert response.status_code >= 500
                 assert response.headers.get("x-should-retry") == again
 
@@ -314,12 +335,12 @@ def test_after_a_change_a_client_is_told_not_to_ask_again_by_itself(name, again,
 def test_tools_that_changed_are_offered_to_the_next_request(tmp_path):
     async def run() -> None:
         turns = [calling(("s__learns", {"name": "sings"})), texts("Learnt."), *[texts("Yes.")] * 1000]
-        async with served(tmp_path, *turns, approve=("*",)) as (gate, upstream):
-            await gate.ask(CHAT, ModelRequest([QUESTION]), stream=False)
+        async with run_tool_gateway(tmp_path, *turns, approve=("*",)) as (gateway, upstream):
+            await gateway.ask(CHAT, ModelRequest([QUESTION]), stream=False)
             assert "s__sings" not in asked_of(upstream, 0)
             async with asyncio.timeout(PATIENCE):
                 while "s__sings" not in asked_of(upstream):  # the news comes by a way of its own
-                    await gate.ask(CHAT, ModelRequest([QUESTION]), stream=False)
+                    await gateway.ask(CHAT, ModelRequest([QUESTION]), stream=False)
 
     asyncio.run(run())
 
@@ -340,13 +361,13 @@ def test_a_changed_definition_is_neither_offered_nor_run_until_it_is_accepted(tm
         """What the model is asked with, before and after somebody accepts the definition."""
         turns = [calling(("s__look", {})), texts("Done."), texts("Yes.")]
         async with serve(in_turn(*turns)) as upstream:
-            async with gateway(at(upstream, dialect="hermes"), tools=settings) as gate:
-                await gate.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=False)
+            async with run_gateway(at(upstream, dialect="hermes"), tools=settings) as gateway:
+                await gateway.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=False)
                 if accepts:
                     arguments = ["mcp", "pin", "--mcp", str(tmp_path / "mcp.json")]
                     pinning = await asyncio.to_thread(completed_text, arguments, cwd=tmp_path, env=os.environ)
                     assert "pinned s: look" in pinning.stdout, pinning.stderr
-                await gate.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=False)
+                await gateway.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=False)
             return [asked_of(upstream, 0), asked_of(upstream)]
 
     offer("Looks around.")
@@ -362,9 +383,9 @@ def test_a_changed_definition_is_neither_offered_nor_run_until_it_is_accepted(tm
 def test_tool_runs_are_counted_and_logged_without_what_was_said(tmp_path, caplog):
     async def run() -> str:
         turns = [calling(ECHO, ("s__plain", {"text": "secret"})), texts("Done.")]
-        async with served(tmp_path, *turns) as (gate, _):
-            await gate.ask(CHAT, ModelRequest([QUESTION]), stream=False)
-            return (await gate.client.get("/metrics")).text
+        async with run_tool_gateway(tmp_path, *turns) as (gateway, _):
+            await gateway.ask(CHAT, ModelRequest([QUESTION]), stream=False)
+            return (await gateway.client.get("/metrics")).text
 
     with caplog.at_level("INFO", "toolspeak.gateway"):
         metrics = asyncio.run(run())
@@ -393,8 +414,8 @@ def test_reasoning_of_every_turn_leaves(tmp_path):
 
     async def run() -> None:
         turns = [thinking("First.", *calling(ECHO)), thinking("Second.", *texts("Answer."))]
-        async with served(tmp_path, *turns) as (gate, _):
-            turn, _ = await gate.ask(CHAT, ModelRequest([QUESTION]), stream=True)
+        async with run_tool_gateway(tmp_path, *turns) as (gateway, _):
+            turn, _ = await gateway.ask(CHAT, ModelRequest([QUESTION]), stream=True)
             assert (turn.reasoning, turn.text) == ("First.\n\nSecond.", "Answer.")
 
     asyncio.run(run())
@@ -402,9 +423,9 @@ def test_reasoning_of_every_turn_leaves(tmp_path):
 
 def test_the_stream_of_an_answer_is_one_answer(tmp_path):
     async def run() -> str:
-        async with served(tmp_path, calling(ECHO, before="See."), texts("Done.")) as (gate, _):
+        async with run_tool_gateway(tmp_path, calling(ECHO, before="See."), texts("Done.")) as (gateway, _):
             body = {"stream_options": {"include_usage": True}}
-            _, response = await gate.ask(CHAT, ModelRequest([QUESTION]), stream=True, **body)
+            _, response = await gateway.ask(CHAT, ModelRequest([QUESTION]), stream=True, **body)
             return response.text
 
     chunks = events(asyncio.run(run()))
@@ -433,8 +454,8 @@ def test_another_upstream_takes_over_a_turn_after_a_tool(tmp_path: Path):
         async with http_server(tmp_path) as server, serve(dies) as a, serve(second) as b:
             (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"s": {"url": server.url}}}), encoding="utf-8")
             tool_settings = ToolSettings(str(tmp_path / "mcp.json"), approve=("*",))
-            async with gateway(at(a, dialect="hermes"), at(b, dialect="tool-call"), tools=tool_settings) as gate:
-                turn, _ = await gate.ask(CHAT, ModelRequest([QUESTION]), stream=True)
+            async with run_gateway(at(a, dialect="hermes"), at(b, dialect="tool-call"), tools=tool_settings) as gateway:
+                turn, _ = await gateway.ask(CHAT, ModelRequest([QUESTION]), stream=True)
                 assert turn.message.text == "Both."
                 assert (len(a.exchanges), len(b.exchanges)) == (3, 1)
                 assert "one" in asked_of(b)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from loopback_server import Server, event, serve
 from mcp_helpers import http_server
-from serving import ENDPOINTS, USAGE, at, gateway, in_turn, pieces, texts, written
+from serving import ENDPOINTS, USAGE, at, call_text, in_turn, pieces, run_gateway, texts
 
 from toolspeak.data.messages import Message, TextPart, ToolChoice, ToolResult
 from toolspeak.data.tools import ToolSpec
@@ -41,7 +41,7 @@ FIND, LOOK, TIDES = (
 
 
 def calling(*calls: tuple[str, dict[str, Any]]) -> list[bytes]:
-    return texts(*pieces(written("hermes", *calls)))
+    return texts(*pieces(call_text("hermes", *calls)))
 
 
 def asked_of(upstream: Server, index: int) -> str:
@@ -59,8 +59,11 @@ def with_results(turn: ParsedTurn, text: str) -> list[Message]:
 def test_the_model_finds_a_tool_and_the_client_sees_its_call_alone(path: str, stream: bool):
     async def run() -> None:
         turns = [calling(FIND), calling(LOOK), texts("Sunny."), texts("Still sunny.")]
-        async with serve(in_turn(*turns)) as upstream, gateway(at(upstream, dialect="hermes", defer_tools=20)) as gate:
-            turn, _ = await gate.ask(path, ModelRequest([QUESTION], TOOLS), stream=stream)
+        async with (
+            serve(in_turn(*turns)) as upstream,
+            run_gateway(at(upstream, dialect="hermes", defer_tools=20)) as gateway,
+        ):
+            turn, _ = await gateway.ask(path, ModelRequest([QUESTION], TOOLS), stream=stream)
             assert [(call.name, dict(call.arguments)) for call in turn.calls] == [LOOK]
             first, second = asked_of(upstream, 0), asked_of(upstream, 1)
             assert "Tells how the weather is." not in first
@@ -70,14 +73,14 @@ def test_the_model_finds_a_tool_and_the_client_sees_its_call_alone(path: str, st
             assert "Sells article" not in second
 
             more = with_results(turn, "25 degrees")
-            answer, _ = await gate.ask(path, ModelRequest(more, TOOLS), stream=stream)
+            answer, _ = await gateway.ask(path, ModelRequest(more, TOOLS), stream=stream)
             third = asked_of(upstream, 2)
             assert answer.text == "Sunny."
             assert "Added to your tools" in third, "the model remembers its search"
             assert third.count("Tells how the weather is.") == second.count("Tells how the weather is.")
 
             later = [*more, answer.message, Message.user("And now?")]
-            await gate.ask(path, ModelRequest(later, TOOLS), stream=stream)
+            await gateway.ask(path, ModelRequest(later, TOOLS), stream=stream)
             assert "Tells how the weather is." in asked_of(upstream, 3), "what was called stays"
 
     asyncio.run(run())
@@ -88,8 +91,8 @@ def test_few_tools_are_read_as_they_are():
         turns = [calling(LOOK)] * 2
         async with serve(in_turn(*turns)) as upstream:
             for most, tools in ((2, (SKY, TIDE)), (None, TOOLS)):
-                async with gateway(at(upstream, dialect="hermes", defer_tools=most)) as gate:
-                    turn, _ = await gate.ask(CHAT, ModelRequest([QUESTION], tools), stream=True)
+                async with run_gateway(at(upstream, dialect="hermes", defer_tools=most)) as gateway:
+                    turn, _ = await gateway.ask(CHAT, ModelRequest([QUESTION], tools), stream=True)
                     assert [call.name for call in turn.calls] == ["sky_now"]
             assert all("find_tools" not in asked_of(upstream, index) for index in (0, 1))
             assert all("Tells the height" in asked_of(upstream, index) for index in (0, 1))
@@ -100,13 +103,16 @@ def test_few_tools_are_read_as_they_are():
 def test_the_call_of_a_tool_that_was_not_found_does_not_leave():
     async def run() -> None:
         turns = [calling(LOOK), calling(LOOK, TIDES), texts("Sunny.")]
-        async with serve(in_turn(*turns)) as upstream, gateway(at(upstream, dialect="hermes", defer_tools=20)) as gate:
-            turn, _ = await gate.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=True)
+        async with (
+            serve(in_turn(*turns)) as upstream,
+            run_gateway(at(upstream, dialect="hermes", defer_tools=20)) as gateway,
+        ):
+            turn, _ = await gateway.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=True)
             assert [call.name for call in turn.calls] == ["sky_now"]
             assert "sky_now did not run: you had not read its definition." in asked_of(upstream, 1)
             more = with_results(turn, "25 degrees")
             assert len(upstream.exchanges) == 2
-            async with gateway(at(upstream, dialect="hermes", defer_tools=20)) as other:
+            async with run_gateway(at(upstream, dialect="hermes", defer_tools=20)) as other:
                 await other.ask(CHAT, ModelRequest(more, TOOLS), stream=True)
             assert "tide_now did not run" in asked_of(upstream, 2), "another process knows it, from the call's id"
             assert "Tells the height of the sea." in asked_of(upstream, 2)
@@ -117,8 +123,11 @@ def test_the_call_of_a_tool_that_was_not_found_does_not_leave():
 def test_a_model_that_searches_for_ever_has_to_answer():
     async def run() -> None:
         turns = [*[calling(("find_tools", {"query": "*"}))] * 12, texts("I found nothing.")]
-        async with serve(in_turn(*turns)) as upstream, gateway(at(upstream, dialect="hermes", defer_tools=20)) as gate:
-            turn, response = await gate.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=False)
+        async with (
+            serve(in_turn(*turns)) as upstream,
+            run_gateway(at(upstream, dialect="hermes", defer_tools=20)) as gateway,
+        ):
+            turn, response = await gateway.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=False)
             assert (turn.text, turn.calls) == ("I found nothing.", ())
             assert response.headers["x-toolspeak-warning"] == "tool_limit"
             assert "No tool fits" in asked_of(upstream, 1)
@@ -140,9 +149,12 @@ def test_a_required_call_is_required_until_it_is_not_a_search():
 
     async def run() -> None:
         turns = [native("a", *FIND), native("b", *LOOK)]
-        async with serve(in_turn(*turns)) as upstream, gateway(at(upstream, dialect="native", defer_tools=3)) as gate:
+        async with (
+            serve(in_turn(*turns)) as upstream,
+            run_gateway(at(upstream, dialect="native", defer_tools=3)) as gateway,
+        ):
             request = ModelRequest([QUESTION], TOOLS, ToolChoice("required"))
-            turn, _ = await gate.ask(CHAT, request, stream=True)
+            turn, _ = await gateway.ask(CHAT, request, stream=True)
             assert [call.name for call in turn.calls] == ["sky_now"]
             bodies = [exchange.json for exchange in upstream.exchanges]
             names = [[tool["function"]["name"] for tool in body["tools"]] for body in bodies]
@@ -156,8 +168,11 @@ def test_a_client_may_have_a_tool_of_that_name():
     async def run() -> None:
         own = service("find_tools", "Looks for hammers.")
         turns = [calling(("gateway_find_tools", {"query": "hammers"})), calling(("find_tools", {"place": "cellar"}))]
-        async with serve(in_turn(*turns)) as upstream, gateway(at(upstream, dialect="hermes", defer_tools=3)) as gate:
-            turn, _ = await gate.ask(CHAT, ModelRequest([QUESTION], (*TOOLS, own)), stream=True)
+        async with (
+            serve(in_turn(*turns)) as upstream,
+            run_gateway(at(upstream, dialect="hermes", defer_tools=3)) as gateway,
+        ):
+            turn, _ = await gateway.ask(CHAT, ModelRequest([QUESTION], (*TOOLS, own)), stream=True)
             assert [(call.name, dict(call.arguments)) for call in turn.calls] == [("find_tools", {"place": "cellar"})]
 
     asyncio.run(run())
@@ -169,8 +184,8 @@ def test_tools_that_the_gateway_runs_are_found_beside_the_clients(tmp_path: Path
         async with http_server(tmp_path) as server, serve(in_turn(*turns)) as upstream:
             (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"s": {"url": server.url}}}), encoding="utf-8")
             tools = ToolSettings(str(tmp_path / "mcp.json"))
-            async with gateway(at(upstream, dialect="hermes", defer_tools=20), tools=tools) as gate:
-                turn, _ = await gate.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=True)
+            async with run_gateway(at(upstream, dialect="hermes", defer_tools=20), tools=tools) as gateway:
+                turn, _ = await gateway.ask(CHAT, ModelRequest([QUESTION], TOOLS), stream=True)
             assert (turn.text, turn.calls) == ("Done.", ())
             assert "Says it again." not in asked_of(upstream, 0)
             assert "hello" in upstream.exchanges[2].json["messages"][-1]["content"]

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from loopback_server import serve, whole
-from serving import at, gateway, in_turn, texts
+from serving import at, in_turn, run_gateway, texts
 
 from toolspeak.cli.server_commands.serve_command import serve_command
 from toolspeak.data.messages import Message
 from toolspeak.errors import ConfigurationError, ProviderError
-from toolspeak.gateway.requests.request_mapping import translated
-from toolspeak.gateway.settings.api_keys import digest, keys_of, read_keys, unnamed
-from toolspeak.gateway.settings.gateway_settings import Bounds, Settings, checked, read_config, with_server
+from toolspeak.gateway.requests.request_mapping import translate_options
+from toolspeak.gateway.settings.api_keys import digest, keys_of, read_keys, unnamed_key
+from toolspeak.gateway.settings.gateway_settings import Bounds, Settings, checked_settings, read_config, with_server
 from toolspeak.gateway.settings.upstream_settings import Upstream, upstream_of
 from toolspeak.gateway.upstreams.routing import MAX_MODELS, Route, Router, Routes, UnknownModel
 from toolspeak.providers.http_settings import Timeouts
@@ -126,10 +126,10 @@ WRONG = [
 def test_an_error_names_file_and_key(text: str, problem: str, tmp_path: Path):
     path = tmp_path / "gateway.toml"
     path.write_text(text)
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(ConfigurationError) as raised_error:
         read_config(path)
-    assert str(path) in str(caught.value)
-    assert problem in str(caught.value)
+    assert str(path) in str(raised_error.value)
+    assert problem in str(raised_error.value)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_an_error_names_file_and_key(text: str, problem: str, tmp_path: Path):
 )
 def test_numbers_with_which_nothing_could_be_served(options: dict[str, Any], problem: str):
     with pytest.raises(ConfigurationError, match=problem):
-        checked(with_server(Settings((Upstream(url="http://h/v1"),)), options))
+        checked_settings(with_server(Settings((Upstream(url="http://h/v1"),)), options))
 
 
 def test_a_file_that_is_not_there():
@@ -162,38 +162,40 @@ def test_upstreams_in_short():
 def test_an_open_port_needs_a_key():
     upstreams = (Upstream(url="http://h/v1"),)
     with pytest.raises(ConfigurationError, match="--api-keys"):
-        checked(Settings(upstreams, host="0.0.0.0"))
-    checked(Settings(upstreams, host="0.0.0.0", keys=(unnamed(digest("x" * 20)),)))
-    checked(Settings(upstreams, host="::1"))
+        checked_settings(Settings(upstreams, host="0.0.0.0"))
+    checked_settings(Settings(upstreams, host="0.0.0.0", keys=(unnamed_key(digest("x" * 20)),)))
+    checked_settings(Settings(upstreams, host="::1"))
     with pytest.raises(ConfigurationError, match="two upstreams serve the model name 'a'"):
-        checked(Settings((Upstream(("a",)), Upstream(("a", "b")))))
+        checked_settings(Settings((Upstream(("a",)), Upstream(("a", "b")))))
 
 
 def test_keys(tmp_path: Path):
     path = tmp_path / "keys"
     path.write_text(f"# ours\n{'a' * 16}\n\nsha256:{digest('b' * 16).upper()} # theirs\n")
-    assert read_keys(path) == (unnamed(digest("a" * 16)), unnamed(digest("b" * 16)))
+    assert read_keys(path) == (unnamed_key(digest("a" * 16)), unnamed_key(digest("b" * 16)))
     assert keys_of({"TOOLSPEAK_API_KEYS": f"{'a' * 16}, sha256:{digest('b' * 16)}"}) == read_keys(path)
     assert keys_of({}) == ()
     path.write_text(f"{'a#' * 16} # a key may hold the sign\n")
-    assert read_keys(path) == (unnamed(digest("a#" * 16)),)
+    assert read_keys(path) == (unnamed_key(digest("a#" * 16)),)
     for text, problem in (
         ("short\n", ":1: an API key has at least 16"),
         ("\nsha256:12\n", ":2: sha256:"),
         ("#\n", "no API key"),
     ):
         path.write_text(text)
-        with pytest.raises(ConfigurationError) as caught:
+        with pytest.raises(ConfigurationError) as raised_error:
             read_keys(path)
-        assert f"{path}" in str(caught.value)
-        assert problem in str(caught.value)
-        assert "short" not in str(caught.value)
+        assert f"{path}" in str(raised_error.value)
+        assert problem in str(raised_error.value)
+        assert "short" not in str(raised_error.value)
     with pytest.raises(ConfigurationError, match="cannot be read"):
         read_keys(tmp_path / "none")
     # A key that is none is named by its place among those that are there: it must not be shown.
-    with pytest.raises(ConfigurationError, match="TOOLSPEAK_API_KEYS, key 2: an API key has at least 16") as caught:
+    with pytest.raises(
+        ConfigurationError, match="TOOLSPEAK_API_KEYS, key 2: an API key has at least 16"
+    ) as raised_error:
         keys_of({"TOOLSPEAK_API_KEYS": f"{'a' * 16}, ,short"})
-    assert "short" not in str(caught.value)
+    assert "short" not in str(raised_error.value)
 
 
 def test_which_upstream_serves_a_model():
@@ -221,8 +223,8 @@ def test_which_upstream_serves_a_model():
 
 
 def test_a_model_that_nobody_asked_for_of_late_is_forgotten_once_its_last_turn_is_over():
-    closed = ConfigurationError, "this provider is closed"
-    gone = ProviderError, "Start the server"
+    closed_error = ConfigurationError, "this provider is closed"
+    connection_error = ProviderError, "Start the server"
 
     async def ask_once(routes: Routes, expected: tuple[type[Exception], str]) -> None:
         with pytest.raises(expected[0], match=expected[1]):
@@ -239,17 +241,17 @@ def test_a_model_that_nobody_asked_for_of_late_is_forgotten_once_its_last_turn_i
                 with router.routes(f"other-{i}"), router.routes("kept") as kept_routes:
                     pass
             await asyncio.sleep(0)
-            await ask_once(idle, closed)
-            await ask_once(busy, gone)
+            await ask_once(idle, closed_error)
+            await ask_once(busy, connection_error)
             with router.routes("busy") as again:
                 assert again is not busy
         await asyncio.sleep(0)
-        await ask_once(busy, closed)
-        await ask_once(own, gone)
+        await ask_once(busy, closed_error)
+        await ask_once(own, connection_error)
         with router.routes("kept") as again:
             assert again is kept_routes
         await router.aclose()
-        await ask_once(again, closed)
+        await ask_once(again, closed_error)
 
     asyncio.run(run())
 
@@ -273,19 +275,19 @@ def test_the_key_of_one_service_does_not_go_to_another_address():
     async def run() -> list[dict[str, str]]:
         async with serve(in_turn(texts("a"), texts("b"))) as server:
             rows = (at(server, names=("plain",)), at(server, names=("keyed",), key_variable="SERVICE_KEY"))
-            async with gateway(*rows) as served:
+            async with run_gateway(*rows) as gateway:
                 for model in ("plain", "keyed"):
-                    await served.ask(
+                    await gateway.ask(
                         "/v1/chat/completions", ModelRequest([Message.user("?")]), stream=False, model=model
                     )
             return [exchange.headers for exchange in server.exchanges]
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("OPENAI_API_KEY", "sk-of-openai-0123")
-        patched.setenv("SERVICE_KEY", "sk-of-the-service")
-        plain, keyed = asyncio.run(run())
-    assert "authorization" not in plain
-    assert keyed["authorization"] == "Bearer sk-of-the-service"
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-of-openai-0123")
+        monkeypatch.setenv("SERVICE_KEY", "sk-of-the-service")
+        plain_headers, service_headers = asyncio.run(run())
+    assert "authorization" not in plain_headers
+    assert service_headers["authorization"] == "Bearer sk-of-the-service"
 
 
 def test_models_are_listed():
@@ -298,10 +300,10 @@ def test_models_are_listed():
     async def run():
         async with serve(list_models) as server:
             rows = (at(server, names=("coder", "llama*")), at(server, names=("one",), model="x"))
-            async with gateway(*rows) as served:
-                whole = (await served.client.get("/v1/models")).json()
-                one = (await served.client.get("/v1/models/llama3")).json()
-                ready = await served.client.get("/readyz")
+            async with run_gateway(*rows) as gateway:
+                whole = (await gateway.client.get("/v1/models")).json()
+                one = (await gateway.client.get("/v1/models/llama3")).json()
+                ready = await gateway.client.get("/readyz")
                 return [row["id"] for row in whole["data"]], one["id"], ready.status_code
 
     assert asyncio.run(run()) == (["coder", "one", "llama3", "llama4"], "llama3", 200)
@@ -313,10 +315,12 @@ def test_what_an_upstream_says_of_a_model_stays():
 
     async def run():
         async with serve(whole("200 OK", json.dumps(models).encode())) as server:
-            lost = Upstream(url="http://127.0.0.1:9/v1", names=("lost",))
-            async with gateway(at(server, names=("mine",), model="real"), at(server, names=("b*",)), lost) as served:
-                return (await served.client.get("/v1/models")).json(), (
-                    await served.client.get("/v1/models/mine")
+            lost_upstream = Upstream(url="http://127.0.0.1:9/v1", names=("lost",))
+            async with run_gateway(
+                at(server, names=("mine",), model="real"), at(server, names=("b*",)), lost_upstream
+            ) as gateway:
+                return (await gateway.client.get("/v1/models")).json(), (
+                    await gateway.client.get("/v1/models/mine")
                 ).json()
 
     listing, one = asyncio.run(run())
@@ -342,7 +346,7 @@ TRANSLATIONS = [
 
 @pytest.mark.parametrize(("client_api", "upstream", "options", "expected"), TRANSLATIONS)
 def test_options_of_one_api_in_the_words_of_another(client_api, upstream, options, expected):
-    assert translated(options, client_api, upstream) == expected
+    assert translate_options(options, client_api, upstream) == expected
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from loopback_server import serve
-from serving import ENDPOINTS, at, gateway, in_turn, texts
+from serving import ENDPOINTS, at, in_turn, run_gateway, texts
 
 from toolspeak.errors import ConfigurationError
-from toolspeak.gateway.settings.api_keys import Key, digest, key_of_table, unnamed
-from toolspeak.gateway.settings.gateway_settings import Settings, checked, read_config
+from toolspeak.gateway.settings.api_keys import Key, digest, key_of_table, unnamed_key
+from toolspeak.gateway.settings.gateway_settings import Settings, checked_settings, read_config
 from toolspeak.gateway.settings.upstream_settings import Upstream
 from toolspeak.gateway.settings.usage_settings import UsageSettings
 
@@ -40,11 +40,11 @@ def test_a_key_asks_for_its_own_models_and_knows_of_no_others():
         answer = in_turn(*(texts("Hi.") for _ in range(4)))
         async with (
             serve(answer) as server,
-            gateway(at(server, names=server_models), keys=(alice, unnamed(digest(ROOT)))) as served,
+            run_gateway(at(server, names=server_models), keys=(alice, unnamed_key(digest(ROOT)))) as gateway,
         ):
 
             async def ask(key: str, method: str, path: str, **more: object):
-                return await served.client.request(method, path, headers=bearer(key), **more)
+                return await gateway.client.request(method, path, headers=bearer(key), **more)
 
             models = (await ask(ALICE, "GET", "/v1/models")).json()["data"]
             assert [row["id"] for row in models] == ["coder", "llama-3"]
@@ -70,11 +70,11 @@ def test_metrics_name_all_models_and_keys_so_a_key_reads_them_only_where_that_is
     keys = (Key("alice", digest(ALICE)), Key("prometheus", digest(ROOT), metrics=True))
 
     async def run() -> None:
-        async with gateway(Upstream(url="http://127.0.0.1:9/v1"), keys=keys) as served:
-            refusal = await served.client.get("/metrics", headers=bearer(ALICE))
+        async with run_gateway(Upstream(url="http://127.0.0.1:9/v1"), keys=keys) as gateway:
+            refusal = await gateway.client.get("/metrics", headers=bearer(ALICE))
             assert (refusal.status_code, refusal.json()["error"]["code"]) == (403, "metrics")
             assert "metrics = true" in refusal.text
-            assert (await served.client.get("/metrics", headers=bearer(ROOT))).status_code == 200
+            assert (await gateway.client.get("/metrics", headers=bearer(ROOT))).status_code == 200
 
     asyncio.run(run())
 
@@ -84,10 +84,10 @@ def test_a_key_is_refused_from_the_moment_it_expires():
     keys = (Key("alice", digest(ALICE), expires=now - 1), Key("root", digest(ROOT), expires=now + 3600))
 
     async def run() -> None:
-        async with gateway(Upstream(url="http://127.0.0.1:9/v1", names=("m",)), keys=keys) as served:
-            refusal = await served.client.get("/v1/models", headers=bearer(ALICE))
+        async with run_gateway(Upstream(url="http://127.0.0.1:9/v1", names=("m",)), keys=keys) as gateway:
+            refusal = await gateway.client.get("/v1/models", headers=bearer(ALICE))
             assert (refusal.status_code, refusal.json()["error"]["code"]) == (401, "expired_api_key")
-            assert (await served.client.get("/v1/models", headers=bearer(ROOT))).status_code == 200
+            assert (await gateway.client.get("/v1/models", headers=bearer(ROOT))).status_code == 200
 
     asyncio.run(run())
 
@@ -98,9 +98,9 @@ def test_the_log_names_the_key(caplog: pytest.LogCaptureFixture):
     async def run() -> None:
         async with (
             serve(in_turn(texts("Hi."))) as server,
-            gateway(at(server), keys=(Key("alice", digest(ALICE)),)) as served,
+            run_gateway(at(server), keys=(Key("alice", digest(ALICE)),)) as gateway,
         ):
-            assert (await served.client.post(CHAT, json=body(CHAT, "m"), headers=bearer(ALICE))).status_code == 200
+            assert (await gateway.client.post(CHAT, json=body(CHAT, "m"), headers=bearer(ALICE))).status_code == 200
 
     asyncio.run(run())
     (fields,) = [record.fields for record in caplog.records if record.getMessage() == "request"]
@@ -160,12 +160,12 @@ def test_a_key_that_cannot_be_is_named_and_never_shown(row: str, problem: str, t
     path = tmp_path / "gateway.toml"
     entry = row if "name = " in row else f"name = 'alice'\n{row}"
     path.write_text(f"{UPSTREAM}[[key]]\n{entry}\n")
-    with pytest.raises(ConfigurationError, match=problem) as caught:
+    with pytest.raises(ConfigurationError, match=problem) as raised_error:
         read_config(path, {"CI_KEY": ROOT, "SHORT": "secret"})
-    assert str(path) in str(caught.value)
-    assert str(caught.value).endswith(("(the key 'alice')", "(the key 'a b')"))
-    assert ROOT not in str(caught.value)
-    assert "secret" not in str(caught.value)
+    assert str(path) in str(raised_error.value)
+    assert str(raised_error.value).endswith(("(the key 'alice')", "(the key 'a b')"))
+    assert ROOT not in str(raised_error.value)
+    assert "secret" not in str(raised_error.value)
 
 
 def test_a_key_may_be_for_metrics_alone_and_counters_begin_at_0(tmp_path: Path):
@@ -173,15 +173,15 @@ def test_a_key_may_be_for_metrics_alone_and_counters_begin_at_0(tmp_path: Path):
         row = {"name": "prometheus", "sha256": digest(ROOT), "models": [], "metrics": True}
         keys = (Key("alice", digest(ALICE), requests_per_minute=3), key_of_table(row, "key[0]", {}))
         usage = UsageSettings(str(tmp_path / "usage.db"))
-        async with serve(in_turn()) as upstream, gateway(at(upstream), keys=keys, usage=usage) as served:
-            metrics = (await served.client.get("/metrics", headers=bearer(ROOT))).text
+        async with serve(in_turn()) as upstream, run_gateway(at(upstream), keys=keys, usage=usage) as gateway:
+            metrics = (await gateway.client.get("/metrics", headers=bearer(ROOT))).text
             for line in (
                 'toolspeak_key_requests_total{key="alice"} 0.0',
                 'toolspeak_key_refused_total{key="alice",limit="requests_per_minute"} 0.0',
             ):
                 assert line in metrics
             assert "toolspeak_upstream_failures_total{" in metrics
-            refusal = await served.client.post(CHAT, json=body(CHAT, "m"), headers=bearer(ROOT))
+            refusal = await gateway.client.post(CHAT, json=body(CHAT, "m"), headers=bearer(ROOT))
             assert refusal.status_code == 404
             assert upstream.exchanges == []
 
@@ -202,14 +202,14 @@ def test_keys_that_do_not_go_together():
     alice = Key("alice", digest(ALICE), models=("coder", "llama-3", "qwen*"))
 
     def with_keys(*keys: Key) -> tuple[Key, ...]:
-        return checked(Settings(upstreams, keys=keys)).keys
+        return checked_settings(Settings(upstreams, keys=keys)).keys
 
-    plain = unnamed(digest(ROOT))
+    plain = unnamed_key(digest(ROOT))
     assert with_keys(alice, plain, plain) == (alice, plain)
     with pytest.raises(ConfigurationError, match="two keys have the name 'alice'"):
         with_keys(alice, Key("alice", digest(ROOT)))
     with pytest.raises(ConfigurationError, match=r"'alice' and .* are the same"):
-        with_keys(alice, unnamed(alice.digest))
+        with_keys(alice, unnamed_key(alice.digest))
     with pytest.raises(ConfigurationError, match="'bob': no upstream serves its model 'codr'"):
         with_keys(alice, Key("bob", digest(ROOT), models=("codr",)))
 
@@ -221,15 +221,15 @@ def test_a_key_may_have_two_secrets_while_one_is_replaced(tmp_path: Path):
         usage = UsageSettings(str(tmp_path / "usage.db"))
         async with (
             serve(in_turn(texts("Hi."), texts("Hi."))) as server,
-            gateway(at(server), keys=(key,), usage=usage) as served,
+            run_gateway(at(server), keys=(key,), usage=usage) as gateway,
         ):
             path = "/v1/chat/completions"
             answers = [
-                await served.client.post(path, json=body(path, "m"), headers=bearer(secret))
+                await gateway.client.post(path, json=body(path, "m"), headers=bearer(secret))
                 for secret in (ALICE, ROOT, ALICE, "a-key-of-nobody-012345")
             ]
             assert [answer.status_code for answer in answers] == [200, 200, 429, 401]
             assert "this key is not known here" in answers[-1].text
-            assert "not known" not in (await served.client.post(path, json=body(path, "m"))).text
+            assert "not known" not in (await gateway.client.post(path, json=body(path, "m"))).text
 
     asyncio.run(run())

@@ -54,10 +54,10 @@ def test_names_to_approve(text, names):
 def test_a_mistake_is_named(text, problem, tmp_path):
     text = text + MODEL if text.startswith("tools =") else MODEL + text
     (tmp_path / "gateway.toml").write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigurationError) as raised:
+    with pytest.raises(ConfigurationError) as raised_error:
         read_config(tmp_path / "gateway.toml")
-    assert str(raised.value).startswith(str(tmp_path / "gateway.toml"))
-    assert problem in str(raised.value)
+    assert str(raised_error.value).startswith(str(tmp_path / "gateway.toml"))
+    assert problem in str(raised_error.value)
 
 
 def serving(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -72,10 +72,10 @@ def test_what_cannot_be_served_is_told_at_the_start(tmp_path):
     assert missing.returncode == 2
     assert "none.json: there is no such file" in missing.stderr
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"gone": {"command": "no-such-program"}}}', encoding="utf-8")
-    broken = serving(tmp_path, "--tools", "mcp.json")
-    assert broken.returncode != 0
-    assert "the MCP server 'gone' cannot be used" in broken.stderr
-    assert "Start 'no-such-program' by hand" in broken.stderr
+    unusable = serving(tmp_path, "--tools", "mcp.json")
+    assert unusable.returncode != 0
+    assert "the MCP server 'gone' cannot be used" in unusable.stderr
+    assert "Start 'no-such-program' by hand" in unusable.stderr
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
@@ -84,8 +84,8 @@ def test_a_gateway_that_is_stopped_leaves_no_server_behind(workers, tmp_path):
     # The program writes down its starts beside the configuration.
     config = {"mcpServers": {"s": {"command": server.command, "args": list(server.args), "sandbox": False}}}
     (tmp_path / "mcp.json").write_text(json.dumps(config), encoding="utf-8")
-    made = ToolCall("", "s__echo", {"text": "hello from afar"})
-    turn = get_dialect("hermes").render([Message("assistant", (made,))])[0].text
+    call = ToolCall("", "s__echo", {"text": "hello from afar"})
+    turn = get_dialect("hermes").render([Message("assistant", (call,))])[0].text
     turns = [turn, "It says {{find:hello from \\w+}} back."]
     (tmp_path / "book.json").write_text(json.dumps({"turns": turns}), encoding="utf-8")
     command = [sys.executable, "-m", "toolspeak", "serve", "--upstream", f"scripted:{tmp_path / 'book.json'}"]

@@ -17,8 +17,8 @@ import pytest
 from loopback_server import serve
 from postgres_server import postgres
 from processes import Process, running_process
-from serving import in_turn, texts, written
-from test_gateway_stored_responses import TOOL, changed
+from serving import call_text, in_turn, texts
+from test_gateway_stored_responses import TOOL, execute_sql
 
 from toolspeak.gateway.stored.response_store import LEASE_SECONDS
 
@@ -51,7 +51,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 def test_its_client_goes_on_retrieves_lists_and_deletes(store: str, tmp_path: Path):
     async def run() -> None:
-        answer = in_turn(texts(written("hermes", ("weather", {}))), *(texts("Snow.") for _ in range(3)))
+        answer = in_turn(texts(call_text("hermes", ("weather", {}))), *(texts("Snow.") for _ in range(3)))
         async with gateway_of(answer, store, tmp_path) as (upstream, _, client):
             first = await client.responses.create(model="m", input="How is it?", tools=[TOOL])
             (call,) = first.output
@@ -80,7 +80,7 @@ def test_its_client_goes_on_retrieves_lists_and_deletes(store: str, tmp_path: Pa
     asyncio.run(run())
 
 
-async def polled(client: openai.AsyncOpenAI, response_id: str, *statuses: str) -> Any:
+async def poll_until(client: openai.AsyncOpenAI, response_id: str, *statuses: str) -> Any:
     while True:
         async with openai.AsyncOpenAI(base_url=client.base_url, api_key=KEY, max_retries=5) as other:
             response = await other.responses.retrieve(response_id)
@@ -98,25 +98,27 @@ def test_its_client_polls_and_cancels_and_a_worker_that_dies_leaves_nothing_open
             await in_turn(texts("Done."))(exchange)
 
         async with gateway_of(answer, store, tmp_path) as (_, process, client):
-            made = [await client.responses.create(model="m", input="Work.", background=True) for _ in range(2)]
-            assert {each.status for each in made} == {"queued"}
-            for each in made:
-                await polled(client, each.id, "in_progress")
-            cancelled = await client.responses.cancel(made[0].id)
-            assert (cancelled.status, cancelled.id) == ("cancelled", made[0].id)
+            background_responses = [
+                await client.responses.create(model="m", input="Work.", background=True) for _ in range(2)
+            ]
+            assert {each.status for each in background_responses} == {"queued"}
+            for each in background_responses:
+                await poll_until(client, each.id, "in_progress")
+            cancelled_response = await client.responses.cancel(background_responses[0].id)
+            assert (cancelled_response.status, cancelled_response.id) == ("cancelled", background_responses[0].id)
             killed_at = time.monotonic()
-            for line in await process.logged("serving", 2):
+            for line in await process.log_lines("serving", 2):
                 os.kill(line["pid"], signal.SIGKILL)
-            await process.logged("serving", 4)
-            unfinished = await polled(client, made[1].id, "in_progress", "failed")
+            await process.log_lines("serving", 4)
+            unfinished_response = await poll_until(client, background_responses[1].id, "in_progress", "failed")
             # Its lease still holds, unless the machine took that long to start the workers.
-            assert unfinished.status == "in_progress" or time.monotonic() - killed_at > LEASE_SECONDS / 2
-            await changed(store, "UPDATE responses SET held_until = 0 WHERE status = 'in_progress'")
-            lost = await polled(client, made[1].id, "failed")
-            assert lost.error is not None
+            assert unfinished_response.status == "in_progress" or time.monotonic() - killed_at > LEASE_SECONDS / 2
+            await execute_sql(store, "UPDATE responses SET held_until = 0 WHERE status = 'in_progress'")
+            lost_response = await poll_until(client, background_responses[1].id, "failed")
+            assert lost_response.error is not None
             go.set()
             last = await client.responses.create(model="m", input="Work.", background=True)
-            assert (await polled(client, last.id, "completed")).output_text == "Done."
-            assert (await client.responses.retrieve(made[0].id)).status == "cancelled"
+            assert (await poll_until(client, last.id, "completed")).output_text == "Done."
+            assert (await client.responses.retrieve(background_responses[0].id)).status == "cancelled"
 
     asyncio.run(run())

@@ -70,11 +70,11 @@ def test_the_usage_and_the_responses_of_a_key_are_erased_for_good_while_the_gate
                 response_id = await ask(BEN, "Amsel")
                 assert holders(stores, MARKER) != []
                 assert holders(stores, "ann-of-sales") != []
-                printed = await toolspeak(
+                output = await toolspeak(
                     "journal", "erase", "--principal", "ann-of-sales", "--journal", str(journal),
                     "--gateway", str(config), "--yes",
                 )  # fmt: skip
-                assert printed == (
+                assert output == (
                     f"{journal}: 1 run and 0 sessions erased\n{config}: 1 row of usage and 5 stored responses erased\n"
                 )
                 assert holders(stores, MARKER) == holders(stores, "ann-of-sales") == []

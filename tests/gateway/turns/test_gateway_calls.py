@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from loopback_server import STREAM_HEAD, Exchange, Server, chunked, event, says, serve, until_client_leaves
-from serving import ENDPOINTS, TOOLS, at, events, gateway, in_turn, pieces, texts, written
+from serving import ENDPOINTS, TOOLS, at, call_text, events, in_turn, pieces, run_gateway, texts
 
 from toolspeak.data.messages import ImagePart, Message, TextPart, ToolCall, ToolChoice, ToolResult
 from toolspeak.data.tools import ToolSpec
@@ -18,7 +18,7 @@ QUESTION = Message.user("How is it?")
 ROME = ("weather", {"city": "Rome"})
 OSLO = ("weather", {"city": "Oslo"})
 NOON = ("clock", {"zone": "UTC"})
-BROKEN = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"\n</tool_call>'
+BROKEN_CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"\n</tool_call>'
 NAMELESS = '<tool_call>\n{"name": , "arguments": {}}\n</tool_call>'
 
 pytestmark = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
@@ -39,9 +39,9 @@ def exchange_of(
         options = {"dialect": "hermes", **upstream}
         async with (
             serve(in_turn(*upstream_turns)) as server,
-            gateway(at(server, **options), **(settings or {})) as served,
+            run_gateway(at(server, **options), **(settings or {})) as gateway,
         ):
-            turn, response = await served.ask(path, request or ModelRequest([QUESTION], TOOLS), stream=stream)
+            turn, response = await gateway.ask(path, request or ModelRequest([QUESTION], TOOLS), stream=stream)
             return turn, warnings(response, stream), [exchange.json for exchange in server.exchanges]
 
     return asyncio.run(run())
@@ -53,21 +53,21 @@ def warnings(response: Any, stream: bool) -> list[str]:
         notes = response.json().get("toolspeak", {"warnings": []})["warnings"]
         assert [*dict.fromkeys(note["code"] for note in notes)] == [code for code in header.split(", ") if code]
     else:
-        noted = [each for each in events(response.text) if isinstance(each, dict) and "toolspeak" in each]
-        assert len(noted) <= 1
-        notes = noted[0]["toolspeak"]["warnings"] if noted else []
+        frames_with_notes = [each for each in events(response.text) if isinstance(each, dict) and "toolspeak" in each]
+        assert len(frames_with_notes) <= 1
+        notes = frames_with_notes[0]["toolspeak"]["warnings"] if frames_with_notes else []
     assert all(note["message"] for note in notes)
     return [note["code"] for note in notes]
 
 
-def made(turn: Any) -> list[tuple[str, Any]]:
+def calls_of(turn: Any) -> list[tuple[str, Any]]:
     return [(call.name, call.arguments) for call in turn.calls if isinstance(call, ToolCall)]
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_malformed_call_is_never_one(path: str, stream: bool):
-    turn, codes, requests = exchange_of("Look. " + BROKEN, stream=stream, path=path)
-    assert made(turn) == []
+    turn, codes, requests = exchange_of("Look. " + BROKEN_CALL, stream=stream, path=path)
+    assert calls_of(turn) == []
     assert codes == ["malformed_call"]
     assert len(requests) == 1
     if not stream:  # nothing of it had left: it stands in the text
@@ -78,7 +78,7 @@ def test_a_malformed_call_is_never_one(path: str, stream: bool):
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_one_of_which_nothing_has_left_stands_in_the_text(path: str, stream: bool):
     turn, codes, _ = exchange_of("Look. " + NAMELESS, stream=stream, path=path)
-    assert (made(turn), codes, turn.finish) == ([], ["malformed_call"], "stop")
+    assert (calls_of(turn), codes, turn.finish) == ([], ["malformed_call"], "stop")
     assert turn.text.startswith("Look. ")
     assert '{"name": , "arguments": {}}' in turn.text
 
@@ -86,42 +86,42 @@ def test_one_of_which_nothing_has_left_stands_in_the_text(path: str, stream: boo
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_malformed_call_is_asked_for_again(path: str, stream: bool):
     turn, codes, requests = exchange_of(
-        "Look. " + BROKEN, written("hermes", ROME), stream=stream, path=path, repair=1, hold_calls=True
+        "Look. " + BROKEN_CALL, call_text("hermes", ROME), stream=stream, path=path, repair=1, hold_calls=True
     )
-    assert made(turn) == [ROME]
+    assert calls_of(turn) == [ROME]
     assert codes == ["repaired_call"]
     assert turn.finish == "tool_calls"
     messages = requests[1]["messages"]
     assert messages[-2]["role"] == "assistant"
-    assert BROKEN.splitlines()[1] in messages[-2]["content"]
+    assert BROKEN_CALL.splitlines()[1] in messages[-2]["content"]
     assert "ERROR: expected ',' or '}'" in messages[-1]["content"]
 
 
 def test_a_call_that_has_begun_to_leave_is_not_asked_for_again(stream: bool):
-    turn, codes, requests = exchange_of(BROKEN, written("hermes", ROME), stream=stream, repair=1)
+    turn, codes, requests = exchange_of(BROKEN_CALL, call_text("hermes", ROME), stream=stream, repair=1)
     assert len(requests) == (1 if stream else 2)
     assert codes == (["malformed_call"] if stream else ["repaired_call"])
-    assert made(turn) == ([] if stream else [ROME])
+    assert calls_of(turn) == ([] if stream else [ROME])
 
 
 def test_asking_again_has_an_end(stream: bool):
     turn, codes, requests = exchange_of(NAMELESS, NAMELESS, ROME[0], stream=stream, repair=1, hold_calls=True)
     assert len(requests) == 2
     assert codes == ["repaired_call", "malformed_call"]
-    assert made(turn) == []
+    assert calls_of(turn) == []
     assert NAMELESS.splitlines()[1] in turn.text
 
 
 def test_usage_is_that_of_all_attempts(stream: bool):
     async def run() -> dict[str, int]:
-        first, second = texts(BROKEN), texts(written("hermes", ROME))
+        first, second = texts(BROKEN_CALL), texts(call_text("hermes", ROME))
         async with (
             serve(in_turn(first, second)) as server,
-            gateway(at(server, dialect="hermes", repair=1, hold_calls=True)) as served,
+            run_gateway(at(server, dialect="hermes", repair=1, hold_calls=True)) as gateway,
         ):
             more = {"stream_options": {"include_usage": True}} if stream else {}
             request = ModelRequest([QUESTION], TOOLS)
-            turn, _ = await served.ask("/v1/chat/completions", request, stream=stream, **more)
+            turn, _ = await gateway.ask("/v1/chat/completions", request, stream=stream, **more)
             return {"input": turn.usage.input or 0, "output": turn.usage.output or 0}
 
     assert asyncio.run(run()) == {"input": 60, "output": 24}
@@ -129,14 +129,14 @@ def test_usage_is_that_of_all_attempts(stream: bool):
 
 def test_an_attempt_that_nobody_counted_is_estimated(stream: bool):
     async def run():
-        first, second = texts(BROKEN, usage=False), texts(written("hermes", ROME))
+        first, second = texts(BROKEN_CALL, usage=False), texts(call_text("hermes", ROME))
         async with (
             serve(in_turn(first, second)) as server,
-            gateway(at(server, dialect="hermes", repair=1, hold_calls=True)) as served,
+            run_gateway(at(server, dialect="hermes", repair=1, hold_calls=True)) as gateway,
         ):
             more = {"stream_options": {"include_usage": True}} if stream else {}
             request = ModelRequest([QUESTION], TOOLS)
-            turn, response = await served.ask("/v1/chat/completions", request, stream=stream, **more)
+            turn, response = await gateway.ask("/v1/chat/completions", request, stream=stream, **more)
             return turn, warnings(response, stream)
 
     turn, codes = asyncio.run(run())
@@ -152,9 +152,9 @@ def test_an_attempt_that_nobody_counted_is_estimated(stream: bool):
 def test_a_required_call_is_insisted_on(choice: ToolChoice, path: str, stream: bool):
     request = ModelRequest([QUESTION], TOOLS, choice)
     turn, codes, requests = exchange_of(
-        "I would rather talk.", written("hermes", ROME), stream=stream, path=path, request=request
+        "I would rather talk.", call_text("hermes", ROME), stream=stream, path=path, request=request
     )
-    assert (made(turn), turn.text.strip(), codes, turn.finish) == ([ROME], "", ["asked_again"], "tool_calls")
+    assert (calls_of(turn), turn.text.strip(), codes, turn.finish) == ([ROME], "", ["asked_again"], "tool_calls")
     assert "must call" in requests[0]["messages"][-1]["content"]
     assert "must call" in requests[1]["messages"][-1]["content"]
     assert "no tool call" in requests[1]["messages"][-1]["content"]
@@ -163,15 +163,15 @@ def test_a_required_call_is_insisted_on(choice: ToolChoice, path: str, stream: b
 def test_a_model_that_will_not_call_is_believed_in_the_end(stream: bool):
     request = ModelRequest([QUESTION], TOOLS, ToolChoice("required"))
     turn, codes, requests = exchange_of("No.", "Still no.", stream=stream, request=request)
-    assert (made(turn), turn.text, turn.finish) == ([], "Still no.", "stop")
+    assert (calls_of(turn), turn.text, turn.finish) == ([], "Still no.", "stop")
     assert codes == ["asked_again", "tool_choice_not_followed"]
     assert len(requests) == 2
 
 
 def test_another_tool_than_the_named_one_is_left_out(stream: bool):
     request = ModelRequest([QUESTION], TOOLS, ToolChoice("specific", "clock"))
-    turn, codes, _ = exchange_of(written("hermes", ROME, NOON), stream=stream, request=request)
-    assert made(turn) == [NOON]
+    turn, codes, _ = exchange_of(call_text("hermes", ROME, NOON), stream=stream, request=request)
+    assert calls_of(turn) == [NOON]
     assert codes == ["call_left_out"]
 
 
@@ -187,34 +187,34 @@ def test_a_refused_turn_is_not_insisted_on(stream: bool):
 @pytest.mark.parametrize("hold_calls", [False, True])
 def test_one_call_where_parallel_ones_are_forbidden(hold_calls: bool, stream: bool):
     request = ModelRequest([QUESTION], TOOLS, parallel=False)
-    turn, codes, _ = exchange_of(written("hermes", ROME, OSLO), stream=stream, request=request, hold_calls=hold_calls)
-    assert (made(turn), codes) == ([ROME], ["call_left_out"])
+    turn, codes, _ = exchange_of(call_text("hermes", ROME, OSLO), stream=stream, request=request, hold_calls=hold_calls)
+    assert (calls_of(turn), codes) == ([ROME], ["call_left_out"])
 
 
 def test_no_call_where_none_is_allowed(stream: bool):
     request = ModelRequest([QUESTION], TOOLS, ToolChoice("none"))
-    turn, codes, requests = exchange_of("Well. " + written("hermes", ROME), stream=stream, request=request)
-    assert (made(turn), turn.text.strip(), turn.finish) == ([], "Well.", "stop")
+    turn, codes, requests = exchange_of("Well. " + call_text("hermes", ROME), stream=stream, request=request)
+    assert (calls_of(turn), turn.text.strip(), turn.finish) == ([], "Well.", "stop")
     assert codes == ["call_left_out"]
     assert "Do not call tools" in requests[0]["messages"][-1]["content"]
 
 
 def test_only_the_last_call_of_a_dialect_that_says_so(stream: bool):
-    both = written("tool-call", ROME) + "\n" + written("tool-call", OSLO)
+    both = call_text("tool-call", ROME) + "\n" + call_text("tool-call", OSLO)
     turn, codes, _ = exchange_of(both, stream=stream, dialect="tool-call")
-    assert (made(turn), codes) == ([OSLO], [])
+    assert (calls_of(turn), codes) == ([OSLO], [])
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_block_that_breaks_after_a_whole_call(path: str, stream: bool):
-    whole = written("cogency-json", ROME, OSLO)
-    broken = whole[: whole.index("Oslo")] + '"]]]</execute>'
+    whole = call_text("cogency-json", ROME, OSLO)
+    broken_text = whole[: whole.index("Oslo")] + '"]]]</execute>'
 
     async def run() -> None:
-        turn = in_turn(texts(*pieces(broken, 4)))
-        async with serve(turn) as server, gateway(at(server, dialect="cogency-json")) as served:
+        turn = in_turn(texts(*pieces(broken_text, 4)))
+        async with serve(turn) as server, run_gateway(at(server, dialect="cogency-json")) as gateway:
             body = ENDPOINTS[path].encode_request(ModelRequest([QUESTION], TOOLS), model="m", stream=stream)
-            response = await served.client.post(path, json=body)
+            response = await gateway.client.post(path, json=body)
         assert response.status_code == 200
         if not stream:
             assert "Oslo" not in response.text
@@ -234,7 +234,7 @@ def test_a_block_that_breaks_after_a_whole_call(path: str, stream: bool):
     asyncio.run(run())
 
 
-def leaked(text: str, *native: dict[str, Any]) -> list[bytes]:
+def leaking_frames(text: str, *native: dict[str, Any]) -> list[bytes]:
     calls = [{"index": i, "id": f"n{i}", "type": "function", "function": each} for i, each in enumerate(native)]
     chunk = {"choices": [{"index": 0, "delta": {"tool_calls": calls}, "finish_reason": None}]}
     return [*(event(says(piece)) for piece in pieces(text, 4)), *([event(chunk)] if calls else []), *texts("")]
@@ -243,17 +243,17 @@ def leaked(text: str, *native: dict[str, Any]) -> list[bytes]:
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_leaked_call_of_a_native_upstream_is_one(path: str, stream: bool):
     turn, codes, requests = exchange_of(
-        leaked("Hm. " + written("hermes", ROME)), stream=stream, path=path, dialect="native"
+        leaking_frames("Hm. " + call_text("hermes", ROME)), stream=stream, path=path, dialect="native"
     )
-    assert (made(turn), turn.text.strip(), turn.finish) == ([ROME], "Hm.", "tool_calls")
+    assert (calls_of(turn), turn.text.strip(), turn.finish) == ([ROME], "Hm.", "tool_calls")
     assert codes == ["leaked_call"]
     assert requests[0]["tools"]
 
 
 def test_a_leaked_call_that_came_natively_too_leaves_once(stream: bool):
-    upstream_turn = leaked(written("hermes", ROME), {"name": "weather", "arguments": '{"city": "Rome"}'})
+    upstream_turn = leaking_frames(call_text("hermes", ROME), {"name": "weather", "arguments": '{"city": "Rome"}'})
     turn, codes, _ = exchange_of(upstream_turn, stream=stream, dialect="native")
-    assert (made(turn), codes) == ([ROME], [])
+    assert (calls_of(turn), codes) == ([ROME], [])
 
 
 def test_a_server_that_takes_no_tools_gets_them_as_text(stream: bool):
@@ -263,29 +263,29 @@ def test_a_server_that_takes_no_tools_gets_them_as_text(stream: bool):
         await exchange.send(head.encode(), body)
 
     async def run():
-        answer = in_turn(texts(written("cogency-json", ROME)))
-        async with serve(refuse, answer) as server, gateway(at(server, provider="vllm", model="x")) as served:
+        answer = in_turn(texts(call_text("cogency-json", ROME)))
+        async with serve(refuse, answer) as server, run_gateway(at(server, provider="vllm", model="x")) as gateway:
             request = ModelRequest([Message.system("Be brief."), QUESTION], TOOLS)
-            turn, _ = await served.ask("/v1/chat/completions", request, stream=stream)
+            turn, _ = await gateway.ask("/v1/chat/completions", request, stream=stream)
             return turn, server.exchanges[1].json["messages"]
 
     turn, messages = asyncio.run(run())
-    assert made(turn) == [ROME]
+    assert calls_of(turn) == [ROME]
     assert [message["role"] for message in messages] == ["system", "user"]
     assert messages[0]["content"].startswith("Be brief.")
 
 
 def test_after_its_calls_a_model_is_read_for_its_usage_alone(stream: bool):
-    text = written("cogency-json", ROME)
+    text = call_text("cogency-json", ROME)
     turn, codes, _ = exchange_of(texts(text, "\n<end>"), stream=stream, dialect="cogency-json")
-    assert (made(turn), codes) == ([ROME], [])
+    assert (calls_of(turn), codes) == ([ROME], [])
     if not stream:
         assert (turn.usage.input, turn.usage.output) == (30, 12)
 
 
 @pytest.mark.parametrize("chatty", [True, False])
 def test_one_that_goes_on_is_closed_and_its_usage_estimated(chatty: bool, stream: bool):
-    text = written("cogency-json", ROME)
+    text = call_text("cogency-json", ROME)
 
     async def run():
         servers: list[Server] = []
@@ -293,16 +293,19 @@ def test_one_that_goes_on_is_closed_and_its_usage_estimated(chatty: bool, stream
         content = chunked([event(says(text)), *behind])
         answer = until_client_leaves(lambda: servers[0], STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", content)
         grace = 30.0 if chatty else 0.05
-        async with serve(answer) as server, gateway(at(server, dialect="cogency-json"), grace_seconds=grace) as served:
+        async with (
+            serve(answer) as server,
+            run_gateway(at(server, dialect="cogency-json"), grace_seconds=grace) as gateway,
+        ):
             servers.append(server)
             more = {"stream_options": {"include_usage": True}} if stream else {}
             request = ModelRequest([QUESTION], TOOLS)
-            turn, response = await served.ask("/v1/chat/completions", request, stream=stream, **more)
+            turn, response = await gateway.ask("/v1/chat/completions", request, stream=stream, **more)
             await server.client_gone.wait()
             return turn, warnings(response, stream)
 
     turn, codes = asyncio.run(run())
-    assert (made(turn), turn.text, turn.finish) == ([ROME], "", "tool_calls")
+    assert (calls_of(turn), turn.text, turn.finish) == ([ROME], "", "tool_calls")
     assert codes == ["usage_estimated"]
     assert turn.usage.input
     assert turn.usage.output
@@ -311,9 +314,9 @@ def test_one_that_goes_on_is_closed_and_its_usage_estimated(chatty: bool, stream
 def test_a_grammar_where_the_upstream_has_one(stream: bool):
     request = ModelRequest([QUESTION], TOOLS, ToolChoice("required"))
     turn, codes, (body,) = exchange_of(
-        written("hermes", ROME), stream=stream, request=request, capabilities={"grammar": "gbnf"}
+        call_text("hermes", ROME), stream=stream, request=request, capabilities={"grammar": "gbnf"}
     )
-    assert made(turn) == [ROME]
+    assert calls_of(turn) == [ROME]
     assert "root ::=" in body["grammar"]
     assert codes == []
 
@@ -356,7 +359,7 @@ def test_the_form_of_an_answer_is_asked_for_in_words_where_calls_are_text(stream
 
 LIMIT = 12  # what the upstream counts in each turn here (`serving.USAGE`)
 LIMITS = {"/v1/chat/completions": "max_tokens", "/v1/responses": "max_output_tokens", "/v1/messages": "max_tokens"}
-UNCLOSED = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n'
+UNCLOSED_CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n'
 
 
 def native_events(*calls: tuple[str, dict[str, Any]]) -> list[bytes]:
@@ -380,41 +383,41 @@ def test_a_last_call_at_the_limit_reaches_no_client(path: str, over: int, stream
         frames, stream=stream, path=path, request=request, dialect="native", capabilities={"tools": True}
     )
     if over:
-        assert (made(turn), codes, turn.finish) == ([ROME, OSLO], [], "tool_calls")
+        assert (calls_of(turn), codes, turn.finish) == ([ROME, OSLO], [], "tool_calls")
     else:
-        assert (made(turn), codes, turn.finish) == ([ROME], ["malformed_call"], "length")
+        assert (calls_of(turn), codes, turn.finish) == ([ROME], ["malformed_call"], "length")
 
 
 @pytest.mark.parametrize("over", [0, 1], ids=["at the limit", "below it"])
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_call_in_text_without_its_end_at_the_limit_reaches_no_client(path: str, over: int, stream: bool):
     request = ModelRequest([QUESTION], TOOLS, options={LIMITS[path]: LIMIT + over})
-    turn, codes, _ = exchange_of(UNCLOSED, stream=stream, path=path, request=request)
+    turn, codes, _ = exchange_of(UNCLOSED_CALL, stream=stream, path=path, request=request)
     if over:
-        assert (made(turn), codes, turn.finish) == ([ROME], [], "tool_calls")
+        assert (calls_of(turn), codes, turn.finish) == ([ROME], [], "tool_calls")
     else:
-        assert (made(turn), {*codes}, turn.finish) == ([], {"malformed_call"}, "length")
+        assert (calls_of(turn), {*codes}, turn.finish) == ([], {"malformed_call"}, "length")
 
 
 def test_of_a_block_that_is_cut_the_last_call_is_never_complete(stream: bool):
     """Nothing of the block counts. The first call had left whole: only what follows it spoils it for most clients."""
-    cut = written("jamba", ROME, OSLO).removesuffix("]</tool_calls>")
+    cut = call_text("jamba", ROME, OSLO).removesuffix("]</tool_calls>")
     turn, codes, _ = exchange_of(texts(*pieces(cut, 4), finish="length"), stream=stream, dialect="jamba")
-    assert OSLO not in made(turn)
-    assert stream or made(turn) == []
+    assert OSLO not in calls_of(turn)
+    assert stream or calls_of(turn) == []
     assert ({*codes}, turn.finish) == ({"malformed_call"}, "length")
 
 
-@pytest.mark.parametrize("answered", [("b", "a"), ("b",)], ids=["in another order", "one alone"])
+@pytest.mark.parametrize("answered_ids", [("b", "a"), ("b",)], ids=["in another order", "one alone"])
 @pytest.mark.parametrize("path", ENDPOINTS)
-def test_results_are_told_in_the_order_of_their_calls(path: str, answered: tuple[str, ...], stream: bool):
+def test_results_are_told_in_the_order_of_their_calls(path: str, answered_ids: tuple[str, ...], stream: bool):
     """A client appends them as they come, and in text the order alone says whose they are."""
     calls = (ToolCall("a", *ROME, provider_id="a"), ToolCall("b", *OSLO, provider_id="b"))
     towns = {"a": "sunny in Rome", "b": "snow in Oslo"}
-    results = tuple(ToolResult(each, "weather", "success", (TextPart(towns[each]),)) for each in answered)
+    results = tuple(ToolResult(each, "weather", "success", (TextPart(towns[each]),)) for each in answered_ids)
     history = [QUESTION, Message("assistant", calls), Message("tool", results)]
     _, _, (body,) = exchange_of("Hm.", stream=stream, path=path, request=ModelRequest(history, TOOLS))
     text = body["messages"][-1]["content"]
     first, second = text.split("</tool_response>")[:2]
     assert "snow in Oslo" in second
-    assert ("sunny in Rome" if "a" in answered else "no result") in first
+    assert ("sunny in Rome" if "a" in answered_ids else "no result") in first

@@ -7,7 +7,7 @@ import json
 
 import pytest
 from loopback_server import serve
-from serving import ENDPOINTS, TOOLS, at, events, gateway, in_turn, pieces, texts, written
+from serving import ENDPOINTS, TOOLS, at, call_text, events, in_turn, pieces, run_gateway, texts
 
 from toolspeak.data.messages import Message, TextPart, ToolCall, ToolResult, Usage
 from toolspeak.wire.base import ModelRequest
@@ -24,13 +24,13 @@ def test_two_steps_with_calls_in_text(dialect: str, path: str, stream: bool):
     calls = CALLS if dialect != "harmony" else CALLS[:1]
 
     async def run() -> None:
-        first = pieces(written(dialect, *calls), 3)
+        first = pieces(call_text(dialect, *calls), 3)
         async with (
             serve(in_turn(texts(*first), texts("It is ", "fine."), cut=37)) as upstream,
-            gateway(at(upstream, dialect=dialect)) as served,
+            run_gateway(at(upstream, dialect=dialect)) as gateway,
         ):
             request = ModelRequest([Message.system("Be brief."), QUESTION], TOOLS)
-            turn, _ = await served.ask(path, request, stream=stream)
+            turn, _ = await gateway.ask(path, request, stream=stream)
             assert [(call.name, call.arguments) for call in turn.calls if isinstance(call, ToolCall)] == list(calls)
             assert turn.text.strip() == ""
             ids = [call.provider_id for call in turn.calls if isinstance(call, ToolCall)]
@@ -40,7 +40,7 @@ def test_two_steps_with_calls_in_text(dialect: str, path: str, stream: bool):
                 ToolResult(call.id, call.name or "", "success", (TextPart("sunny"),)) for call in turn.calls
             )
             request = ModelRequest([QUESTION, turn.message, Message("tool", results)], TOOLS)
-            turn, _ = await served.ask(path, request, stream=stream)
+            turn, _ = await gateway.ask(path, request, stream=stream)
             assert (turn.text, turn.calls, turn.finish) == ("It is fine.", (), "stop")
             assert turn.usage == Usage(30, 12) or path != "/v1/chat/completions"
             messages = upstream.exchanges[1].json["messages"]
@@ -65,16 +65,16 @@ def test_two_steps_with_native_calls(path: str, stream: bool):
     async def run() -> None:
         async with (
             serve(in_turn(native, texts("Fine."), cut=11)) as upstream,
-            gateway(at(upstream, dialect="native")) as served,
+            run_gateway(at(upstream, dialect="native")) as gateway,
         ):
-            turn, _ = await served.ask(path, ModelRequest([QUESTION], TOOLS), stream=stream)
+            turn, _ = await gateway.ask(path, ModelRequest([QUESTION], TOOLS), stream=stream)
             (call,) = turn.calls
             assert isinstance(call, ToolCall)
             assert (call.name, call.arguments, call.provider_id) == ("weather", {"city": "Rome"}, "call_1")
             assert [tool["function"]["name"] for tool in upstream.exchanges[0].json["tools"]] == ["weather", "clock"]
             results = (ToolResult(call.id, "weather", "success", (TextPart("sunny"),)),)
             request = ModelRequest([QUESTION, turn.message, Message("tool", results)], TOOLS)
-            turn, _ = await served.ask(path, request, stream=stream)
+            turn, _ = await gateway.ask(path, request, stream=stream)
             assert turn.text == "Fine."
             assert upstream.exchanges[1].json["messages"][-1] == {
                 "role": "tool", "tool_call_id": "call_1", "content": "sunny"
@@ -85,13 +85,15 @@ def test_two_steps_with_native_calls(path: str, stream: bool):
 
 def test_id_type_and_name_of_a_call_are_sent_once():
     async def run() -> str:
-        text = written("hermes", *CALLS)
+        text = call_text("hermes", *CALLS)
         async with (
             serve(in_turn(texts(*pieces(text, 2)))) as upstream,
-            gateway(at(upstream, dialect="hermes")) as served,
+            run_gateway(at(upstream, dialect="hermes")) as gateway,
         ):
             body = {"stream_options": {"include_usage": True}}
-            _, response = await served.ask("/v1/chat/completions", ModelRequest([QUESTION], TOOLS), stream=True, **body)
+            _, response = await gateway.ask(
+                "/v1/chat/completions", ModelRequest([QUESTION], TOOLS), stream=True, **body
+            )
             return response.text
 
     chunks = events(asyncio.run(run()))
@@ -115,9 +117,9 @@ def test_thoughts_that_the_prompt_opened_are_no_part_of_a_whole_answer(path: str
         frames = texts("A plan.\n", "</thi", "nk>\n\n", "It is ", "fine.")
         async with (
             serve(in_turn(frames)) as upstream,
-            gateway(at(upstream, dialect="hermes")) as served,
+            run_gateway(at(upstream, dialect="hermes")) as gateway,
         ):
-            turn, response = await served.ask(path, ModelRequest([QUESTION], TOOLS), stream=stream)
+            turn, response = await gateway.ask(path, ModelRequest([QUESTION], TOOLS), stream=stream)
             if stream:
                 assert turn.text.split() == ["A", "plan.", "It", "is", "fine."]
                 assert "reasoning_sent_as_text" in response.text
@@ -131,12 +133,12 @@ def test_thoughts_that_the_prompt_opened_are_no_part_of_a_whole_answer(path: str
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 def test_a_call_that_ends_a_turn_in_open_thoughts_leaves_as_one(stream: bool):
     async def run() -> None:
-        frames = texts("<think>I look.\n", *pieces(written("hermes", CALLS[1]), 3))
+        frames = texts("<think>I look.\n", *pieces(call_text("hermes", CALLS[1]), 3))
         async with (
             serve(in_turn(frames)) as upstream,
-            gateway(at(upstream, dialect="hermes")) as served,
+            run_gateway(at(upstream, dialect="hermes")) as gateway,
         ):
-            turn, _ = await served.ask("/v1/chat/completions", ModelRequest([QUESTION], TOOLS), stream=stream)
+            turn, _ = await gateway.ask("/v1/chat/completions", ModelRequest([QUESTION], TOOLS), stream=stream)
             assert [(call.name, call.arguments) for call in turn.calls if isinstance(call, ToolCall)] == [CALLS[1]]
             assert (turn.text.strip(), turn.reasoning.strip()) == ("", "I look.")
 

@@ -25,10 +25,10 @@ LABELS = st.lists(st.text("abc", min_size=1, max_size=4), min_size=1, max_size=6
 def test_so_many_failures_in_a_row_put_it_aside(now: float, chance: float):
     health = HEALTHY
     for _ in range(FAILURES - 1):
-        health = health.failed(now, 5, chance)
+        health = health.after_failure(now, 5, chance)
         assert health.is_asked
-    assert health.answered() == HEALTHY
-    health = health.failed(now, 5, chance)
+    assert health.after_answer() == HEALTHY
+    health = health.after_failure(now, 5, chance)
     assert not health.is_asked
     assert not health.is_due(now)
     assert now + 2.5 <= health.until <= now + 5
@@ -38,12 +38,12 @@ def test_so_many_failures_in_a_row_put_it_aside(now: float, chance: float):
 def test_a_trial_that_fails_puts_it_aside_for_longer_each_time_up_to_a_bound(chances: list[float]):
     now, health = 0.0, HEALTHY
     for _ in range(FAILURES):
-        health = health.failed(now, 5, 0)
+        health = health.after_failure(now, 5, 0)
     for times, chance in enumerate(chances, 1):
         now = health.until
         assert health.is_due(now)
-        assert health.probing().probed().after_request().state == "trial"
-        health = health.probing().probed().after_request().failed(now, 5, chance, decides=True)
+        assert health.probing().after_probe().after_request().state == "trial"
+        health = health.probing().after_probe().after_request().after_failure(now, 5, chance, decides=True)
         longest = 5 * 2 ** min(times, DOUBLINGS)
         assert now + longest / 2 <= health.until <= now + longest
 
@@ -65,7 +65,7 @@ def test_whatever_happens_it_comes_back(course: list[tuple[str, float, float, fl
         latest = max(latest, now)
         match what:
             case "failed" | "decided":
-                health = health.failed(latest, 5, chance, wait, decides=what == "decided")
+                health = health.after_failure(latest, 5, chance, wait, decides=what == "decided")
             case "asked" if health.is_asked:
                 health = health.after_request()
             case "begun":
@@ -73,30 +73,30 @@ def test_whatever_happens_it_comes_back(course: list[tuple[str, float, float, fl
             case "probing" if health.is_due(latest):
                 health = health.probing()
             case "probed":
-                health = health.probed()
+                health = health.after_probe()
             case "left":
                 health = health.after_abandoned_trial()
             case "answered":
-                health = health.answered()
+                health = health.after_answer()
             case _:
                 pass
         assert health.until <= latest + max(LONGEST_WAIT, 5 * 2**DOUBLINGS)
-    assert health.answered() == HEALTHY
+    assert health.after_answer() == HEALTHY
     if health.state == "aside":
         assert health.is_due(health.until)
     else:
-        assert health.is_asked or health.after_abandoned_trial().is_asked or health.probed().is_asked
+        assert health.is_asked or health.after_abandoned_trial().is_asked or health.after_probe().is_asked
 
 
 def test_no_wait_at_all_puts_nothing_aside():
     """`Retry-After: 0`."""
-    assert HEALTHY.failed(0, 5, 0, 0.0).is_asked
+    assert HEALTHY.after_failure(0, 5, 0, 0.0).is_asked
 
 
 def test_failures_of_requests_that_were_begun_before_count_no_more():
     health = HEALTHY
     for _ in range(50):
-        health = health.failed(0, 5, 0)
+        health = health.after_failure(0, 5, 0)
     assert health == Health("aside", 0, 1, 5)
 
 
@@ -111,12 +111,12 @@ def test_in_turn_each_is_as_often_the_first(labels: list[str], start: int):
 @given(LABELS, st.lists(st.text(max_size=5).filter(bool), max_size=20), st.data())
 def test_one_that_goes_moves_only_what_was_its_own(labels: list[str], prefixes: list[str], data: st.DataObject):
     members = list(range(len(labels)))
-    gone = data.draw(st.sampled_from(members))
-    rest = [member for member in members if member != gone]
+    removed_member = data.draw(st.sampled_from(members))
+    rest = [member for member in members if member != removed_member]
     for turn, prefix in enumerate(prefixes):
         before = in_order("sticky", labels, members, turn, prefix)
         assert sorted(before) == members
-        assert in_order("sticky", labels, rest, turn + 1, prefix) == [each for each in before if each != gone]
+        assert in_order("sticky", labels, rest, turn + 1, prefix) == [each for each in before if each != removed_member]
 
 
 class FakeClock:
@@ -177,10 +177,10 @@ def test_no_request_fails_while_an_upstream_that_would_answer_was_not_asked(cour
             def has_left(outcomes: list[str] = outcomes, members: list[int] = members) -> bool:
                 return outcomes[members[-1]] == "left"
 
-            failed: list[tuple[str, str]] = []
+            upstream_failures: list[tuple[str, str]] = []
             outcome = "ok"
             try:
-                await pool.serve(Asking((0, 1, 2), ask, has_left, "p", failed))
+                await pool.serve(Asking((0, 1, 2), ask, has_left, "p", upstream_failures))
             except ProviderError as error:
                 outcome = str(error)
             last = outcomes[members[-1]]
@@ -192,6 +192,6 @@ def test_no_request_fails_while_an_upstream_that_would_answer_was_not_asked(cour
             final = {"ok", "bad_request", "left"}
             assert all(outcomes[member] not in final for member in members[:-1])  # nothing is asked behind an answer
             assert max(Counter(members).values()) <= retries + 1
-            assert len(failed) == len(members) - (outcomes[members[-1]] == "ok")
+            assert len(upstream_failures) == len(members) - (outcomes[members[-1]] == "ok")
 
     asyncio.run(run())

@@ -88,14 +88,14 @@ def test_of_a_hundred_streams_only_those_that_had_begun_see_that_an_upstream_was
                 await a.kill()
                 await b.has_had(75)
                 await b.release()
-                ended = await streams.ended()
+                answers = await streams.read_to_end()
                 assert streams.statuses == [200] * 100
-                whole = [text for text in ended if text.endswith("data: [DONE]\n\n")]
+                whole = [text for text in answers if text.endswith("data: [DONE]\n\n")]
                 assert len(whole) == 75
                 assert all("b: one, " in text and "two." in text and "error" not in text for text in whole)
-                broken = [text for text in ended if text not in whole]
-                assert len(broken) == 25
-                for text in broken:
+                cut_answers = [text for text in answers if text not in whole]
+                assert len(cut_answers) == 25
+                for text in cut_answers:
                     assert "a: one, " in text
                     assert events(text)[-1]["error"]["code"] == "upstream_connection"
                 async with upstream("c", 0, port=a.port) as c:
@@ -104,7 +104,7 @@ def test_of_a_hundred_streams_only_those_that_had_begun_see_that_an_upstream_was
                     while "c: one, " not in stream_text:
                         stream_text = (await client.post(CHAT, json=body)).text
                         assert stream_text.endswith("data: [DONE]\n\n")
-                await process.logged("upstream_back", upstream=f"127.0.0.1:{a.port}")
+                await process.log_lines("upstream_back", upstream=f"127.0.0.1:{a.port}")
 
     asyncio.run(run())
 
@@ -130,10 +130,10 @@ def test_an_upstream_that_is_put_aside_stays_so_when_another_model_is_configured
                 while await state() == "1.0":
                     assert "b: one, " in (await client.post(CHAT, json=body)).text
                 config.write_text(f'{rows}[[model]]\nname = "n"\nupstream = "{url}"\n')
-                await process.logged("reloaded", why="file")
+                await process.log_lines("reloaded", why="file")
                 assert await state() == "0.0"
                 config.write_text(rows.replace("upstreams", "retries = 0\nupstreams"))
-                await process.logged("reloaded", 2, why="file")
+                await process.log_lines("reloaded", 2, why="file")
                 assert await state() == "1.0"  # it is configured otherwise, which may have mended it
 
     asyncio.run(run())
@@ -155,10 +155,10 @@ def test_sighup_with_streams_at_several_upstreams_loses_none(workers: int, tmp_p
                 await streams.until(lambda texts: all("one, " in text for text in texts))
                 config.write_text(f'[[model]]\nname = "m"\nupstreams = {urls[1:]}\n')
                 os.kill(process.process.pid, signal.SIGHUP)
-                await process.logged("reloaded", workers, why="signal")
+                await process.log_lines("reloaded", workers, why="signal")
                 await a.release()
                 await b.release()
-                assert all(text.endswith("data: [DONE]\n\n") for text in await streams.ended())
+                assert all(text.endswith("data: [DONE]\n\n") for text in await streams.read_to_end())
                 for _ in range(4):
                     assert "b: one, " in (await client.post(CHAT, json=body)).text
 

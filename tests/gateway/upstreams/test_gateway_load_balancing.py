@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from loopback_server import STREAM_HEAD, Answer, Exchange, Server, chunked, dropped, event, says, serve, whole
-from serving import ENDPOINTS, PATIENCE, TOOLS, Gateway, at, events, gateway, pieces, texts, written
+from serving import ENDPOINTS, PATIENCE, TOOLS, Gateway, at, call_text, events, pieces, run_gateway, texts
 
 from toolspeak.data.deltas import ArgumentsDelta, CallStarted, TextDelta, TurnEnded
 from toolspeak.data.messages import Message
@@ -62,16 +62,16 @@ def two(
     """The result of `use` with a gateway whose model has two upstreams."""
 
     async def run() -> Any:
-        async with serve(first) as a, serve(second) as b, gateway(*rows(a, b), **settings) as served:
-            return await use(served, a, b)
+        async with serve(first) as a, serve(second) as b, run_gateway(*rows(a, b), **settings) as gateway:
+            return await use(gateway, a, b)
 
     return asyncio.run(run())
 
 
 def test_upstreams_take_turns():
-    async def use(served: Gateway, a: Server, b: Server) -> None:
+    async def use(gateway: Gateway, a: Server, b: Server) -> None:
         for _ in range(4):
-            await served.ask(CHAT, WITH_TOOLS, stream=True)
+            await gateway.ask(CHAT, WITH_TOOLS, stream=True)
         assert (len(a.exchanges), len(b.exchanges)) == (2, 2)
 
     two(answers(*texts("a")), answers(*texts("b")), use)
@@ -98,9 +98,9 @@ FAILURES: dict[str, Answer] = {
 def test_a_failure_before_the_first_byte_sends_the_request_to_the_next_upstream(
     failure, model_request, path, stream, caplog
 ):
-    async def use(served: Gateway, a: Server, b: Server) -> None:
+    async def use(gateway: Gateway, a: Server, b: Server) -> None:
         for _ in range(2):  # either upstream may be the first
-            turn, _ = await served.ask(path, model_request, stream=stream)
+            turn, _ = await gateway.ask(path, model_request, stream=stream)
             assert turn.message.text == "Fine."
         assert len(asked_models(b)) == 2
 
@@ -109,23 +109,23 @@ def test_a_failure_before_the_first_byte_sends_the_request_to_the_next_upstream(
     def rows(a: Server, b: Server) -> list[Upstream]:
         return [at(a, provider=kinds.get(path, "openai"), key_variable="KEY"), at(b, dialect="hermes")]
 
-    with pytest.MonkeyPatch.context() as patched, caplog.at_level("INFO", "toolspeak.gateway"):
-        patched.setenv("KEY", "a-key-0123456789")
+    with pytest.MonkeyPatch.context() as monkeypatch, caplog.at_level("INFO", "toolspeak.gateway"):
+        monkeypatch.setenv("KEY", "a-key-0123456789")
         two(FAILURES[failure], answers(*texts("Fine.")), use, rows=rows)
     lines = [record.fields for record in caplog.records if record.getMessage() == "request"]
     assert [line["status"] for line in lines] == [200, 200]
-    (tried,) = [line["failed"] for line in lines if "failed" in line]
-    assert len(tried) == 1
+    (failed_upstreams,) = [line["failed"] for line in lines if "failed" in line]
+    assert len(failed_upstreams) == 1
 
 
 @STREAMS
 @each_request
 def test_a_failure_caused_by_the_request_sends_it_to_no_other_upstream(model_request, stream):
-    async def use(served: Gateway, a: Server, b: Server) -> None:
-        answered = await served.client.post(
+    async def use(gateway: Gateway, a: Server, b: Server) -> None:
+        response = await gateway.client.post(
             CHAT, json=ENDPOINTS[CHAT].encode_request(model_request, model="m", stream=stream)
         )
-        assert answered.status_code == 400
+        assert response.status_code == 400
         assert not b.exchanges
 
     two(error(400, "bad temperature"), answers(*texts("Fine.")), use)
@@ -133,45 +133,45 @@ def test_a_failure_caused_by_the_request_sends_it_to_no_other_upstream(model_req
 
 @each_request
 def test_after_the_first_byte_a_stream_ends_in_an_error(model_request):
-    async def broken(exchange: Exchange) -> None:
+    async def break_off(exchange: Exchange) -> None:
         await exchange.send(HEAD, chunked([event(says("One, "))]))
         exchange.writer.close()
 
-    async def use(served: Gateway, a: Server, b: Server) -> None:
-        answered = await served.client.post(
+    async def use(gateway: Gateway, a: Server, b: Server) -> None:
+        response = await gateway.client.post(
             CHAT, json=ENDPOINTS[CHAT].encode_request(model_request, model="m", stream=True)
         )
-        stream_events = events(answered.text)
-        assert "One, " in answered.text
+        stream_events = events(response.text)
+        assert "One, " in response.text
         assert "dropped" in stream_events[-1]["error"]["message"]
         assert "[DONE]" not in stream_events
         assert not b.exchanges
 
-    two(broken, answers(*texts("Fine.")), use)
+    two(break_off, answers(*texts("Fine.")), use)
 
 
 @each_request
 def test_a_whole_answer_is_requested_again_until_it_is_complete(model_request):
     """Nothing has reached the client, so the gateway drops what broke off."""
 
-    async def broken(exchange: Exchange) -> None:
+    async def break_off(exchange: Exchange) -> None:
         await exchange.send(HEAD, chunked([event(says("One, "))]))
         exchange.writer.close()
 
-    async def use(served: Gateway, a: Server, b: Server) -> None:
-        turn, _ = await served.ask(CHAT, model_request, stream=False)
+    async def use(gateway: Gateway, a: Server, b: Server) -> None:
+        turn, _ = await gateway.ask(CHAT, model_request, stream=False)
         assert turn.message.text == "Fine."
         assert len(a.exchanges) == len(b.exchanges) == 1
 
-    two(broken, answers(*texts("Fine.")), use)
+    two(break_off, answers(*texts("Fine.")), use)
 
 
 def test_each_upstream_gets_the_request_in_its_own_form():
     """Model, dialect, options and key differ. The client reads the same answer."""
     call = ("weather", {"city": "Bern"})
 
-    async def use(served: Gateway, a: Server, b: Server) -> None:
-        turn, response = await served.ask(CHAT, WITH_TOOLS, stream=True)
+    async def use(gateway: Gateway, a: Server, b: Server) -> None:
+        turn, response = await gateway.ask(CHAT, WITH_TOOLS, stream=True)
         assert [(each.name, getattr(each, "arguments", None)) for each in turn.calls] == [call]
         assert '"model":"m"' in response.text.replace(" ", "")
         first, second = a.exchanges[0].json, b.exchanges[0].json
@@ -189,9 +189,9 @@ def test_each_upstream_gets_the_request_in_its_own_form():
             at(b, model="two", dialect="hermes", options={"top_k": 3}),
         ]
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("FIRST", "the-first-0123456")
-        two(error(503), answers(*texts(*pieces(written("hermes", call)))), use, rows=rows)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("FIRST", "the-first-0123456")
+        two(error(503), answers(*texts(*pieces(call_text("hermes", call)))), use, rows=rows)
 
 
 @each_request
@@ -202,8 +202,8 @@ def test_after_all_upstreams_failed_they_are_tried_again_after_a_pause(model_req
     async def mends(exchange: Exchange) -> None:
         await (failures.pop() if failures else answers(*texts("Fine.")))(exchange)
 
-    async def use(served: Gateway, a: Server, b: Server) -> tuple[int, int]:
-        turn, _ = await served.ask(CHAT, model_request, stream=True)
+    async def use(gateway: Gateway, a: Server, b: Server) -> tuple[int, int]:
+        turn, _ = await gateway.ask(CHAT, model_request, stream=True)
         assert turn.message.text == "Fine."
         return len(a.exchanges), len(b.exchanges)
 
@@ -224,30 +224,30 @@ def test_after_all_upstreams_failed_they_are_tried_again_after_a_pause(model_req
     ],
 )
 def test_the_error_if_no_upstream_answers(first, second, status, wait):
-    async def use(served: Gateway, a: Server, b: Server) -> None:
-        answered = await served.client.post(CHAT, json=ENDPOINTS[CHAT].encode_request(PLAIN, model="m", stream=True))
-        assert (answered.status_code, answered.headers.get("retry-after")) == (status, wait)
-        assert "127.0.0.1" not in answered.text
+    async def use(gateway: Gateway, a: Server, b: Server) -> None:
+        response = await gateway.client.post(CHAT, json=ENDPOINTS[CHAT].encode_request(PLAIN, model="m", stream=True))
+        assert (response.status_code, response.headers.get("retry-after")) == (status, wait)
+        assert "127.0.0.1" not in response.text
 
     two(first, second, use)
 
 
 def test_an_upstream_that_keeps_failing_is_set_aside_and_comes_back(caplog):
     """After some failures in a row, no request tries it until it answers a probe and one trial."""
-    broken = [True]
+    is_broken = [True]
 
     async def sometimes(exchange: Exchange) -> None:
-        if broken[0]:
+        if is_broken[0]:
             await error(500)(exchange)
         else:
             await answers(*texts("a"))(exchange)
 
-    async def use(served: Gateway, a: Server, b: Server) -> None:
+    async def use(gateway: Gateway, a: Server, b: Server) -> None:
         async def says() -> str:
-            return (await served.ask(CHAT, WITH_TOOLS, stream=True))[0].message.text
+            return (await gateway.ask(CHAT, WITH_TOOLS, stream=True))[0].message.text
 
         async def state() -> str:
-            text = (await served.client.get("/metrics")).text
+            text = (await gateway.client.get("/metrics")).text
             port = next(
                 line for line in text.splitlines() if line.startswith("toolspeak_upstream_up") and f":{a.port}" in line
             )
@@ -257,13 +257,13 @@ def test_an_upstream_that_keeps_failing_is_set_aside_and_comes_back(caplog):
         while await state() == "1.0":
             assert await says() == "b"
         assert len(asked_models(a)) == 3
-        broken[0] = False
+        is_broken[0] = False
         names: list[str] = []
         while await state() == "0.0":
             names.append(await says())
         assert set(names[:-1]) <= {"b"}
         assert {await says(), await says()} == {"a", "b"}
-        metrics = (await served.client.get("/metrics")).text
+        metrics = (await gateway.client.get("/metrics")).text
         assert (
             f'toolspeak_upstream_failures_total{{code="overloaded",model="*",upstream="127.0.0.1:{a.port}"}} 3.0'
             in metrics
@@ -278,9 +278,9 @@ def test_an_upstream_that_keeps_failing_is_set_aside_and_comes_back(caplog):
 
 
 def test_an_upstream_that_asks_to_wait_gets_no_requests_meanwhile():
-    async def use(served: Gateway, a: Server, b: Server) -> None:
+    async def use(gateway: Gateway, a: Server, b: Server) -> None:
         for _ in range(6):
-            turn, _ = await served.ask(CHAT, WITH_TOOLS, stream=True)
+            turn, _ = await gateway.ask(CHAT, WITH_TOOLS, stream=True)
             assert turn.message.text == "b"
         assert len(a.exchanges) == 1
 
@@ -296,12 +296,12 @@ def test_upstreams_that_are_set_aside_are_tried_if_no_other_is_left():
 
         return answer
 
-    async def use(served: Gateway, a: Server, b: Server) -> None:
+    async def use(gateway: Gateway, a: Server, b: Server) -> None:
         body = ENDPOINTS[CHAT].encode_request(WITH_TOOLS, model="m", stream=True)
         for _ in range(8):
-            assert (await served.client.post(CHAT, json=body)).status_code == 503
+            assert (await gateway.client.post(CHAT, json=body)).status_code == 503
         states["b"] = False
-        turn, _ = await served.ask(CHAT, WITH_TOOLS, stream=True)
+        turn, _ = await gateway.ask(CHAT, WITH_TOOLS, stream=True)
         assert turn.message.text == "b"
 
     two(either("a"), either("b"), use, aside_seconds=3600.0)
@@ -321,17 +321,17 @@ def test_conversations_with_the_same_beginning_stay_with_one_upstream():
             servers = [await stack.enter_async_context(serve(answers(*texts(f"s{i}")))) for i in range(3)]
             rows = [at(server, policy="sticky", dialect="hermes") for server in servers]
 
-            async def ask(served: Gateway, body: dict[str, Any]) -> str:
-                return (await served.client.post(CHAT, json=body)).json()["choices"][0]["message"]["content"]
+            async def ask(gateway: Gateway, body: dict[str, Any]) -> str:
+                return (await gateway.client.post(CHAT, json=body)).json()["choices"][0]["message"]["content"]
 
-            async with gateway(*rows) as served, gateway(*rows) as other:
-                homes = [await ask(served, conversation(number)) for number in range(30)]
+            async with run_gateway(*rows) as gateway, run_gateway(*rows) as other:
+                homes = [await ask(gateway, conversation(number)) for number in range(30)]
                 assert set(homes) == {"s0", "s1", "s2"}
                 for number, home in enumerate(homes):
                     assert await ask(other, conversation(number, more=1 + number % 3)) == home
-            async with gateway(*rows[1:]) as served:
+            async with run_gateway(*rows[1:]) as gateway:
                 for number, home in enumerate(homes):
-                    now = await ask(served, conversation(number))
+                    now = await ask(gateway, conversation(number))
                     assert now == home or home == "s0"
 
     asyncio.run(run())
@@ -340,16 +340,16 @@ def test_conversations_with_the_same_beginning_stay_with_one_upstream():
 def test_the_gateway_is_ready_while_some_model_has_an_upstream_and_names_the_models_that_have_none():
     async def run() -> None:
         async with serve(dropped()) as server:
-            gone = server.base_url
+            dead_url = server.base_url
         async with serve(answers()) as server:
-            missing = Upstream(("m",), url=gone, timeouts=Timeouts(PATIENCE, PATIENCE, PATIENCE))
-            async with gateway(missing, at(server, names=("m",))) as served:
-                assert (await served.client.get("/readyz")).json() == {"status": "ready"}
-            async with gateway(missing, at(server, names=("m",)), Upstream(("n", "o*"), url=gone)) as served:
-                ready = await served.client.get("/readyz")
+            missing = Upstream(("m",), url=dead_url, timeouts=Timeouts(PATIENCE, PATIENCE, PATIENCE))
+            async with run_gateway(missing, at(server, names=("m",))) as gateway:
+                assert (await gateway.client.get("/readyz")).json() == {"status": "ready"}
+            async with run_gateway(missing, at(server, names=("m",)), Upstream(("n", "o*"), url=dead_url)) as gateway:
+                ready = await gateway.client.get("/readyz")
                 assert (ready.status_code, ready.json()) == (200, {"status": "ready", "unreachable": ["n", "o*"]})
-            async with gateway(missing) as served:
-                assert (await served.client.get("/readyz")).status_code == 503
+            async with run_gateway(missing) as gateway:
+                assert (await gateway.client.get("/readyz")).status_code == 503
 
     asyncio.run(run())
 
@@ -358,16 +358,16 @@ def test_the_next_upstream_counts_tokens_if_one_fails():
     async def count(exchange: Exchange) -> None:
         await whole("200 OK", b'{"input_tokens": 7}')(exchange)
 
-    async def use(served: Gateway, a: Server, b: Server) -> None:
+    async def use(gateway: Gateway, a: Server, b: Server) -> None:
         body = ENDPOINTS["/v1/messages"].encode_request(WITH_TOOLS, model="m", stream=False)
-        answered = await served.client.post("/v1/messages/count_tokens", json=body)
-        assert answered.json() == {"input_tokens": 7}
+        response = await gateway.client.post("/v1/messages/count_tokens", json=body)
+        assert response.json() == {"input_tokens": 7}
 
     def rows(a: Server, b: Server) -> list[Upstream]:
         return [at(each, provider="anthropic", key_variable="KEY") for each in (a, b)]
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("KEY", "a-key-0123456789")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("KEY", "a-key-0123456789")
         two(error(503), count, use, rows=rows)
 
 
@@ -379,14 +379,14 @@ def test_the_next_upstream_takes_over_from_a_silent_one_even_after_pings(model_r
         await exchange.send(HEAD)
         await exchange.reader.read()
 
-    async def use(served: Gateway, a: Server, b: Server) -> None:
+    async def use(gateway: Gateway, a: Server, b: Server) -> None:
         body = ENDPOINTS[CHAT].encode_request(model_request, model="m", stream=True)
-        answered = await served.client.post(CHAT, json=body)
-        assert answered.status_code == 200
-        assert ": ping" in answered.text
-        assert "Fine." in answered.text
-        assert events(answered.text)[-1] == "[DONE]"
-        assert "error" not in answered.text
+        response = await gateway.client.post(CHAT, json=body)
+        assert response.status_code == 200
+        assert ": ping" in response.text
+        assert "Fine." in response.text
+        assert events(response.text)[-1] == "[DONE]"
+        assert "error" not in response.text
 
     def rows(a: Server, b: Server) -> list[Upstream]:
         return [at(a, timeouts=Timeouts(PATIENCE, 0.2, PATIENCE)), at(b)]
@@ -395,7 +395,7 @@ def test_the_next_upstream_takes_over_from_a_silent_one_even_after_pings(model_r
 
 
 def test_a_trial_whose_client_leaves_is_followed_by_another():
-    mode, reached = ["broken"], asyncio.Event()
+    mode, arrival = ["broken"], asyncio.Event()
 
     async def model(exchange: Exchange) -> None:
         if exchange.request_line.startswith("GET") or mode[0] == "fine":
@@ -403,19 +403,19 @@ def test_a_trial_whose_client_leaves_is_followed_by_another():
         elif mode[0] == "broken":
             await error(500)(exchange)
         else:
-            reached.set()
+            arrival.set()
             await exchange.reader.read()
 
-    async def use(served: Gateway, a: Server, b: Server) -> None:
+    async def use(gateway: Gateway, a: Server, b: Server) -> None:
         async def says() -> str:
-            return (await served.ask(CHAT, WITH_TOOLS, stream=True))[0].message.text
+            return (await gateway.ask(CHAT, WITH_TOOLS, stream=True))[0].message.text
 
         for _ in range(6):
             assert await says() == "b"
         mode[0] = "hangs"
-        while not reached.is_set():
+        while not arrival.is_set():
             trial = asyncio.create_task(says())
-            await asyncio.wait([trial, asyncio.create_task(reached.wait())], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([trial, asyncio.create_task(arrival.wait())], return_when=asyncio.FIRST_COMPLETED)
         trial.cancel()
         await asyncio.gather(trial, return_exceptions=True)
         mode[0] = "fine"
@@ -425,36 +425,36 @@ def test_a_trial_whose_client_leaves_is_followed_by_another():
     two(model, answers(*texts("b")), use, aside_seconds=0.02)
 
 
-EMBEDDED = {"data": [{"embedding": [1]}], "usage": {"prompt_tokens": 1, "total_tokens": 1}}
+EMBEDDINGS = {"data": [{"embedding": [1]}], "usage": {"prompt_tokens": 1, "total_tokens": 1}}
 
 
 @pytest.mark.parametrize("failure", ["503", "404", "429", "dropped", "a page"])
 @pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/completions", "/v1/audio/transcriptions"])
 def test_other_endpoints_go_to_the_next_upstream_too(failure: str, path: str):
-    async def use(served: Gateway, a: Server, b: Server) -> None:
+    async def use(gateway: Gateway, a: Server, b: Server) -> None:
         if path.endswith("transcriptions"):
             fields = {"data": {"model": "m"}, "files": {"file": ("a.wav", b"RIFF")}}
         else:
             fields = {"json": {"model": "m", "input": "x"}}
-        answered = await served.client.post(path, **fields)
-        assert (answered.status_code, answered.json()) == (200, EMBEDDED)
+        response = await gateway.client.post(path, **fields)
+        assert (response.status_code, response.json()) == (200, EMBEDDINGS)
         assert len(a.exchanges) == len(b.exchanges) == 1
 
-    two(FAILURES[failure], whole("200 OK", json.dumps(EMBEDDED).encode()), use)
+    two(FAILURES[failure], whole("200 OK", json.dumps(EMBEDDINGS).encode()), use)
 
 
 def test_an_upstream_of_another_api_is_not_asked_for_other_endpoints():
-    async def use(served: Gateway, a: Server, b: Server) -> None:
+    async def use(gateway: Gateway, a: Server, b: Server) -> None:
         for _ in range(2):
-            assert (await served.client.post("/v1/embeddings", json={"model": "m", "input": "x"})).status_code == 200
+            assert (await gateway.client.post("/v1/embeddings", json={"model": "m", "input": "x"})).status_code == 200
         assert not a.exchanges
 
     def rows(a: Server, b: Server) -> list[Upstream]:
         return [at(a, provider="anthropic", key_variable="KEY"), at(b)]
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("KEY", "a-key-0123456789")
-        two(error(500), whole("200 OK", json.dumps(EMBEDDED).encode()), use, rows=rows)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("KEY", "a-key-0123456789")
+        two(error(500), whole("200 OK", json.dumps(EMBEDDINGS).encode()), use, rows=rows)
 
 
 def test_a_configuration_lists_upstreams(tmp_path: Path):
@@ -477,10 +477,10 @@ def test_a_configuration_lists_upstreams(tmp_path: Path):
         dialect = "native"
         """
     )
-    shared = {"names": ("coder",), "dialect": "qwen3-coder", "policy": "sticky"}
+    shared_fields = {"names": ("coder",), "dialect": "qwen3-coder", "policy": "sticky"}
     assert read_config(path).upstreams == (
-        Upstream(**shared, url="http://10.0.0.5:8000/v1"),
-        Upstream(**shared, provider="vllm", model="other", url="http://10.0.0.6/v1", repair=1),
+        Upstream(**shared_fields, url="http://10.0.0.5:8000/v1"),
+        Upstream(**shared_fields, provider="vllm", model="other", url="http://10.0.0.6/v1", repair=1),
         Upstream(("chat",), url="http://10.0.0.5:8000/v1", retries=1),
         Upstream(("chat",), model="gpt-5", dialect="native", retries=1),
     )
@@ -525,9 +525,9 @@ def test_keys_in_addresses_are_shown_nowhere(caplog):
     def rows(a: Server, b: Server) -> list[Upstream]:
         return [at(each, url=each.base_url.replace("//", "//me:secret@")) for each in (a, b)]
 
-    async def use(served: Gateway, a: Server, b: Server) -> None:
-        await served.ask(CHAT, WITH_TOOLS, stream=True)
-        metrics = (await served.client.get("/metrics")).text
+    async def use(gateway: Gateway, a: Server, b: Server) -> None:
+        await gateway.ask(CHAT, WITH_TOOLS, stream=True)
+        metrics = (await gateway.client.get("/metrics")).text
         assert f'upstream="127.0.0.1:{a.port}"' in metrics
         assert "secret" not in metrics
 
@@ -544,14 +544,14 @@ def test_after_the_head_of_a_relayed_answer_no_other_upstream_is_tried(path):
     deltas = [CallStarted(0, "weather", "c1"), ArgumentsDelta(0, '{"city":')]
     frames = [frame for delta in deltas for frame in encoder.feed(delta)]
 
-    async def broken(exchange: Exchange) -> None:
+    async def break_off(exchange: Exchange) -> None:
         await exchange.send(HEAD, chunked([b"".join(sse_event(frame) for frame in frames)]))
         exchange.writer.close()
 
-    async def use(served: Gateway, a: Server, b: Server) -> None:
+    async def use(gateway: Gateway, a: Server, b: Server) -> None:
         body = wire.encode_request(WITH_TOOLS, model="m", stream=True)
-        answered = await served.client.post(path, json=body)
-        stream_events = events(answered.text)
+        response = await gateway.client.post(path, json=body)
+        stream_events = events(response.text)
         heads = [
             data
             for data in stream_events
@@ -559,7 +559,7 @@ def test_after_the_head_of_a_relayed_answer_no_other_upstream_is_tried(path):
         ]
         assert len(heads) == (path != CHAT)
         if b.exchanges:  # then nothing of the first answer has left
-            assert "r1" not in answered.text
+            assert "r1" not in response.text
         else:
             assert "dropped" in json.dumps(stream_events[-1])
 
@@ -573,6 +573,6 @@ def test_after_the_head_of_a_relayed_answer_no_other_upstream_is_tried(path):
         frames = [frame for delta in (TextDelta("Fine."), TurnEnded("stop")) for frame in own.feed(delta)]
         await exchange.send(HEAD, chunked([b"".join(map(sse_event, frames))]), b"0\r\n\r\n")
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("KEY", "a-key-0123456789")
-        two(broken, second, use, rows=rows)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("KEY", "a-key-0123456789")
+        two(break_off, second, use, rows=rows)

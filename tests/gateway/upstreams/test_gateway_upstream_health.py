@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from loopback_server import STREAM_HEAD, Answer, Exchange, Server, chunked, event, says, serve, whole
-from serving import ENDPOINTS, TOOLS, Gateway, at, gateway, texts
+from serving import ENDPOINTS, TOOLS, Gateway, at, run_gateway, texts
 
 from toolspeak.data.messages import Message
 from toolspeak.gateway.settings.api_keys import Key, digest
@@ -44,14 +44,14 @@ def posts(server: Server) -> int:
     return sum(exchange.request_line.startswith("POST") for exchange in server.exchanges)
 
 
-async def stream(served: Gateway, model_request: ModelRequest = PLAIN) -> str:
+async def stream(gateway: Gateway, model_request: ModelRequest = PLAIN) -> str:
     body = ENDPOINTS[CHAT].encode_request(model_request, model="m", stream=True)
-    return (await served.client.post(CHAT, json=body)).text
+    return (await gateway.client.post(CHAT, json=body)).text
 
 
-async def metric(served: Gateway, beginning: str) -> float | None:
+async def metric(gateway: Gateway, beginning: str) -> float | None:
     """The value of the first series whose line begins so."""
-    for line in (await served.client.get("/metrics")).text.splitlines():
+    for line in (await gateway.client.get("/metrics")).text.splitlines():
         if line.startswith(beginning):
             return float(line.rpartition(" ")[2])
     return None
@@ -67,13 +67,13 @@ def test_an_upstream_that_breaks_every_stream_in_the_middle_is_put_aside(model_r
         async with (
             serve(breaks) as a,
             serve(answers(*texts("Fine."))) as b,
-            gateway(at(a), at(b), aside_seconds=3600) as served,
+            run_gateway(at(a), at(b), aside_seconds=3600) as gateway,
         ):
-            answered = [await stream(served, model_request) for _ in range(24)]
+            stream_texts = [await stream(gateway, model_request) for _ in range(24)]
             assert posts(a) == 3
-            assert sum("Fine." in text for text in answered) == 21
-            assert await metric(served, up(a)) == 0
-            assert await metric(served, up(b)) == 1
+            assert sum("Fine." in text for text in stream_texts) == 21
+            assert await metric(gateway, up(a)) == 0
+            assert await metric(gateway, up(b)) == 1
 
     asyncio.run(run())
 
@@ -85,30 +85,30 @@ def test_after_a_trial_that_breaks_in_the_middle_one_failure_puts_it_aside_again
         async with (
             serve(breaks) as a,
             serve(answers(*texts("Fine."))) as b,
-            gateway(at(a), at(b), aside_seconds=0.02) as served,
+            run_gateway(at(a), at(b), aside_seconds=0.02) as gateway,
         ):
             while posts(a) < 6:  # three in a row, and three trials
-                await stream(served)
-            assert await metric(served, up(a)) == 0
+                await stream(gateway)
+            assert await metric(gateway, up(a)) == 0
 
     asyncio.run(run())
 
 
 @each_request
 def test_log_and_metrics_follow_a_single_upstream_while_requests_still_go_there(model_request, caplog):
-    broken = [True]
+    is_broken = [True]
 
     async def sometimes(exchange: Exchange) -> None:
-        await (breaks if broken[0] else answers(*texts("Fine.")))(exchange)
+        await (breaks if is_broken[0] else answers(*texts("Fine.")))(exchange)
 
     async def run() -> None:
-        async with serve(sometimes) as server, gateway(at(server)) as served:
+        async with serve(sometimes) as server, run_gateway(at(server)) as gateway:
             for failures in range(1, 6):
-                await stream(served, model_request)
-                assert await metric(served, up(server)) == (failures < 3)
-            broken[0] = False
-            assert "Fine." in await stream(served, model_request)
-            assert await metric(served, up(server)) == 1
+                await stream(gateway, model_request)
+                assert await metric(gateway, up(server)) == (failures < 3)
+            is_broken[0] = False
+            assert "Fine." in await stream(gateway, model_request)
+            assert await metric(gateway, up(server)) == 1
 
     with caplog.at_level("INFO", "toolspeak.gateway"):
         asyncio.run(run())
@@ -121,13 +121,13 @@ def test_log_and_metrics_follow_a_single_upstream_while_requests_still_go_there(
 def test_an_upstream_that_refuses_the_key_of_the_gateway_is_not_ready(status: str):
     async def run() -> None:
         refuses = whole(status, b'{"error": {"message": "wrong key"}}')
-        async with serve(refuses) as server, gateway(at(server, names=("m",))) as served:
-            ready = await served.client.get("/readyz")
+        async with serve(refuses) as server, run_gateway(at(server, names=("m",))) as gateway:
+            ready = await gateway.client.get("/readyz")
             assert (ready.status_code, ready.json()["unreachable"]) == (503, ["m"])
             assert "key" not in ready.text
             for _ in range(3):
-                await stream(served)
-            assert await metric(served, up(server).replace("*", "m")) == 0
+                await stream(gateway)
+            assert await metric(gateway, up(server).replace("*", "m")) == 0
 
     asyncio.run(run())
 
@@ -137,9 +137,9 @@ def test_counters_begin_at_0_for_what_is_known_beforehand():
         key = Key("bob", digest("a-key-of-bob-0123456789"), metrics=True)
         async with (
             serve(answers(*texts("Fine."))) as server,
-            gateway(at(server, names=("m",), dialect="hermes"), keys=(key,)) as served,
+            run_gateway(at(server, names=("m",), dialect="hermes"), keys=(key,)) as gateway,
         ):
-            served.client.headers["authorization"] = "Bearer a-key-of-bob-0123456789"
+            gateway.client.headers["authorization"] = "Bearer a-key-of-bob-0123456789"
             for beginning in (
                 'toolspeak_malformed_calls_total{dialect="hermes",model="m"}',
                 'toolspeak_notes_total{code="leaked_call",dialect="hermes",model="m"}',
@@ -150,7 +150,7 @@ def test_counters_begin_at_0_for_what_is_known_beforehand():
                 'toolspeak_key_tokens_total{key="bob",kind="input"}',
                 'toolspeak_reloads_total{outcome="failed"}',
             ):
-                assert await metric(served, beginning) == 0, beginning
-            assert await metric(served, "toolspeak_config_last_reload_successful") == 1
+                assert await metric(gateway, beginning) == 0, beginning
+            assert await metric(gateway, "toolspeak_config_last_reload_successful") == 1
 
     asyncio.run(run())

@@ -36,8 +36,8 @@ class Model:
     async def __call__(self, exchange: Exchange) -> None:
         await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([event(says("One, "))]))
         await self.go_on.wait()
-        counted = {"choices": [], "usage": {"prompt_tokens": 30, "completion_tokens": 12}}
-        await exchange.send(chunked([event(says("two.", "stop")), event(counted), event("[DONE]")]), b"0\r\n\r\n")
+        usage_chunk = {"choices": [], "usage": {"prompt_tokens": 30, "completion_tokens": 12}}
+        await exchange.send(chunked([event(says("two.", "stop")), event(usage_chunk), event("[DONE]")]), b"0\r\n\r\n")
 
 
 def key(name: str, secret: str, limits: str = "") -> str:
@@ -124,12 +124,12 @@ def test_streams_hold_over_four_workers_and_a_killed_worker_gives_its_own_back(u
             )
             assert (streams.statuses.count(200), streams.statuses.count(429)) == (8, 32)
             assert (await ask(client)).status_code == 429
-            for line in await process.logged("serving", WORKERS):
+            for line in await process.log_lines("serving", WORKERS):
                 os.kill(line["pid"], signal.SIGKILL)
-            await process.logged("serving", 2 * WORKERS)
+            await process.log_lines("serving", 2 * WORKERS)
             model.go_on.set()
             await until_served(client)
-            await asyncio.gather(streams.ended(), return_exceptions=True)
+            await asyncio.gather(streams.read_to_end(), return_exceptions=True)
 
     asyncio.run(run())
 
@@ -146,7 +146,7 @@ def test_a_key_that_is_revoked_is_refused_by_every_worker(tmp_path: Path):
             other = config.with_suffix(".new")
             other.write_text(rest + keys[1])
             other.replace(config)
-            await process.logged("reloaded", WORKERS)
+            await process.log_lines("reloaded", WORKERS)
             for _ in range(20):
                 assert (await ask(client, headers=bearer(ALICE))).status_code == 401
             assert (await ask(client, headers=bearer(BOB))).status_code == 200
@@ -162,10 +162,10 @@ def test_a_reload_that_gives_a_key_its_first_limit_opens_the_store(tmp_path: Pat
             process.client(**bearer(ALICE)) as client,
         ):
             assert (await ask(client)).status_code == 200
-            limited = key("alice", ALICE, "requests_per_minute = 3")
-            config.with_suffix(".new").write_text(f'{rest}[usage]\nstore = "u.db"\n{limited}')
+            limited_key = key("alice", ALICE, "requests_per_minute = 3")
+            config.with_suffix(".new").write_text(f'{rest}[usage]\nstore = "u.db"\n{limited_key}')
             config.with_suffix(".new").replace(config)
-            for line in await process.logged("reloaded", WORKERS):
+            for line in await process.log_lines("reloaded", WORKERS):
                 assert "needs_restart" not in line
             answers = await asyncio.gather(*(ask(client) for _ in range(10)))
             assert sorted(answer.status_code for answer in answers) == [200] * 3 + [429] * 7
@@ -181,12 +181,12 @@ def test_sigterm_loses_nothing_that_was_under_way(usage_store: str, tmp_path: Pa
             process.client(**bearer(ALICE)) as client,
         ):
             config.write_text(config.read_text() + "[server]\ndrain_seconds = 0\n")
-            await process.logged("reloaded")
+            await process.log_lines("reloaded")
             streams = Streams(client, [BODY] * 3)
             await streams.until(lambda texts: all("One, " in text for text in texts))
             process.process.send_signal(signal.SIGTERM)
             await process.process.wait()
-            await asyncio.gather(streams.ended(), return_exceptions=True)
+            await asyncio.gather(streams.read_to_end(), return_exceptions=True)
         counts = (await counts_of(usage_store))["alice"]
         assert counts.requests == 3
         assert counts.input > 0

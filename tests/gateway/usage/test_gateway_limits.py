@@ -14,13 +14,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from loopback_server import STREAM_HEAD, Exchange, Server, chunked, event, says, serve
-from serving import ENDPOINTS, PATIENCE, Gateway, at, events, gateway
+from serving import ENDPOINTS, PATIENCE, Gateway, at, events, run_gateway
 
 from patience import in_time
 from toolspeak.errors import ConfigurationError, JournalError
 from toolspeak.gateway.app import Gateway as Application
 from toolspeak.gateway.settings.api_keys import Key, digest, key_of_table
-from toolspeak.gateway.settings.gateway_settings import ResponseSettings, Settings, Upstream, checked, read_config
+from toolspeak.gateway.settings.gateway_settings import (
+    ResponseSettings,
+    Settings,
+    Upstream,
+    checked_settings,
+    read_config,
+)
 from toolspeak.gateway.settings.usage_settings import UsageSettings, default_store
 from toolspeak.gateway.usage.usage_store import open_usage
 from toolspeak.gateway.usage.usage_values import Load, Standing, StartRequest, usage_decision
@@ -59,30 +65,32 @@ class Model:
         rest = [event(says("two.", "stop"))]
         if self._usage is not None:
             input_tokens, output_tokens = self._usage
-            counted = {"prompt_tokens": input_tokens, "completion_tokens": output_tokens}
-            rest.append(event({"choices": [], "usage": counted}))
+            usage_fields = {"prompt_tokens": input_tokens, "completion_tokens": output_tokens}
+            rest.append(event({"choices": [], "usage": usage_fields}))
         await exchange.send(chunked([*rest, event("[DONE]")]), b"0\r\n\r\n")
 
 
 @asynccontextmanager
-async def limited(store: str, model: Model, key: Key, **settings: Any) -> AsyncGenerator[tuple[Server, Gateway]]:
+async def run_limited_gateway(
+    store: str, model: Model, key: Key, **settings: Any
+) -> AsyncGenerator[tuple[Server, Gateway]]:
     usage = UsageSettings(store, **settings)
     keys = (key, Key("bob", digest(BOB)))
-    async with serve(model) as upstream, gateway(at(upstream, dialect="hermes"), keys=keys, usage=usage) as served:
+    async with serve(model) as upstream, run_gateway(at(upstream, dialect="hermes"), keys=keys, usage=usage) as gateway:
         try:
-            yield upstream, served
+            yield upstream, gateway
         finally:
             model.go_on.set()
 
 
-async def ask(served: Gateway, path: str = CHAT, key: str = ALICE, **more: Any):
-    return await served.client.post(path, json=body(path, **more), headers=bearer(key))
+async def ask(gateway: Gateway, path: str = CHAT, key: str = ALICE, **more: Any):
+    return await gateway.client.post(path, json=body(path, **more), headers=bearer(key))
 
 
-async def until(served: Gateway, status: int) -> None:
+async def until(gateway: Gateway, status: int) -> None:
     """Asks as clients do that are refused: again."""
     async with asyncio.timeout(PATIENCE):
-        while (await ask(served)).status_code != status:  # noqa: ASYNC110 - the answer is what is waited for
+        while (await ask(gateway)).status_code != status:  # noqa: ASYNC110 - the answer is what is waited for
             await asyncio.sleep(0.01)
 
 
@@ -90,9 +98,9 @@ async def until(served: Gateway, status: int) -> None:
 def test_more_requests_in_a_minute_are_refused_in_the_words_of_each_api(usage_store: str, path: str):
     async def run() -> None:
         alice = Key("alice", digest(ALICE), requests_per_minute=2)
-        async with limited(usage_store, Model(), alice) as (upstream, served):
+        async with run_limited_gateway(usage_store, Model(), alice) as (upstream, gateway):
             for rest in ("1", "0"):
-                answer = await ask(served, path, stream=rest == "0")
+                answer = await ask(gateway, path, stream=rest == "0")
                 assert answer.status_code == 200, answer.text
                 start = "anthropic-ratelimit-requests-" if path == MESSAGES else "x-ratelimit-"
                 end = "" if path == MESSAGES else "-requests"
@@ -100,7 +108,7 @@ def test_more_requests_in_a_minute_are_refused_in_the_words_of_each_api(usage_st
                 assert answer.headers[f"{start}remaining{end}"] == rest
                 assert answer.headers[f"{start}reset{end}"]
             for _ in range(2):  # the second is not looked up again
-                refusal = await ask(served, path)
+                refusal = await ask(gateway, path)
                 assert refusal.status_code == 429
                 assert 0 < int(refusal.headers["retry-after"]) <= 60
                 assert refusal.headers[f"{start}remaining{end}"] == "0"
@@ -110,7 +118,7 @@ def test_more_requests_in_a_minute_are_refused_in_the_words_of_each_api(usage_st
                     assert error["type"] == "rate_limit_error"
                 else:
                     assert error["code"] == "requests_per_minute_exceeded"
-            assert (await ask(served, path, BOB)).status_code == 200
+            assert (await ask(gateway, path, BOB)).status_code == 200
             assert len(upstream.exchanges) == 3
 
     asyncio.run(run())
@@ -120,18 +128,18 @@ def test_more_requests_in_a_minute_are_refused_in_the_words_of_each_api(usage_st
 def test_so_many_answers_are_under_way_at_once(usage_store: str, stream: bool):
     async def run() -> None:
         model = Model(waits=True)
-        async with limited(usage_store, model, Key("alice", digest(ALICE), streams=2)) as (_, served):
-            running = [asyncio.create_task(ask(served, stream=stream)) for _ in range(2)]
+        async with run_limited_gateway(usage_store, model, Key("alice", digest(ALICE), streams=2)) as (_, gateway):
+            running = [asyncio.create_task(ask(gateway, stream=stream)) for _ in range(2)]
             for _ in running:
                 await model.starts.acquire()
-            refusal = await ask(served, stream=stream)
+            refusal = await ask(gateway, stream=stream)
             assert (refusal.status_code, refusal.json()["error"]["code"]) == (429, "streams_exceeded")
             assert refusal.headers["retry-after"] == "1"
             model.go_on.set()
             for task in running:
                 assert (await task).status_code == 200
             for _ in range(3):  # a client that has read the end may ask at once
-                assert (await ask(served, stream=stream)).status_code == 200
+                assert (await ask(gateway, stream=stream)).status_code == 200
 
     asyncio.run(run())
 
@@ -139,15 +147,15 @@ def test_so_many_answers_are_under_way_at_once(usage_store: str, stream: bool):
 def test_a_client_that_leaves_gives_its_place_back(usage_store: str):
     async def run() -> None:
         model = Model(waits=True)
-        async with limited(usage_store, model, Key("alice", digest(ALICE), streams=1)) as (_, served):
-            async with served.client.stream(
+        async with run_limited_gateway(usage_store, model, Key("alice", digest(ALICE), streams=1)) as (_, gateway):
+            async with gateway.client.stream(
                 "POST", CHAT, json=body(CHAT, stream=True), headers=bearer(ALICE)
             ) as answer:
                 chunks = answer.aiter_bytes()
                 await anext(chunks)
-                assert (await ask(served)).status_code == 429
+                assert (await ask(gateway)).status_code == 429
             model.go_on.set()
-            await until(served, 200)
+            await until(gateway, 200)
 
     asyncio.run(run())
 
@@ -155,8 +163,8 @@ def test_a_client_that_leaves_gives_its_place_back(usage_store: str):
 def test_the_day_is_over_once_its_tokens_are_used(usage_store: str):
     async def run() -> None:
         alice = Key("alice", digest(ALICE), tokens_per_day=80)
-        async with limited(usage_store, Model(), alice) as (_, served):
-            first, second, third = [await ask(served) for _ in range(3)]
+        async with run_limited_gateway(usage_store, Model(), alice) as (_, gateway):
+            first, second, third = [await ask(gateway) for _ in range(3)]
             assert (first.status_code, second.status_code, third.status_code) == (200, 200, 429)  # 42 each
             assert int(first.headers["x-ratelimit-remaining-tokens"]) <= 80
             assert int(second.headers["x-ratelimit-remaining-tokens"]) <= 38
@@ -172,16 +180,19 @@ def test_the_day_is_over_once_its_tokens_are_used(usage_store: str):
 def test_what_is_under_way_counts_towards_the_day(usage_store: str):
     async def run() -> None:
         model = Model(waits=True)
-        async with limited(usage_store, model, Key("alice", digest(ALICE), tokens_per_day=100)) as (_, served):
+        async with run_limited_gateway(usage_store, model, Key("alice", digest(ALICE), tokens_per_day=100)) as (
+            _,
+            gateway,
+        ):
             long = [{"role": "user", "content": "word " * 200}]
-            running = asyncio.create_task(ask(served, messages=long))
+            running = asyncio.create_task(ask(gateway, messages=long))
             await model.starts.acquire()
-            refusal = await ask(served)
+            refusal = await ask(gateway)
             assert (refusal.status_code, refusal.json()["error"]["code"]) == (429, "tokens_per_day_exceeded")
             assert refusal.headers["retry-after"] == "1"
             model.go_on.set()
             assert (await running).status_code == 200
-            await until(served, 200)  # it used 42, less than what was reserved for it
+            await until(gateway, 200)  # it used 42, less than what was reserved for it
 
     asyncio.run(run())
 
@@ -189,9 +200,9 @@ def test_what_is_under_way_counts_towards_the_day(usage_store: str):
 def test_tokens_are_estimated_where_nobody_counts_them(usage_store: str):
     async def run() -> None:
         alice = Key("alice", digest(ALICE), tokens_per_day=3)
-        async with limited(usage_store, Model(usage=None), alice) as (_, served):
-            assert (await ask(served)).status_code == 200
-            assert (await ask(served)).status_code == 429
+        async with run_limited_gateway(usage_store, Model(usage=None), alice) as (_, gateway):
+            assert (await ask(gateway)).status_code == 200
+            assert (await ask(gateway)).status_code == 429
 
     asyncio.run(run())
 
@@ -201,8 +212,8 @@ def test_limits_hold_in_all_gateways_with_the_same_store(usage_store: str):
         alice = Key("alice", digest(ALICE), requests_per_minute=10, streams=100)
         usage = UsageSettings(usage_store)
         async with (
-            limited(usage_store, Model(), alice) as (upstream, one),
-            gateway(at(upstream), keys=(alice,), usage=usage) as other,
+            run_limited_gateway(usage_store, Model(), alice) as (upstream, one),
+            run_gateway(at(upstream), keys=(alice,), usage=usage) as other,
         ):
             answers = await asyncio.gather(*(ask(each) for _ in range(15) for each in (one, other)))
             assert sorted(answer.status_code for answer in answers) == [200] * 10 + [429] * 20
@@ -217,8 +228,8 @@ def test_a_limit_that_is_lowered_holds_at_once(usage_store: str):
 
         usage = UsageSettings(usage_store)
         async with (
-            limited(usage_store, Model(), alice(5)) as (upstream, before),
-            gateway(at(upstream), keys=(alice(2),), usage=usage) as after,
+            run_limited_gateway(usage_store, Model(), alice(5)) as (upstream, before),
+            run_gateway(at(upstream), keys=(alice(2),), usage=usage) as after,
         ):
             for _ in range(4):
                 assert (await ask(before)).status_code == 200
@@ -232,14 +243,17 @@ def test_a_limit_that_is_lowered_holds_at_once(usage_store: str):
 
 def test_count_tokens_and_bodies_that_cannot_be_read_are_requests_too(usage_store: str):
     async def run() -> None:
-        async with limited(usage_store, Model(), Key("alice", digest(ALICE), requests_per_minute=2)) as (_, served):
-            counted = await ask(served, "/v1/messages/count_tokens")
-            assert counted.status_code == 200, counted.text
-            broken = await served.client.post(
+        async with run_limited_gateway(usage_store, Model(), Key("alice", digest(ALICE), requests_per_minute=2)) as (
+            _,
+            gateway,
+        ):
+            count_response = await ask(gateway, "/v1/messages/count_tokens")
+            assert count_response.status_code == 200, count_response.text
+            refusal = await gateway.client.post(
                 CHAT, content=b"{", headers={**bearer(ALICE), "content-type": "application/json"}
             )
-            assert broken.status_code == 400
-            assert (await ask(served)).status_code == 429
+            assert refusal.status_code == 400
+            assert (await ask(gateway)).status_code == 429
 
     asyncio.run(run())
 
@@ -250,23 +264,26 @@ def test_a_response_in_the_background_is_one_request_and_one_stream(usage_store:
         alice = Key("alice", digest(ALICE), requests_per_minute=3, streams=1)
         async with (
             serve(model) as upstream,
-            gateway(
+            run_gateway(
                 at(upstream, dialect="hermes"),
                 keys=(alice,),
                 usage=UsageSettings(usage_store),
                 responses=ResponseSettings(str(tmp_path / "r.db"), background=True),
-            ) as served,
+            ) as gateway,
         ):
-            queued = await ask(served, RESPONSES, background=True)
-            assert (queued.status_code, queued.headers["x-ratelimit-remaining-requests"]) == (200, "2")
+            background_response = await ask(gateway, RESPONSES, background=True)
+            assert (background_response.status_code, background_response.headers["x-ratelimit-remaining-requests"]) == (
+                200,
+                "2",
+            )
             await model.starts.acquire()
-            assert (await ask(served)).json()["error"]["code"] == "streams_exceeded"
+            assert (await ask(gateway)).json()["error"]["code"] == "streams_exceeded"
             model.go_on.set()
-            path = f"{RESPONSES}/{queued.json()['id']}"
+            path = f"{RESPONSES}/{background_response.json()['id']}"
             async with asyncio.timeout(PATIENCE):
-                while (await served.client.get(path, headers=bearer(ALICE))).json()["status"] != "completed":  # noqa: ASYNC110
+                while (await gateway.client.get(path, headers=bearer(ALICE))).json()["status"] != "completed":  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
-            statuses = [(await ask(served)).status_code for _ in range(3)]
+            statuses = [(await ask(gateway)).status_code for _ in range(3)]
             assert statuses == [200, 200, 429]
 
     asyncio.run(run())
@@ -276,24 +293,27 @@ def test_a_store_that_fails_lets_no_limited_key_in_and_all_others(tmp_path: Path
     async def run() -> None:
         path = tmp_path / "usage.db"
         alice = Key("alice", digest(ALICE), streams=1)
-        async with limited(str(path), Model(), alice) as (_, served):
-            assert (await ask(served)).status_code == 200
+        async with run_limited_gateway(str(path), Model(), alice) as (_, gateway):
+            assert (await ask(gateway)).status_code == 200
             with closing(sqlite3.connect(path, isolation_level=None)) as db:
                 db.execute("BEGIN EXCLUSIVE")
-                refusal = await ask(served)
+                refusal = await ask(gateway)
                 assert (refusal.status_code, refusal.json()["error"]["code"]) == (503, "limits_unavailable")
                 assert "usage.db" not in refusal.text
-                assert (await ask(served, key=BOB)).status_code == 200
+                assert (await ask(gateway, key=BOB)).status_code == 200
                 db.execute("ROLLBACK")
-            await until(served, 200)
+            await until(gateway, 200)
 
     asyncio.run(run())
 
 
 def test_an_answer_in_the_stream_has_its_events_and_its_headers(usage_store: str):
     async def run() -> None:
-        async with limited(usage_store, Model(), Key("alice", digest(ALICE), tokens_per_day=10**9)) as (_, served):
-            answer = await ask(served, stream=True, stream_options={"include_usage": True})
+        async with run_limited_gateway(usage_store, Model(), Key("alice", digest(ALICE), tokens_per_day=10**9)) as (
+            _,
+            gateway,
+        ):
+            answer = await ask(gateway, stream=True, stream_options={"include_usage": True})
             assert answer.headers["x-ratelimit-limit-tokens"] == "1000000000"
             assert events(answer.text)[-1] == "[DONE]"
 
@@ -303,8 +323,8 @@ def test_an_answer_in_the_stream_has_its_events_and_its_headers(usage_store: str
 def test_an_answer_keeps_its_place_for_longer_than_a_lease(tmp_path: Path):
     async def run(seconds: float) -> None:
         model, store, alice = Model(waits=True), tmp_path / f"{seconds}.db", Key("alice", digest(ALICE), streams=1)
-        async with limited(str(store), model, alice, lease_seconds=seconds) as (_, served):
-            running = asyncio.create_task(ask(served))
+        async with run_limited_gateway(str(store), model, alice, lease_seconds=seconds) as (_, gateway):
+            running = asyncio.create_task(ask(gateway))
             await model.starts.acquire()
             times: set[float] = set()
             with closing(sqlite3.connect(store)) as db:
@@ -312,7 +332,7 @@ def test_an_answer_keeps_its_place_for_longer_than_a_lease(tmp_path: Path):
                     while len(times) < 5:
                         times.update(until for (until,) in db.execute("SELECT until FROM loads"))
                         await asyncio.sleep(0.01)
-            assert (await ask(served)).status_code == 429
+            assert (await ask(gateway)).status_code == 429
             model.go_on.set()
             assert (await running).status_code == 200
 
@@ -321,10 +341,10 @@ def test_an_answer_keeps_its_place_for_longer_than_a_lease(tmp_path: Path):
 
 def test_a_store_that_cannot_be_changes_nothing_when_settings_are_read_again():
     upstream = Upstream(url="http://127.0.0.1:9/v1", names=("m",))
-    made = Application(Settings((upstream,)), environ={})
+    application = Application(Settings((upstream,)), environ={})
     with pytest.raises(ConfigurationError, match=r"usage\.store: mysql:// is not supported"):
-        made.reload(Settings((replace(upstream, names=("other",)),), usage=UsageSettings("mysql://x")))
-    assert made.current.router.names == ("m",)
+        application.reload(Settings((replace(upstream, names=("other",)),), usage=UsageSettings("mysql://x")))
+    assert application.current.router.names == ("m",)
 
 
 LIMITS = st.none() | st.integers(1, 5)
@@ -371,11 +391,11 @@ def test_the_tables_of_the_configuration(tmp_path: Path):
 
 
 def test_usage_is_counted_where_a_key_has_limits():
-    plain, bounded = Key("alice", digest(ALICE)), Key("alice", digest(ALICE), streams=1)
-    assert checked(Settings((Upstream(),), keys=(plain,))).usage is None
-    assert checked(Settings((Upstream(),), keys=(bounded,))).usage == UsageSettings(default_store())
+    plain_key, limited_key = Key("alice", digest(ALICE)), Key("alice", digest(ALICE), streams=1)
+    assert checked_settings(Settings((Upstream(),), keys=(plain_key,))).usage is None
+    assert checked_settings(Settings((Upstream(),), keys=(limited_key,))).usage == UsageSettings(default_store())
     usage_settings = UsageSettings("postgresql://db/x")
-    assert checked(Settings((Upstream(),), keys=(bounded,), usage=usage_settings)).usage == usage_settings
+    assert checked_settings(Settings((Upstream(),), keys=(limited_key,), usage=usage_settings)).usage == usage_settings
 
 
 @pytest.mark.parametrize(

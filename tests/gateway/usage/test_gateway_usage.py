@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from loopback_server import STREAM_HEAD, Answer, Exchange, chunked, dropped, event, says, serve
-from serving import ENDPOINTS, at, gateway, in_turn, texts, written
+from serving import ENDPOINTS, at, call_text, in_turn, run_gateway, texts
 
 from toolspeak.cli.server_commands.usage_command import usage_command
 from toolspeak.gateway.settings.api_keys import Key, digest
@@ -47,17 +47,20 @@ def counts_of(store: str) -> dict[str, Counts]:
 
 
 def test_usage_is_counted_by_key_model_and_day(usage_store: str):
-    answer = in_turn(texts(written("hermes", ("weather", {}))), texts("Hi."), texts("<tool_call>{", finish="stop"))
+    answer = in_turn(texts(call_text("hermes", ("weather", {}))), texts("Hi."), texts("<tool_call>{", finish="stop"))
 
     async def run() -> str:
         usage = UsageSettings(usage_store)
-        async with serve(answer) as server, gateway(at(server, dialect="hermes"), keys=KEYS, usage=usage) as served:
+        async with (
+            serve(answer) as server,
+            run_gateway(at(server, dialect="hermes"), keys=KEYS, usage=usage) as gateway,
+        ):
             for key, more in ((ALICE, {"tools": [TOOL]}), (ROOT, {}), (ALICE, {"tools": [TOOL], "stream": True})):
-                response = await served.client.post(CHAT, json=body(**more), headers=bearer(key))
+                response = await gateway.client.post(CHAT, json=body(**more), headers=bearer(key))
                 assert response.status_code == 200
-            missing = await served.client.post(CHAT, json=body(model="nope" * 100), headers=bearer(ALICE))
+            missing = await gateway.client.post(CHAT, json=body(model="nope" * 100), headers=bearer(ALICE))
             assert missing.status_code == 400
-            return (await served.client.get("/metrics", headers=bearer(ROOT))).text
+            return (await gateway.client.get("/metrics", headers=bearer(ROOT))).text
 
     metrics = asyncio.run(run())
     today = day_of(time.time())
@@ -89,7 +92,7 @@ def failing(cut: bool) -> Answer:
     return answer
 
 
-RELAYED = pytest.mark.parametrize("relayed", [True, False], ids=["relayed", "read"])
+RELAYED_OR_READ = pytest.mark.parametrize("relayed", [True, False], ids=["relayed", "read"])
 """Requests without tools pass as they come where both sides speak one API."""
 
 
@@ -97,13 +100,13 @@ def chat_body(relayed: bool) -> dict[str, Any]:
     return body(stream=True) if relayed else body(stream=True, tools=[TOOL])
 
 
-@RELAYED
+@RELAYED_OR_READ
 def test_an_answer_that_breaks_off_is_counted_as_far_as_it_came(usage_store: str, relayed: bool):
     async def run(cut: bool) -> None:
         async with (
             serve(failing(cut)) as server,
-            gateway(at(server), keys=KEYS, usage=UsageSettings(usage_store)) as served,
-            served.client.stream("POST", CHAT, json=chat_body(relayed), headers=bearer(ALICE)) as response,
+            run_gateway(at(server), keys=KEYS, usage=UsageSettings(usage_store)) as gateway,
+            gateway.client.stream("POST", CHAT, json=chat_body(relayed), headers=bearer(ALICE)) as response,
         ):
             assert response.status_code == (200 if cut else 400)
             await response.aread()
@@ -117,7 +120,7 @@ def test_an_answer_that_breaks_off_is_counted_as_far_as_it_came(usage_store: str
     assert 0 < counts.output < 10
 
 
-@RELAYED
+@RELAYED_OR_READ
 def test_a_client_that_leaves_is_counted_and_is_no_error(usage_store: str, relayed: bool):
     departure = asyncio.Event()
 
@@ -127,8 +130,11 @@ def test_a_client_that_leaves_is_counted_and_is_no_error(usage_store: str, relay
         departure.set()
 
     async def run() -> None:
-        async with serve(answer) as server, gateway(at(server), keys=KEYS, usage=UsageSettings(usage_store)) as served:
-            async with served.client.stream("POST", CHAT, json=chat_body(relayed), headers=bearer(ALICE)) as response:
+        async with (
+            serve(answer) as server,
+            run_gateway(at(server), keys=KEYS, usage=UsageSettings(usage_store)) as gateway,
+        ):
+            async with gateway.client.stream("POST", CHAT, json=chat_body(relayed), headers=bearer(ALICE)) as response:
                 chunks = response.aiter_bytes()
                 await anext(chunks)
             await departure.wait()
@@ -146,9 +152,12 @@ def test_embeddings_and_completions_are_counted(usage_store: str):
         await exchange.send(head % len(content) + content)
 
     async def run() -> None:
-        async with serve(answer) as server, gateway(at(server), keys=KEYS, usage=UsageSettings(usage_store)) as served:
+        async with (
+            serve(answer) as server,
+            run_gateway(at(server), keys=KEYS, usage=UsageSettings(usage_store)) as gateway,
+        ):
             request = {"model": "m", "input": "Hi."}
-            assert (await served.client.post("/v1/embeddings", json=request, headers=bearer(ALICE))).status_code == 200
+            assert (await gateway.client.post("/v1/embeddings", json=request, headers=bearer(ALICE))).status_code == 200
 
     asyncio.run(run())
     counts = counts_of(usage_store)["alice"]
@@ -164,12 +173,12 @@ def test_names_and_numbers_of_strangers_do_not_break_the_store(usage_store: str)
     async def run() -> None:
         async with (
             serve(in_turn(*([*huge, event("[DONE]")] for _ in range(103)))) as server,
-            gateway(at(server), keys=KEYS, usage=UsageSettings(usage_store)) as served,
+            run_gateway(at(server), keys=KEYS, usage=UsageSettings(usage_store)) as gateway,
         ):
             for name in ("a\x00b", "\ud800", "\x1b[2J", *(f"m{i}" for i in range(100))):
                 content = json.dumps(body(model=name)).encode()
                 headers = {**bearer(ALICE), "content-type": "application/json"}
-                await served.client.post(CHAT, content=content, headers=headers)
+                await gateway.client.post(CHAT, content=content, headers=headers)
 
     asyncio.run(run())
     rows = asyncio.run(rows_of(usage_store, "model"))
@@ -185,11 +194,11 @@ def test_a_store_that_was_away_loses_nothing(tmp_path: Path):
     async def run() -> None:
         async with (
             serve(in_turn(texts("Hi."), texts("Hi."))) as server,
-            gateway(at(server), keys=KEYS, usage=UsageSettings(str(store))) as served,
+            run_gateway(at(server), keys=KEYS, usage=UsageSettings(str(store))) as gateway,
         ):
             elsewhere = tmp_path / "elsewhere"
             for _ in range(2):
-                assert (await served.client.post(CHAT, json=body(), headers=bearer(ALICE))).status_code == 200
+                assert (await gateway.client.post(CHAT, json=body(), headers=bearer(ALICE))).status_code == 200
                 assert not elsewhere.exists()
 
     asyncio.run(run())

@@ -219,9 +219,10 @@ def _check(settings: Settings) -> None:
             click.echo(f"  problem   {problem}{note}")
         for warning in finding.warnings:
             click.echo(f"  warning   {warning}")
-        for name in ("calls", "prompt", "required", "window"):
-            if sentence := getattr(finding, name):
-                click.echo(f"  {name:<9} {sentence}")
+        sentences = {"calls": finding.calls, "prompt": finding.prompt, "required": finding.required_call}
+        for label, sentence in {**sentences, "window": finding.window}.items():
+            if sentence:
+                click.echo(f"  {label:<9} {sentence}")
     keys = f"{len(settings.keys)} API keys" if settings.keys else "no API keys"
     where = f"http://{settings.host}:{settings.port}"
     models = {finding.model for finding in findings if not finding.has_substitute}

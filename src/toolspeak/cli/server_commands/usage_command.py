@@ -18,7 +18,7 @@ from toolspeak.errors import ConfigurationError
 from toolspeak.gateway.settings.gateway_settings import read_toml
 from toolspeak.gateway.settings.usage_settings import default_store, usage_of_table
 from toolspeak.gateway.usage.usage_store import open_usage
-from toolspeak.gateway.usage.usage_values import COLUMNS, COUNTED, Column, UsageRow
+from toolspeak.gateway.usage.usage_values import COLUMNS, COUNT_FIELDS, Column, UsageRow
 
 _UNBOUNDED_WIDTH = 10_000
 """The width of a line in a file or a pipe, so that nothing is folded."""
@@ -58,11 +58,11 @@ def usage_command(
     table = Table(box=None)
     for name in columns:
         table.add_column(name, overflow="fold")
-    for name in COUNTED:
+    for name in COUNT_FIELDS:
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         cells = [Text(getattr(row, name)) for name in columns]
-        table.add_row(*cells, *(f"{getattr(row.counts, name):,}" for name in COUNTED))
+        table.add_row(*cells, *(f"{getattr(row.counts, name):,}" for name in COUNT_FIELDS))
     out = Console(markup=False, highlight=False)
     if not out.is_terminal:
         out.width = _UNBOUNDED_WIDTH

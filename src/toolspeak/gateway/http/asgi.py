@@ -113,7 +113,7 @@ def check_values(body: bytes, most: int) -> None:
     )
 
 
-def decoded(body: bytes, depth: int) -> JSON:
+def decode_body(body: bytes, depth: int) -> JSON:
     """The JSON of a body, nested `depth` deep at most. Raises Failure."""
     try:
         value: JSON = from_json(body, allow_inf_nan=False)
@@ -184,13 +184,13 @@ class EventStream:
         self._loop = asyncio.get_running_loop()
         self._waiting: list[bytes] = []
         self._size = 0
-        self._ended = False
+        self._is_ending = False
         self._sender: asyncio.Task[None] | None = None
         self._idle: asyncio.Future[None] | None = None
         """The sender waits for it while there is nothing to send."""
         self._room: asyncio.Future[None] | None = None
         """The writer waits for it while more than `MOST_WAITING` bytes wait to leave."""
-        self._failed: Exception | None = None
+        self._send_error: Exception | None = None
         self._sending: float | None = None
         self._sent_at = self._loop.time()
 
@@ -206,33 +206,33 @@ class EventStream:
             try:
                 await self._send({"type": "http.response.body", "body": data, "more_body": True})
             except Exception as error:
-                self._failed = error
+                self._send_error = error
                 raise
             self._sent_at, self._sending = now, None
             return
         self._waiting.append(data)
         self._size += len(data)
         self._wake()
-        while self._size > MOST_WAITING and self._failed is None:
+        while self._size > MOST_WAITING and self._send_error is None:
             if self._room is None:
                 self._room = self._loop.create_future()
             await asyncio.shield(self._room)
-        if self._failed is not None:
-            raise self._failed
+        if self._send_error is not None:
+            raise self._send_error
 
     @property
     def failed(self) -> bool:
         """Whether a send has failed, so that nothing more can leave."""
-        return self._failed is not None
+        return self._send_error is not None
 
     async def end(self) -> None:
         """Sends the rest and the end of the answer."""
-        self._ended = True
+        self._is_ending = True
         self._wake()
         assert self._sender is not None
         await self._sender
-        if self._failed is not None:
-            raise self._failed
+        if self._send_error is not None:
+            raise self._send_error
 
     def close(self) -> None:
         """Stops sending."""
@@ -245,7 +245,7 @@ class EventStream:
         Raises ClientGone if the client has read nothing for `stall` seconds, or if a send has failed.
         """
         now = self._loop.time()
-        if self._failed is not None:
+        if self._send_error is not None:
             raise ClientGone
         if self._sending is not None:
             if now - self._sending > stall:
@@ -263,7 +263,7 @@ class EventStream:
         try:
             await self._send({"type": "http.response.start", "status": 200, "headers": self._head()})
             while True:
-                data, more = b"".join(self._waiting), not self._ended
+                data, more = b"".join(self._waiting), not self._is_ending
                 self._waiting.clear()
                 self._size = 0
                 self._sending = self._loop.time()
@@ -273,11 +273,11 @@ class EventStream:
                     self.over = True
                     return
                 self._make_room()
-                if not self._waiting and not self._ended:
+                if not self._waiting and not self._is_ending:
                     self._idle = self._loop.create_future()
                     await self._idle
         except Exception as error:  # noqa: BLE001 - raised where the next piece is written
-            self._failed = error
+            self._send_error = error
             self._make_room()
 
     def _make_room(self) -> None:
@@ -296,7 +296,7 @@ class EventStream:
         ]
 
 
-async def watched(
+async def run_while_connected(
     work: Coroutine[Any, Any, None], receive: Receive, stream: EventStream | None, silence: float, stall: float
 ) -> None:
     """Runs `work` while the client is connected. Cancels it and raises ClientGone if the client leaves.
@@ -307,11 +307,11 @@ async def watched(
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
-    cancelling, gone = task.cancelling(), False
+    cancelling, client_is_gone = task.cancelling(), False
     working = loop.create_task(work)
 
     async def watch() -> None:
-        nonlocal gone
+        nonlocal client_is_gone
         while True:
             try:
                 async with asyncio.timeout(silence):
@@ -326,7 +326,7 @@ async def watched(
                 except ClientGone:
                     pass
             if stream is None or not stream.over:  # a server also reports it after the end of an answer
-                gone = True
+                client_is_gone = True
                 working.cancel()
             return
 
@@ -334,7 +334,7 @@ async def watched(
     try:
         await working
     except asyncio.CancelledError:
-        if gone and working.cancelled():
+        if client_is_gone and working.cancelled():
             raise ClientGone from None
         if working.cancelled() or not working.done():
             raise
@@ -365,7 +365,7 @@ def text_event(frame: StreamFrame) -> bytes:
         return event(frame)
 
 
-def noted(frames: list[StreamFrame], notes: Sequence[Note]) -> list[StreamFrame]:
+def add_notes(frames: list[StreamFrame], notes: Sequence[Note]) -> list[StreamFrame]:
     """The last frames of an answer, with its notes in the field `toolspeak` of the frame with the finish reason."""
     if not notes:
         return frames

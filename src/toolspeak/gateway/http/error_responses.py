@@ -102,7 +102,7 @@ def draining() -> Failure:
     )
 
 
-def stopped() -> Failure:
+def gateway_stopped() -> Failure:
     """The failure of a request that is under way when the gateway's time to drain is over. Not a 503: a load balancer
     takes that for a request that was not started, and sends it to another host."""
     return Failure(
@@ -160,5 +160,5 @@ def failure_of(error: BaseException, request_id: str) -> Failure:
         case ToolspeakError():
             return Failure(500, str(error), "gateway_failed")
         case _:
-            log("failed", {"id": request_id}, level=logging.ERROR, failed=error)
+            log("failed", {"id": request_id}, level=logging.ERROR, error=error)
             return Failure(500, f"the gateway failed; its log has the reason under {request_id}", "gateway_failed")

@@ -45,7 +45,7 @@ class MultipartForm:
         try:
             return None if place is None else self.body[place].decode()
         except UnicodeDecodeError:
-            raise _broken(f"the field {name!r} is not UTF-8") from None
+            raise _invalid_form(f"the field {name!r} is not UTF-8") from None
 
     def with_model(self, model: str) -> bytes:
         """The body with another model's name."""
@@ -57,29 +57,29 @@ def read_form(content_type: str, body: bytes) -> MultipartForm:
     """Finds the fields that the gateway reads in a form of at most `MOST_PARTS`. Raises Failure."""
     match = _TYPE.fullmatch(content_type.strip())
     if match is None:
-        raise _broken("the request's content-type has to be multipart/form-data; boundary=X, and nothing else")
+        raise _invalid_form("the request's content-type has to be multipart/form-data; boundary=X, and nothing else")
     delimiter = b"--" + match["boundary"].encode()
     if body.count(delimiter) > MOST_PARTS + 1:
         raise Failure(413, f"the form has more than {MOST_PARTS} parts: send fewer", "request_too_large")
     if not body.startswith(delimiter):
-        raise _broken("the body does not begin with the boundary")
+        raise _invalid_form("the body does not begin with the boundary")
     places: dict[str, slice] = {}
     start = len(delimiter)
     while (end := body.find(delimiter, start)) >= 0:
         # A boundary counts only at the beginning of a line; some servers accept one elsewhere, too.
         if body[start : start + 2] != b"\r\n" or body[end - 2 : end] != b"\r\n":
-            raise _broken("a boundary is not between line breaks")
+            raise _invalid_form("a boundary is not between line breaks")
         head_end = body.find(b"\r\n\r\n", start, end - 2)
         if head_end < 0:
-            raise _broken("a part has no empty line after its headers")
+            raise _invalid_form("a part has no empty line after its headers")
         name = _name_of(body[start + 2 : head_end])
         if name in _FIELDS:
             if name in places:
-                raise _broken(f"the field {name!r} appears twice; send it once")
+                raise _invalid_form(f"the field {name!r} appears twice; send it once")
             places[name] = slice(head_end + 4, end - 2)
         start = end + len(delimiter)
     if body[start:].rstrip(b"\r\n") != b"--":
-        raise _broken("the last boundary is missing, so the form is not whole")
+        raise _invalid_form("the last boundary is missing, so the form is not whole")
     return MultipartForm(body, places)
 
 
@@ -88,21 +88,21 @@ def _name_of(head: bytes) -> str:
     try:
         lines = head.decode().split("\r\n")
     except UnicodeDecodeError:
-        raise _broken("the headers of a part are not UTF-8") from None
+        raise _invalid_form("the headers of a part are not UTF-8") from None
     if any(":" not in line or line[0] in " \t" or "\n" in line or "\r" in line or "\0" in line for line in lines):
-        raise _broken("a header of a part is folded, has no colon, or has a bare line break")
+        raise _invalid_form("a header of a part is folded, has no colon, or has a bare line break")
     dispositions = [line for line in lines if line.lower().partition(":")[0].strip() == "content-disposition"]
     match = _DISPOSITION.fullmatch(dispositions[0]) if len(dispositions) == 1 else None
     if match is None:
-        raise _broken('each part needs one header of the form: Content-Disposition: form-data; name="X"')
+        raise _invalid_form('each part needs one header of the form: Content-Disposition: form-data; name="X"')
     name = match["quoted"] if match["name"] is None else match["name"]
     plain_name = name.lower()
     if plain_name in _FIELDS:
         others = {line.lower().partition(":")[0].strip(): line.partition(":")[2].strip().lower() for line in lines}
         if name != plain_name or match["file"] or others.get("content-transfer-encoding", "8bit") not in _PLAIN:
-            raise _broken(f"the field {plain_name!r} has to be plain text under this name")
+            raise _invalid_form(f"the field {plain_name!r} has to be plain text under this name")
     return name
 
 
-def _broken(why: str) -> Failure:
+def _invalid_form(why: str) -> Failure:
     return Failure(400, f"the form cannot be read: {why}", "invalid_form")

@@ -42,18 +42,18 @@ _REPAIRS: Mapping[NoteCode, str] = {
 }
 
 
-def healed(messages: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Note]]:
+def repair_conversation(messages: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Note]]:
     """The conversation with one result for each call, in the message after it, and a note for each kind of repair.
 
     A sound or repaired conversation comes back unchanged and without notes. Call ids are unique: the wire formats see
     to that. Linear in the length of the conversation. Of several results of a call the first stays: later turns rest on
     it, and the beginning of the prompt stays the same, as the server's cache needs.
     """
-    healing = _Healing(messages)
-    return healing.messages(), healing.notes()
+    repair = _ConversationRepair(messages)
+    return repair.messages(), repair.notes()
 
 
-class _Healing:
+class _ConversationRepair:
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages
         self._turns = {call.id: at for at, message in enumerate(messages) for call in message.calls}
@@ -70,21 +70,21 @@ class _Healing:
         return notes
 
     def messages(self) -> Sequence[Message]:
-        healed: list[Message] = []
+        repaired_messages: list[Message] = []
         results_at = -1
         for at, message in enumerate(self._messages):
             if at != results_at:
                 rest = self._without_strays(message)
                 if rest.parts or not message.parts:
-                    healed.append(rest)
+                    repaired_messages.append(rest)
             if message.calls:
                 if self._is_answered(at):
-                    healed.append(self._messages[at + 1])
+                    repaired_messages.append(self._messages[at + 1])
                     results_at = at + 1
                 else:
-                    healed.append(Message("tool", tuple(map(self._result, message.calls))))
-            healed += self._asides.get(at, ())
-        return healed if self._repairs else self._messages
+                    repaired_messages.append(Message("tool", tuple(map(self._result, message.calls))))
+            repaired_messages += self._asides.get(at, ())
+        return repaired_messages if self._repairs else self._messages
 
     def _repair(self, code: NoteCode, name: str) -> None:
         self._repairs.setdefault(code, []).append(name or "no name")

@@ -16,9 +16,9 @@ from toolspeak.agent.state.history import pair_results
 from toolspeak.data.messages import JSON, Message, ToolChoice
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import evolve
-from toolspeak.gateway.http.asgi import Fields, check_values, decoded
+from toolspeak.gateway.http.asgi import Fields, check_values, decode_body
 from toolspeak.gateway.http.error_responses import Failure
-from toolspeak.gateway.requests.conversation_repair import healed
+from toolspeak.gateway.requests.conversation_repair import repair_conversation
 from toolspeak.gateway.settings.gateway_settings import Bounds
 from toolspeak.gateway.turns.turn_gate import Note, ReleaseRules
 from toolspeak.gateway.upstreams.routing import Route
@@ -43,7 +43,7 @@ def turn_of(
     """The driver for a client's request, the driver's request, and the rules by which its answer leaves."""
     request = wire_request.request
     messages = [message for message in request.messages if isinstance(message, Message)]
-    options = translated(request.options, client_format, route.wire)
+    options = translate_options(request.options, client_format, route.wire)
     has_calls = any(message.calls or message.results for message in messages)
     if not request.tools and not has_calls:
         # A conversation without tools passes unchanged, with its images and output format.
@@ -67,7 +67,7 @@ def turn_of(
 def read_fields(body: bytes, bounds: Bounds) -> Fields:
     """The fields of a client's request, which has to name a model. Raises Failure, FormatError."""
     check_values(body, bounds.json_values)
-    fields = require_object(decoded(body, bounds.depth), "the request")
+    fields = require_object(decode_body(body, bounds.depth), "the request")
     model = require_name(fields.get("model"), "model")
     if len(model) > bounds.name_chars:
         raise Failure(400, f"model has {len(model)} characters; {bounds.name_chars} are allowed", "name_too_long")
@@ -82,7 +82,7 @@ def read_request(wire: WireFormat, fields: Fields, bounds: Bounds) -> tuple[Wire
     notes: Sequence[Note] = ()
     # Calls and thoughts are in turns of the model: before the first one only a stray result needs a repair.
     if any(each.role == "assistant" or each.results for each in messages):
-        messages, notes = healed(messages)
+        messages, notes = repair_conversation(messages)
     return evolve(wire_request, request=evolve(wire_request.request, messages=messages)), notes
 
 
@@ -114,12 +114,12 @@ def check_counts(wire_request: WireRequest, bounds: Bounds) -> None:
 def _rules(wire_request: WireRequest, route: Route, choice: ToolChoice, client_format: str) -> ReleaseRules:
     capabilities, upstream = route.provider.capabilities, route.upstream
     requires = choice.mode in ("required", "specific")
-    enforced = capabilities.grammar is not None if route.is_text else capabilities.tool_choice
+    is_enforced = capabilities.grammar is not None if route.is_text else capabilities.tool_choice
     return ReleaseRules(
         choice,
         wire_request.request.parallel,
         hold_calls=not wire_request.stream or upstream.hold_calls or route.holds,
-        hold_text=not wire_request.stream or (requires and not enforced),
+        hold_text=not wire_request.stream or (requires and not is_enforced),
         repairs=upstream.repair,
         required_call_retries=1 if requires else 0,
         can_invalidate=client_format == "openai-chat",
@@ -254,13 +254,13 @@ def passing_headers(headers: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]
 
 # --- options: from the words of one API to those of another (the API references, as in wire/) ---------------------
 
-_SHARED = ("temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty")
+_SHARED_OPTIONS = ("temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty")
 
 _WORDS: Mapping[str, Mapping[str, str]] = {
     "openai-chat": {
         "max_tokens": "max_tokens",
         "max_completion_tokens": "max_tokens",
-        **{name: name for name in _SHARED},
+        **{name: name for name in _SHARED_OPTIONS},
     },
     "openai-responses": {"max_output_tokens": "max_tokens", "temperature": "temperature", "top_p": "top_p"},
     "anthropic": {
@@ -280,7 +280,7 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
         "presencePenalty": "presence_penalty",
         "frequencyPenalty": "frequency_penalty",
     },
-    "ollama": {"num_predict": "max_tokens", **{name: name for name in _SHARED}},
+    "ollama": {"num_predict": "max_tokens", **{name: name for name in _SHARED_OPTIONS}},
 }
 """Each API's fields, with the word that they have in common."""
 
@@ -288,7 +288,7 @@ _REFUSED_OPTIONS = {"anthropic": ("temperature", "top_p", "top_k")}
 """What an API answers 400 to (docs/reference/models.md): left out when it comes from another API's request."""
 
 
-def translated(options: Mapping[str, JSON], client_format: str, upstream: str) -> Mapping[str, JSON]:
+def translate_options(options: Mapping[str, JSON], client_format: str, upstream: str) -> Mapping[str, JSON]:
     """The options of a client's request, for a request in the format `upstream`.
 
     Within one format all options pass. Between two formats only the options that both have pass: an API refuses fields
@@ -334,9 +334,9 @@ class KnownTools:
     object: a millisecond for each."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[bytes, Sequence[ToolSpec]] = OrderedDict()
+        self._lists_by_content: OrderedDict[bytes, Sequence[ToolSpec]] = OrderedDict()
 
-    def known(self, tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
+    def intern(self, tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
         """The first list of equal content, while it is cached."""
         if not tools:
             return tools
@@ -344,12 +344,12 @@ class KnownTools:
             content = to_json([(tool.name, tool.description, tool.parameters, tool.extra) for tool in tools])
         except (PydanticSerializationError, UnicodeEncodeError):  # a lone surrogate, which no JSON in UTF-8 can carry
             return tools
-        same = self._known.get(content)
+        same = self._lists_by_content.get(content)
         if same is not None:
-            self._known.move_to_end(content)
+            self._lists_by_content.move_to_end(content)
             return same
         if len(content) <= LARGEST_BYTES:
-            self._known[content] = tools
-            if len(self._known) > MOST_LISTS:
-                self._known.popitem(last=False)
+            self._lists_by_content[content] = tools
+            if len(self._lists_by_content) > MOST_LISTS:
+                self._lists_by_content.popitem(last=False)
         return tools

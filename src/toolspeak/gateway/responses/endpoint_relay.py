@@ -18,7 +18,7 @@ from toolspeak.data.deltas import TurnEnded
 from toolspeak.data.messages import JSON, Usage
 from toolspeak.errors import FormatError, ProviderError
 from toolspeak.gateway.client_request import Answering, stream_answer
-from toolspeak.gateway.http.asgi import EVENTS, EventStream, Fields, check_values, decoded, event, send_whole
+from toolspeak.gateway.http.asgi import EVENTS, EventStream, Fields, check_values, decode_body, event, send_whole
 from toolspeak.gateway.http.error_responses import Failure, with_code
 from toolspeak.gateway.http.multipart_forms import FORM, read_form
 from toolspeak.gateway.responses.relayed_answer import known_as, with_data, with_model
@@ -32,7 +32,7 @@ from toolspeak.wire.json_conversion import optional_flag, require_name, require_
 
 COMPLETIONS = "/v1/completions"
 
-PASSED: Mapping[str, str] = {
+RELAY_PATHS: Mapping[str, str] = {
     COMPLETIONS: "completions",
     "/v1/embeddings": "embeddings",
     "/v1/moderations": "moderations",
@@ -57,20 +57,20 @@ OpenAI's API reference; vLLM's `serve` (score, classify, pooling, tokenize, rera
 """
 
 KINDS: Mapping[str, Sequence[str]] = {
-    path: (FORM,) if path.startswith("/v1/audio/trans") else ("application/json",) for path in PASSED
+    path: (FORM,) if path.startswith("/v1/audio/trans") else ("application/json",) for path in RELAY_PATHS
 }
 """The content types of requests, by path."""
 
 _FORMATS = ("openai-chat", "openai-responses")
-_DONE = b"[DONE]"
+_STREAM_END = b"[DONE]"
 _LARGE_BYTES = 256 * 1024
 _USAGE = re.compile(rb'"usage"\s*:\s*(\{[^{}]{0,400}(?:\{[^{}]{0,400}\}[^{}]{0,400}){0,4}\})')
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
-    """A request that is passed on: its model (None if it names none), whether it wants a stream and the usage, and a
-    function that gives its body for a model's name."""
+class RelayRequest:
+    """A request that the gateway forwards: its model (None if it names none), whether it wants a stream and the
+    usage, and a function that gives its body for a model's name."""
 
     model: str | None
     stream: bool
@@ -78,21 +78,23 @@ class Passed:
     content: Callable[[str], bytes]
 
 
-def read_passed(path: str, content_type: str, body: bytes, bounds: Bounds) -> Passed:
+def read_relay_request(path: str, content_type: str, body: bytes, bounds: Bounds) -> RelayRequest:
     """Reads the fields that the gateway needs. Raises Failure, FormatError."""
-    passed = _of_form(content_type, body) if FORM in KINDS[path] else _of_json(path, body, bounds)
-    if passed.model is None and not PASSED[path].startswith("/"):
+    request = _of_form(content_type, body) if FORM in KINDS[path] else _of_json(path, body, bounds)
+    if request.model is None and not RELAY_PATHS[path].startswith("/"):
         raise FormatError("model: missing; the request has to name a model")
-    if passed.model is not None and len(passed.model) > bounds.name_chars:
+    if request.model is not None and len(request.model) > bounds.name_chars:
         raise Failure(
-            400, f"model has {len(passed.model)} characters; {bounds.name_chars} are allowed", "name_too_long"
+            400,
+            f"model has {len(request.model)} characters; {bounds.name_chars} are allowed",
+            "name_too_long",
         )
-    return passed
+    return request
 
 
-def _of_json(path: str, body: bytes, bounds: Bounds) -> Passed:
+def _of_json(path: str, body: bytes, bounds: Bounds) -> RelayRequest:
     check_values(body, bounds.json_values)
-    fields = require_object(decoded(body, bounds.depth), "the request")
+    fields = require_object(decode_body(body, bounds.depth), "the request")
     model = None if fields.get("model") is None else require_name(fields["model"], "model")
     stream = optional_flag(fields.get("stream"), "stream") is True
     options = fields.get("stream_options")
@@ -105,17 +107,17 @@ def _of_json(path: str, body: bytes, bounds: Bounds) -> Passed:
         # Encoded again: if a name appears twice, a server may read the other value.
         return json_bytes(fields if model is None else {**fields, "model": name})
 
-    return Passed(model, stream, usage_is_wanted, content)
+    return RelayRequest(model, stream, usage_is_wanted, content)
 
 
-def _of_form(content_type: str, body: bytes) -> Passed:
+def _of_form(content_type: str, body: bytes) -> RelayRequest:
     form = read_form(content_type, body)
     model = form.text("model")
     stream = (form.text("stream") or "").strip().lower() in ("true", "1")
-    return Passed(None if model is None else require_name(model, "model"), stream, True, form.with_model)
+    return RelayRequest(None if model is None else require_name(model, "model"), stream, True, form.with_model)
 
 
-async def pass_on(answering: Answering, passed: Passed, path: str, content_type: str) -> None:
+async def pass_on(answering: Answering, request: RelayRequest, path: str, content_type: str) -> None:
     """Forwards the request, and returns the answer: JSON whole, events and other bytes as they arrive. Raises
     ToolspeakError for a failure before the answer begins, ClientGone if the client leaves."""
     able = [route for route in answering.routes.routes if route.wire in _FORMATS]
@@ -128,25 +130,25 @@ async def pass_on(answering: Answering, passed: Passed, path: str, content_type:
             "not_found",
         )
     answering.report.attempts = 1
-    passing = _Passing(answering, passed)
+    passing = _Passing(answering, request)
     routes = replace(answering.routes, routes=able)
     headers = {"content-type": content_type, "accept": "*/*"}
     asked_at = asyncio.get_running_loop().time()
-    stream = EventStream(answering.request.send, answering.request.headers, EVENTS if passed.stream else None)
+    stream = EventStream(answering.request.send, answering.request.headers, EVENTS if request.stream else None)
 
     async def ask(route: Route, _on_answer: Callable[[], None]) -> None:
         nonlocal passing
         answering.route = route
-        passing = _Passing(answering, passed)
+        passing = _Passing(answering, request)
         if stream.began_at is None:
-            stream.kind = EVENTS if passed.stream else None
+            stream.kind = EVENTS if request.stream else None
         provider = cast("ApiProvider", route.provider)
-        async with provider.send(PASSED[path], passed.content, headers) as reply:
+        async with provider.send(RELAY_PATHS[path], request.content, headers) as reply:
             await passing.read(reply, stream, path)
 
     async def work() -> None:
-        await routes.serve(ask, answering.prefix, lambda: stream.has_left, answering.failed)
-        await answering.account.settled()
+        await routes.serve(ask, answering.prefix, lambda: stream.has_left, answering.failures)
+        await answering.account.settle_and_wait()
 
     async def fail(failure: Failure) -> None:
         body = with_code(answering.request.wire.encode_error(failure.message, failure.status), failure)
@@ -161,12 +163,12 @@ async def pass_on(answering: Answering, passed: Passed, path: str, content_type:
 class _Passing:
     """One answer that is passed on. `body` and `kind` (the content type) are those of a whole answer."""
 
-    def __init__(self, answering: Answering, passed: Passed) -> None:
+    def __init__(self, answering: Answering, request: RelayRequest) -> None:
         self.body = b""
         self.kind = b"application/json"
         self._answering = answering
-        self._passed = passed
-        self._model = None if passed.model is None else known_as(answering.route, passed.model)
+        self._request = request
+        self._model = None if request.model is None else known_as(answering.route, request.model)
         """The name that the client knows the model by, if it is not the upstream's."""
 
     async def read(self, reply: Reply, stream: EventStream, path: str) -> None:
@@ -180,7 +182,7 @@ class _Passing:
         elif kind == "application/json" or kind.endswith("+json"):
             self.kind = reply.content_header.encode("latin-1") or self.kind
             await self._whole(reply)
-            if stream.began_at is not None or (self._passed.stream and path == COMPLETIONS):
+            if stream.began_at is not None or (self._request.stream and path == COMPLETIONS):
                 await stream.write(event((None, self.body.decode("utf-8", "replace"))) + event((None, "[DONE]")))
         elif stream.began_at is not None:
             raise ProviderError(f"the server answered with {kind!r} and not with events", code="ill_formed")
@@ -203,26 +205,26 @@ class _Passing:
             self.body = json_bytes(with_model(fields, self._model))
 
     async def _events(self, reply: Reply, stream: EventStream, path: str) -> None:
-        finished = False
-        async with aclosing(reply.raw_events(_DONE)) as pieces:
+        is_finished = False
+        async with aclosing(reply.raw_events(_STREAM_END)) as pieces:
             async for piece in pieces:
                 leaving: list[bytes] = []
                 try:
                     for raw, data in piece:
                         fields = _object(data)
                         self._note(fields)
-                        finished = finished or _finishes(fields)
+                        is_finished = is_finished or _finishes(fields)
                         leaving.append(self._leaves(raw, fields))
                 finally:
                     if any(leaving):
                         await stream.write(b"".join(leaving), len(leaving))
-        if path == COMPLETIONS and not finished and not reply.completed:
+        if path == COMPLETIONS and not is_finished and not reply.completed:
             raise ProviderError("the stream ended before the answer was whole: ask again", code="connection")
 
     def _leaves(self, raw: bytes, fields: dict[str, JSON] | None) -> bytes:
         if fields is None:
             return raw
-        if not self._passed.usage_wanted and fields.get("choices") == [] and fields.get("usage") is not None:
+        if not self._request.usage_wanted and fields.get("choices") == [] and fields.get("usage") is not None:
             return b""  # only the gateway requested the usage
         model_fields = fields if self._model is None else with_model(fields, self._model)
         return raw if model_fields is fields else with_data(raw, model_fields)

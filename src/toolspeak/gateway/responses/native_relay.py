@@ -27,7 +27,7 @@ from toolspeak.data.deltas import (
 from toolspeak.data.messages import JSON, Message, TextMessage
 from toolspeak.data.values import evolve
 from toolspeak.gateway.client_request import Answering
-from toolspeak.gateway.http.asgi import Fields, event, noted, with_notes
+from toolspeak.gateway.http.asgi import Fields, add_notes, event, with_notes
 from toolspeak.gateway.http.error_responses import Failure, with_code
 from toolspeak.gateway.responses.relayed_answer import RelayedAnswer, known_as, with_data
 from toolspeak.gateway.responses.unknown_fields import (
@@ -49,7 +49,7 @@ _Atom: TypeAlias = tuple[Any, ...]
 
 _TEXTS = (TextDelta, ReasoningDelta, ArgumentsDelta)
 _PIECES = ("text", "reasoning", "arguments")
-_SPOKEN = (TextDelta, ReasoningDelta)
+_PROSE_DELTAS = (TextDelta, ReasoningDelta)
 _ENDS = ("message_delta", "message_stop", "response.completed", "response.incomplete", "response.failed")
 
 
@@ -109,13 +109,13 @@ class NativeRelay:
         self._passes_text = False
         """Whether events with a piece of text may skip the general checks: the answer's role and id are known."""
         self._waiting: deque[_WaitingEvent] = deque()
-        self._owed: list[Delta] = []
+        self._late_deltas: list[Delta] = []
         """Deltas that have left the gate, and whose events still wait."""
         self._sent_deltas: list[Delta] = []
         """Deltas that the client has. Of Chat Completions only those that the encoder has to know."""
         self._encoder_knows: set[tuple[type[Delta], int]] = set()
         self._calls = sound_calls()
-        self._unknown = UnknownFields(self._wire)
+        self._unknown_fields = UnknownFields(self._wire)
         self._end: TurnEnded | None = None
         self._whole: Relayed | None = None
 
@@ -123,11 +123,11 @@ class NativeRelay:
 
     def body(self, request: ModelRequest) -> Fields | None:
         """The client's own fields, if they say the same as the request; else None."""
-        wanted = self._wire_request.request
-        same = request.tools is wanted.tools and request.choice == wanted.choice
-        if same and not self._has_parts and _same(request.messages, wanted.messages):
+        client_request = self._wire_request.request
+        same = request.tools is client_request.tools and request.choice == client_request.choice
+        if same and not self._has_parts and _same(request.messages, client_request.messages):
             return self._fields
-        self.anew, self._whole, self._unknown = True, None, UnknownFields(self._wire)
+        self.anew, self._whole, self._unknown_fields = True, None, UnknownFields(self._wire)
         self._passes_text = False
         self._waiting.clear()
         return None
@@ -149,19 +149,19 @@ class NativeRelay:
         if deltas and deltas[-1].__class__ is TurnEnded:
             self._end = cast("TurnEnded", deltas[-1])
         if data is not None:
-            self._unknown.begin(data)
+            self._unknown_fields.begin(data)
         if self.anew or self._write is None:
             self.anew = True
             if data is not None:
-                self._unknown.add(data)
+                self._unknown_fields.add(data)
             return None
         if data is not None and self._answer.is_numbered:
             self._answer.follow(data)
         self._ending = self._ending or (b"[DONE]" in part.raw if data is None else _ends(data))
-        self._passes_text = self._is_chat and self._has_role and not self._ending and self._unknown.is_identified
+        self._passes_text = self._is_chat and self._has_role and not self._ending and self._unknown_fields.is_identified
         waiting = _WaitingEvent(part, self._ending)
         self._waiting.append(waiting)
-        is_text = len(deltas) == 1 and deltas[0].__class__ in _SPOKEN and b"_call" not in part.raw
+        is_text = len(deltas) == 1 and deltas[0].__class__ in _PROSE_DELTAS and b"_call" not in part.raw
         if is_text:
             return None
         if self._is_chat and not self._calls(data or {}, _size(deltas)):
@@ -192,33 +192,33 @@ class NativeRelay:
         self._gate_started = True
         waiting = self._waiting
         if len(deltas) == 1 and len(waiting) == 1 and waiting[0].says_alone(deltas[0]) and not waiting[0].ends:
-            if self._owed or (deltas[0].__class__, 0) not in self._encoder_knows:
-                self._keep([*self._owed, deltas[0]])
-                self._owed.clear()
+            if self._late_deltas or (deltas[0].__class__, 0) not in self._encoder_knows:
+                self._keep([*self._late_deltas, deltas[0]])
+                self._late_deltas.clear()
             return self._answer.leaves(waiting.popleft().part)  # the ordinary event leaves unchanged
         leaving: list[bytes] = []
         for at, delta in enumerate(deltas):
             if not self.anew:
                 if delta.__class__ is TurnEnded:
-                    end = self._ended(cast("TurnEnded", delta))
+                    end = self._unchanged_end(cast("TurnEnded", delta))
                     if end is not None:
                         leaving.append(end)
                         break
                 elif self._matches(delta):
-                    self._owed.append(delta)
+                    self._late_deltas.append(delta)
                     leaving.append(self._flush())
                     continue
                 self._go_on_anew()
-            leaving.append(self._encoded([*self._owed, *deltas[at:]]))
-            self._owed.clear()
+            leaving.append(self._encode([*self._late_deltas, *deltas[at:]]))
+            self._late_deltas.clear()
             break
         return b"".join(leaving)
 
-    def failed(self, failure: Failure) -> bytes:
+    def failure_events(self, failure: Failure) -> bytes:
         """The end of a stream that broke off."""
         if self._encoder is None:
-            return self._answer.failed(failure)
-        frames = map(self._answer.numbered, self._encoder.fail(failure.message, failure.status))
+            return self._answer.failure_events(failure)
+        frames = map(self._answer.number_frame, self._encoder.fail(failure.message, failure.status))
         return b"".join([event((name, with_code(data, failure))) for name, data in frames])
 
     def whole(self, deltas: Sequence[Delta], body: dict[str, JSON]) -> bytes:
@@ -235,20 +235,21 @@ class NativeRelay:
 
     # --- in detail ---------------------------------------------------------------------------------------------
 
-    def _encoded(self, deltas: Sequence[Delta]) -> bytes:
+    def _encode(self, deltas: Sequence[Delta]) -> bytes:
         """These deltas as events that the gateway writes itself."""
         if self._encoder is None:
             self._encoder = self._new_encoder()
         frames = [frame for delta in deltas for frame in self._encoder.feed(delta)]
         if deltas[-1].__class__ is TurnEnded:
-            frames = noted(frames, self._report.notes)
-        frames = self._unknown.added(frames, usage=not _estimated(self._report.notes))
-        return b"".join([event(self._answer.numbered(frame)) for frame in frames])
+            frames = add_notes(frames, self._report.notes)
+        frames = self._unknown_fields.complete(frames, usage=not _estimated(self._report.notes))
+        return b"".join([event(self._answer.number_frame(frame)) for frame in frames])
 
     def _new_encoder(self) -> Encoder:
         """An encoder for the rest of the answer, which knows the deltas that have left."""
-        response_id, created = self._unknown.id or self._response_id, self._unknown.created or int(time.time())
-        encoder = self._wire.encoder(self._wire_request, response_id=response_id, created=created)
+        response_id = self._unknown_fields.id or self._response_id
+        created_at = self._unknown_fields.created_at or int(time.time())
+        encoder = self._wire.encoder(self._wire_request, response_id=response_id, created=created_at)
         for delta in self._sent_deltas:
             encoder.feed(delta)
         return encoder
@@ -293,8 +294,8 @@ class NativeRelay:
         while waiting and waiting[0] is not first and not waiting[0].ends:
             passing.append(waiting.popleft().part)
         if passing:
-            self._keep(self._owed)
-            self._owed.clear()
+            self._keep(self._late_deltas)
+            self._late_deltas.clear()
         return b"".join(map(self._answer.leaves, passing))
 
     def _keep(self, deltas: Sequence[Delta]) -> None:
@@ -310,18 +311,18 @@ class NativeRelay:
         self.anew, self._passes_text = True, False
         for each in self._waiting:
             if each.part.data is not None:
-                self._unknown.add(each.part.data)
+                self._unknown_fields.add(each.part.data)
         self._waiting.clear()
 
-    def _ended(self, end: TurnEnded) -> bytes | None:
+    def _unchanged_end(self, end: TurnEnded) -> bytes | None:
         """The unchanged end of the answer; None if the gateway has to write it."""
         own = self._end
         if any(each.atoms for each in self._waiting) or own is None or end.finish != own.finish or self._report.notes:
             return None
         encoder = self._new_encoder()
-        for delta in self._owed:
+        for delta in self._late_deltas:
             encoder.feed(delta)
-        if not self._unknown.tells_finish(encoder.feed(end)):
+        if not self._unknown_fields.tells_finish(encoder.feed(end)):
             return None
         parts = [each.part for each in self._waiting]
         self._waiting.clear()
@@ -337,7 +338,7 @@ class NativeRelay:
 def _is_piece_of_text(part: Relayed) -> bool:
     """Whether an event of Chat Completions says one piece of text or reasoning, and no role, call, usage or finish."""
     deltas, data, raw = part.deltas, part.data, part.raw
-    if data is None or len(deltas) != 1 or deltas[0].__class__ not in _SPOKEN or data.get("usage") is not None:
+    if data is None or len(deltas) != 1 or deltas[0].__class__ not in _PROSE_DELTAS or data.get("usage") is not None:
         return False
     choices = data["choices"]
     return len(choices) == 1 and not choices[0].get("finish_reason") and b'"role"' not in raw and b"_call" not in raw
@@ -400,6 +401,6 @@ def _meaning(deltas: Sequence[Delta]) -> tuple[object, ...]:
     """The content of a turn, whatever the pieces."""
     texts = ["".join(delta.text for delta in deltas if isinstance(delta, kind)) for kind in (TextDelta, ReasoningDelta)]
     calls = [(call.name, call.id, dict(call.arguments)) for call in deltas if isinstance(call, CallCompleted)]
-    broken = any(isinstance(delta, CallMalformed) for delta in deltas)
+    has_malformed = any(isinstance(delta, CallMalformed) for delta in deltas)
     ends = [delta.finish for delta in deltas if isinstance(delta, TurnEnded)]
-    return texts, calls, broken and object(), ends
+    return texts, calls, has_malformed and object(), ends

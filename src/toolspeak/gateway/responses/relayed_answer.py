@@ -13,7 +13,7 @@ from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import JSON
 from toolspeak.errors import FormatError
 from toolspeak.gateway.client_request import Answering, stream_answer
-from toolspeak.gateway.http.asgi import EventStream, Fields, event, send_whole, watched
+from toolspeak.gateway.http.asgi import EventStream, Fields, event, run_while_connected, send_whole
 from toolspeak.gateway.http.error_responses import Failure, with_code
 from toolspeak.gateway.upstreams.routing import Route
 from toolspeak.providers.api import ApiProvider
@@ -66,7 +66,7 @@ class RelayedAnswer:
         """An event or an answer with the client's name for the model."""
         return fields if self.model is None else with_model(fields, self.model)
 
-    def numbered(self, frame: StreamFrame) -> StreamFrame:
+    def number_frame(self, frame: StreamFrame) -> StreamFrame:
         """A frame with the number after that of the last event, if the API numbers events."""
         name, data = frame
         if self.sequence is None or not isinstance(data, dict):
@@ -82,23 +82,23 @@ class RelayedAnswer:
         if part.deltas and part.deltas[-1].__class__ is TurnEnded:
             self.answering.report.end = cast("TurnEnded", part.deltas[-1])
 
-    def failed(self, failure: Failure) -> bytes:
+    def failure_events(self, failure: Failure) -> bytes:
         """The end of a stream that broke off."""
         answering = self.answering
         encoder = answering.request.wire.encoder(
             answering.wire_request, response_id=self.response_id or answering.request.id, created=int(time.time())
         )
         frames = encoder.fail(failure.message, failure.status)[-1:]  # what begins an answer has left
-        numbered = map(self.numbered, frames)
-        return b"".join([event((name, with_code(data, failure))) for name, data in numbered])
+        last_frames = map(self.number_frame, frames)
+        return b"".join([event((name, with_code(data, failure))) for name, data in last_frames])
 
     def follow(self, fields: dict[str, JSON]) -> None:
         """Stores an event's number and the answer's id, if the API numbers events."""
         if not self.is_numbered:
             return
-        number = fields.get("sequence_number")
-        if isinstance(number, int):
-            self.sequence = number
+        number_frame = fields.get("sequence_number")
+        if isinstance(number_frame, int):
+            self.sequence = number_frame
         if not self.response_id and isinstance(response := fields.get("response"), dict):
             self.response_id = str(cast("dict[str, JSON]", response).get("id", ""))
 
@@ -122,37 +122,37 @@ def _of_route(answering: Answering, route: Route) -> tuple[RelayedAnswer, ApiPro
     assert isinstance(provider, ApiProvider)
     answering.route = route
     model = known_as(route, answering.wire_request.model)
-    relayed = RelayedAnswer(answering, model, [] if answering.request.current.settings.log_content else None)
-    answering.sent_deltas = relayed.deltas
-    return relayed, provider
+    relayed_answer = RelayedAnswer(answering, model, [] if answering.request.current.settings.log_content else None)
+    answering.sent_deltas = relayed_answer.deltas
+    return relayed_answer, provider
 
 
 async def _stream(answering: Answering, fields: Fields, headers: Mapping[str, str]) -> None:
     stream = EventStream(answering.request.send, answering.request.headers)
-    relayed = RelayedAnswer(answering, None)
+    relayed_answer = RelayedAnswer(answering, None)
 
     async def ask(route: Route, on_answer: Callable[[], None]) -> None:
-        nonlocal relayed
-        relayed, provider = _of_route(answering, route)
+        nonlocal relayed_answer
+        relayed_answer, provider = _of_route(answering, route)
         async with aclosing(provider.relay(fields, headers)) as pieces:
             async for parts in pieces:
                 on_answer()
                 if parts[0].whole:
-                    relayed.note(parts[0])
+                    relayed_answer.note(parts[0])
                     leaving = b"".join(map(event, _as_stream(answering, fields, parts[0].deltas)))
                 else:
                     for part in parts:
-                        relayed.note(part)
-                    leaving = b"".join(map(relayed.leaves, parts))
+                        relayed_answer.note(part)
+                    leaving = b"".join(map(relayed_answer.leaves, parts))
                 if leaving:
                     await stream.write(leaving, len(parts))
 
     async def work() -> None:
-        await answering.routes.serve(ask, answering.prefix, lambda: stream.has_left, answering.failed)
-        await answering.account.settled()
+        await answering.routes.serve(ask, answering.prefix, lambda: stream.has_left, answering.failures)
+        await answering.account.settle_and_wait()
 
     async def fail(failure: Failure) -> None:
-        await stream.write(relayed.failed(failure))
+        await stream.write(relayed_answer.failure_events(failure))
 
     await stream_answer(answering, stream, work(), fail)
 
@@ -163,24 +163,24 @@ async def _whole(answering: Answering, fields: Fields, headers: Mapping[str, str
 
     async def ask(route: Route, on_answer: Callable[[], None]) -> None:
         nonlocal body
-        relayed, provider = _of_route(answering, route)
+        relayed_answer, provider = _of_route(answering, route)
         deltas: list[Delta] = []
         async with aclosing(provider.relay(fields, headers)) as pieces:
             async for parts in pieces:
                 on_answer()
                 for part in parts:
-                    relayed.note(part)
+                    relayed_answer.note(part)
                     deltas += part.deltas
                 if parts[0].whole:
-                    body = relayed.whole(parts[0])
+                    body = relayed_answer.whole(parts[0])
                     return
         body = json_bytes(_as_whole(answering, fields, deltas))
 
     settings = client.current.settings
-    working = answering.routes.serve(ask, answering.prefix, failed=answering.failed)
-    await watched(working, client.receive, None, settings.ping_seconds, settings.stall_seconds)
+    working = answering.routes.serve(ask, answering.prefix, failures=answering.failures)
+    await run_while_connected(working, client.receive, None, settings.ping_seconds, settings.stall_seconds)
     client.status, answering.first_byte = 200, asyncio.get_running_loop().time() - asked_at
-    await answering.account.settled()
+    await answering.account.settle_and_wait()
     await send_whole(client.send, 200, body, client.headers, b"application/json")
 
 

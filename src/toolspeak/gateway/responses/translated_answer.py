@@ -19,13 +19,22 @@ from toolspeak.data.values import evolve
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.client_request import Answering, stream_answer
-from toolspeak.gateway.http.asgi import EventStream, Headers, event, noted, send_whole, text_event, watched, with_notes
+from toolspeak.gateway.http.asgi import (
+    EventStream,
+    Headers,
+    add_notes,
+    event,
+    run_while_connected,
+    send_whole,
+    text_event,
+    with_notes,
+)
 from toolspeak.gateway.http.error_responses import Failure, with_code
 from toolspeak.gateway.requests.request_mapping import turn_of
 from toolspeak.gateway.responses.native_relay import NativeRelay, native_relay
 from toolspeak.gateway.server_tools.tool_loop import with_tools
 from toolspeak.gateway.turns.turn_gate import Note, ReleaseRules, TurnGate
-from toolspeak.gateway.turns.turn_report import Put, TurnReport, estimated, prompt_size
+from toolspeak.gateway.turns.turn_report import Put, TurnReport, prompt_size, with_estimates
 from toolspeak.gateway.upstreams.routing import Route
 from toolspeak.providers.http_client import json_bytes
 from toolspeak.providers.relayed import RELAYING
@@ -77,7 +86,7 @@ def _run_turns(
         return _turn(answering, wire_request, put, answering.report, size, on_attempt=on_attempt, has_left=has_left)
 
     async def with_server_tools() -> None:
-        offering, loop = await with_tools(answering.tools, wire_request, answering.hosted, most_tools)
+        offering, loop = await with_tools(answering.tools, wire_request, answering.hosted_tools, most_tools)
         answering.search = loop.search
         offered_size = partial(prompt_size, offering)
         await loop.run_turns(partial(_turn, answering), offering, put, answering.report, offered_size)
@@ -125,7 +134,7 @@ async def _turn(
         return _ask_driver(driver, request, rules, leaves, report, size, wire_request.usage_wanted, on_answer)
 
     last = answering.route if answering.report.attempts else None
-    await answering.routes.serve(ask, answering.prefix, lambda: is_put or has_left(), answering.failed, last)
+    await answering.routes.serve(ask, answering.prefix, lambda: is_put or has_left(), answering.failures, last)
     if deltas_held:
         await put(deltas_held)
 
@@ -147,7 +156,7 @@ async def _ask_driver(
     estimate if `usage_wanted`. Fills `report`. Calls `on_answer` at the model's first delta. Raises ProviderError,
     ConfigurationError.
     """
-    total, guessed, conversation = Usage(), False, driver.open(NO_RUN)
+    total, has_estimate, conversation = Usage(), False, driver.open(NO_RUN)
     while True:
         gate = TurnGate(rules)
         report.attempts += 1
@@ -176,18 +185,18 @@ async def _ask_driver(
             usage = gate.outcome.end.usage if gate.outcome else Usage()
             is_counted = usage.total is not None
             if not is_counted and has_started:
-                usage = estimated(usage, size(), gate.size)
+                usage = with_estimates(usage, size(), gate.size)
             report.usage = report.usage.plus(usage)
             report.notes += gate.notes
             report.calls += gate.calls
-            report.malformed += gate.malformed
-            report.forged += gate.forged
+            report.malformed_calls += gate.malformed_calls
+            report.forged_results += gate.forged_results
         outcome = gate.outcome
         assert outcome is not None, "a driver ends its turn"
         if is_counted or not usage_wanted:
             usage = outcome.end.usage
         else:
-            guessed = True
+            has_estimate = True
         total = total.plus(usage)
         if outcome.again is None or collector is None:
             break
@@ -199,7 +208,7 @@ async def _ask_driver(
             required_call_retries=rules.required_call_retries - (outcome.again == "no_call"),
         )
         report.notes.append(_again(outcome.again, turn))
-    if guessed:
+    if has_estimate:
         report.notes.append(Note("usage_estimated", "the server did not count all tokens: the usage is an estimate"))
     report.end = evolve(outcome.end, usage=total)
     await put([*last[:-1], report.end])
@@ -264,7 +273,7 @@ async def _stream(answering: Answering, response_id: str) -> None:
         if sent_deltas is not None:
             sent_deltas.extend(deltas)
         if deltas and deltas[-1].__class__ is TurnEnded:
-            await answering.account.settled()
+            await answering.account.settle_and_wait()
         if native is not None:
             if leaving := native.put(deltas):
                 await write(leaving)
@@ -279,13 +288,13 @@ async def _stream(answering: Answering, response_id: str) -> None:
             if deltas and deltas[-1].__class__ is TurnEnded:
                 if client.keeping is not None:
                     await _keep(answering, frames[-1][1]["response"])
-                frames = noted(frames, report.notes)
+                frames = add_notes(frames, report.notes)
         if frames:
             await write(b"".join([event(frame) for frame in frames]))
 
     async def fail(failure: Failure) -> None:
         if native is not None:
-            await write(native.failed(failure))
+            await write(native.failure_events(failure))
             return
         frames = encoder.fail(failure.message, failure.status)
         await write(b"".join([event((name, with_code(data, failure))) for name, data in frames]))
@@ -309,7 +318,7 @@ async def _whole(answering: Answering, response_id: str) -> None:
 
     asked_at = asyncio.get_running_loop().time()
     settings = client.current.settings
-    await watched(
+    await run_while_connected(
         _run_turns(answering, put, on_attempt), client.receive, None, settings.ping_seconds, settings.stall_seconds
     )
     answering.sent_deltas = deltas if settings.log_content else None
@@ -320,7 +329,7 @@ async def _whole(answering: Answering, response_id: str) -> None:
         await _keep(answering, body)
     headers = [*client.headers, *warning_header(report.notes)]
     client.status, answering.first_byte = 200, asyncio.get_running_loop().time() - asked_at
-    await answering.account.settled()
+    await answering.account.settle_and_wait()
     content = json_bytes(with_notes(body, report.notes)) if native is None else native.whole(deltas, body)
     await send_whole(client.send, 200, content, headers, b"application/json")
 

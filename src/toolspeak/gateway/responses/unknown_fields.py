@@ -40,11 +40,11 @@ class _More:
 
 
 class UnknownFields:
-    """Collects the unknown fields of a stream's events. `id` and `created` are the answer's."""
+    """Collects the unknown fields of a stream's events. `id` and `created_at` are the answer's."""
 
     def __init__(self, wire: WireFormat) -> None:
         self.id = ""
-        self.created = 0
+        self.created_at = 0
         self._is_chat = wire is OPENAI_CHAT
         self._usage: JSON = None
         self._finish: JSON = None
@@ -54,8 +54,8 @@ class UnknownFields:
 
     @property
     def is_identified(self) -> bool:
-        """Whether `id` and `created` are known."""
-        return bool(self.id and self.created)
+        """Whether `id` and `created_at` are known."""
+        return bool(self.id and self.created_at)
 
     def begin(self, data: Fields) -> None:
         """Stores the fields that apply to the whole answer. Call it before `add`, once per event."""
@@ -69,9 +69,9 @@ class UnknownFields:
         if not self._is_chat:
             inner = data.get("message") or data.get("response")
             data = cast("Fields", inner) if isinstance(inner, dict) else {}
-        answer_id, created = data.get("id"), data.get("created")
+        answer_id, created_at = data.get("id"), data.get("created")
         self.id = self.id or (answer_id if isinstance(answer_id, str) else "")
-        self.created = self.created or (created if isinstance(created, int) else 0)
+        self.created_at = self.created_at or (created_at if isinstance(created_at, int) else 0)
         if self._is_chat:
             self._usage = data.get("usage") or self._usage
             self._finish = _first(data).get("finish_reason") or self._finish
@@ -81,7 +81,7 @@ class UnknownFields:
         if self._is_chat:
             (self._last if self._finish else self._more).add(data)
 
-    def added(self, frames: Sequence[StreamFrame], *, usage: bool) -> list[StreamFrame]:
+    def complete(self, frames: Sequence[StreamFrame], *, usage: bool) -> list[StreamFrame]:
         """The frames with the collected fields, which go into the first frame that has a choice, and the server's
         usage."""
         return [(name, self._with(data, usage=usage)) for name, data in frames]

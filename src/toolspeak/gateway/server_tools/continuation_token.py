@@ -47,18 +47,18 @@ def carrying(call_id: str, messages: Sequence[Message]) -> str | None:
     """The id with these messages; None if they are too long. Results are shortened until the id fits, and then lose
     their images and files."""
     for most in _SHORTER:
-        shorter = [message if most is None else _shortened(message, most) for message in messages]
-        packed = json.dumps([dump(message) for message in shorter], separators=(",", ":")).encode()
-        if len(packed) > _MAX_UNFOLDED:
+        shorter = [message if most is None else _shorten(message, most) for message in messages]
+        payload = json.dumps([dump(message) for message in shorter], separators=(",", ":")).encode()
+        if len(payload) > _MAX_UNFOLDED:
             continue
-        text = base64.urlsafe_b64encode(zlib.compress(packed, 9)).decode().rstrip("=")
+        text = base64.urlsafe_b64encode(zlib.compress(payload, 9)).decode().rstrip("=")
         token = f"{call_id}{MARK}{text}"
         if len(token) <= MAX_ID:
             return token
     return None
 
 
-def restored(messages: Iterable[Message]) -> list[Message]:
+def restore_messages(messages: Iterable[Message]) -> list[Message]:
     """The conversation with plain ids, and with the messages that the ids carried, each in front of its turn."""
     whole: list[Message] = []
     plain: dict[str, str] = {}
@@ -72,7 +72,7 @@ def restored(messages: Iterable[Message]) -> list[Message]:
     return whole
 
 
-def _shortened(message: Message, most: int) -> Message:
+def _shorten(message: Message, most: int) -> Message:
     parts = (replace(part, content=_short(part.content, most), structured=None) for part in message.results)
     return replace(message, parts=tuple(parts)) if message.role == "tool" else message
 
@@ -88,26 +88,26 @@ def _read(call_id: str) -> tuple[str, list[Message]]:
     if not mark:
         return call_id, []
     try:
-        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        compressed_data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         unpack = zlib.decompressobj()
-        data = unpack.decompress(packed, _MAX_UNFOLDED)
+        data = unpack.decompress(compressed_data, _MAX_UNFOLDED)
         if not unpack.eof:
             return call_id, []
         read: JSON = json.loads(data)
-        carried = [load(each) for each in cast("list[JSON]", read)] if isinstance(read, list) else []
+        messages = [load(each) for each in cast("list[JSON]", read)] if isinstance(read, list) else []
     except (binascii.Error, zlib.error, ValueError, RecursionError, FormatError):
         return call_id, []
-    if not carried or not all(_is_of_a_run(message) for message in carried):
+    if not messages or not all(_is_of_a_run(message) for message in messages):
         return call_id, []
-    return own, carried
+    return own, messages
 
 
 def _is_of_a_run(message: object) -> bool:
     """Whether the message holds only calls or results, as every carried message does."""
     if not isinstance(message, Message):
         return False
-    allowed = {"assistant": ToolCall | MalformedCall, "tool": ToolResult}.get(message.role)
-    return allowed is not None and all(isinstance(part, allowed) for part in message.parts)
+    part_types = {"assistant": ToolCall | MalformedCall, "tool": ToolResult}.get(message.role)
+    return part_types is not None and all(isinstance(part, part_types) for part in message.parts)
 
 
 def _with_plain_ids(message: Message, plain: dict[str, str]) -> Message:

@@ -52,12 +52,12 @@ class HostedTools:
     search: str
     choice: Mapping[str, JSON] | None
 
-    def among(self, offered: Sequence[ToolSpec], tools: ServerTools) -> Mapping[str, HostedTool]:
+    def among(self, offered_tools: Sequence[ToolSpec], tools: ServerTools) -> Mapping[str, HostedTool]:
         """The offered tools that the request names, by the model's name for them. Raises FormatError for a tool that
         its server does not have."""
         tools_by_name: dict[str, HostedTool] = {}
         missing = {label: set(names or ()) for label, names in self.servers.items()}
-        for spec in offered:
+        for spec in offered_tools:
             origin = tools.origin_of(spec.name)
             if origin is None:
                 continue
@@ -65,16 +65,16 @@ class HostedTools:
             if spec.name == self.search:
                 tools_by_name[spec.name] = HostedTool("web_search", server, name)
             elif server in self.servers:
-                allowed = self.servers[server]
+                allowed_names = self.servers[server]
                 missing[server].discard(name)
-                if allowed is None or name in allowed:
+                if allowed_names is None or name in allowed_names:
                     tools_by_name[spec.name] = HostedTool("mcp", server, name)
         for label, names in missing.items():
             if names:
                 raise FormatError(f"tools: the MCP server {label!r} offers no tool {describe(min(names))}")
         return tools_by_name
 
-    def chosen(self, tools_by_name: Mapping[str, HostedTool]) -> ToolChoice:
+    def tool_choice(self, tools_by_name: Mapping[str, HostedTool]) -> ToolChoice:
         """The tool choice for the model. Raises FormatError for a tool that is not offered."""
         choice = cast("Mapping[str, JSON]", self.choice)
         if choice["type"] != "mcp":
@@ -105,16 +105,16 @@ def hosted_tools(
     for i, tool in enumerate(cast("list[dict[str, JSON]]", wire_request.request.options.get("tools", []))):
         kind, label = tool["type"], _label(tool)
         if kind == "mcp" and tools is not None and label in tools.urls:
-            servers[label] = _allowed(label, tool, tools, f"tools[{i}]")
+            servers[label] = _allowed_names(label, tool, tools, f"tools[{i}]")
             continue
         if kind in _WEB_SEARCHES and tools is not None and tools.search:
             search = tools.search
             continue
-        offered = kind in _SEARCHES and wire_request.request.tools and wire_request.request.choice.mode != "required"
+        is_offered = kind in _SEARCHES and wire_request.request.tools and wire_request.request.choice.mode != "required"
         what = f"the tool {describe(kind)}"
         if label:
             what += f" of the server {describe(label)}"
-        if kind not in optional and not offered:
+        if kind not in optional and not is_offered:
             remedy = f"switch it off in the client, or send the header {OPTIONAL_TOOLS}: {kind} to do without it"
             raise FormatError(f"tools: this gateway does not run {what}; {remedy}")
         notes.append(Note("tool_left_out", f"{what} was left out: this gateway does not run it"))
@@ -146,7 +146,7 @@ def _label(table: Mapping[str, JSON]) -> str:
     return label if isinstance(label, str) else ""
 
 
-def _allowed(label: str, tool: Mapping[str, JSON], tools: ServerTools, place: str) -> frozenset[str] | None:
+def _allowed_names(label: str, tool: Mapping[str, JSON], tools: ServerTools, place: str) -> frozenset[str] | None:
     """The tools of an MCP server that the model may call, None for all."""
     url = tool.get("server_url")
     if url is not None and (not isinstance(url, str) or url.rstrip("/") != tools.urls[label].rstrip("/")):
@@ -162,15 +162,15 @@ def _allowed(label: str, tool: Mapping[str, JSON], tools: ServerTools, place: st
             f'{place}.require_approval: approval is not possible here; use "never". Only read-only tools and tools '
             "that the operator approved will run"
         )
-    allowed: Any = tool.get("allowed_tools")
-    if isinstance(allowed, dict):
-        allowed_fields = require_object(allowed, f"{place}.allowed_tools")
+    allowed_tools: Any = tool.get("allowed_tools")
+    if isinstance(allowed_tools, dict):
+        allowed_fields = require_object(allowed_tools, f"{place}.allowed_tools")
         if set(allowed_fields) - {"tool_names"}:
             raise FormatError(f"{place}.allowed_tools: only tool_names is supported here; list the names of the tools")
-        allowed = allowed_fields.get("tool_names")
-    if allowed is None:
+        allowed_tools = allowed_fields.get("tool_names")
+    if allowed_tools is None:
         return None
-    names = optional_list(allowed, f"{place}.allowed_tools")
+    names = optional_list(allowed_tools, f"{place}.allowed_tools")
     return frozenset(require_name(name, f"{place}.allowed_tools[{i}]") for i, name in enumerate(names))
 
 

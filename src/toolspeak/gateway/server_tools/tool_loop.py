@@ -21,7 +21,7 @@ from toolspeak.data.deltas import (
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice, ToolResult, Usage, failure
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import TurnCollector
-from toolspeak.gateway.server_tools.continuation_token import carrying, restored
+from toolspeak.gateway.server_tools.continuation_token import carrying, restore_messages
 from toolspeak.gateway.server_tools.hosted_tools import HostedTool, HostedTools
 from toolspeak.gateway.server_tools.tool_search import MOST_ROUNDS, ClientSearch
 from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
@@ -38,7 +38,7 @@ _NO_CALLS = ToolChoice("none")
 async def with_tools(
     server: tuple[ServerTools, Running] | None,
     wire_request: WireRequest,
-    hosted: HostedTools | None = None,
+    hosted_tools: HostedTools | None = None,
     most_tools: int | None = None,
 ) -> tuple[WireRequest, ToolLoop]:
     """The request with the server's tools besides the client's, and with the messages that its ids carry. A request
@@ -46,24 +46,24 @@ async def with_tools(
 
     `most_tools`: of more tools the model reads the names, and finds the definitions."""
     request = wire_request.request
-    messages = restored([message for message in request.messages if isinstance(message, Message)])
-    offered: Sequence[ToolSpec] = ()
+    messages = restore_messages([message for message in request.messages if isinstance(message, Message)])
+    offered_tools: Sequence[ToolSpec] = ()
     if server is not None:
         tools, running = server
-        offered, running.shadowed = await tools.offered(request.tools)
+        offered_tools, running.shadowed_tools = await tools.tools_beside(request.tools)
     hosted_by_name: Mapping[str, HostedTool] = {}
-    if hosted is not None and server is not None:
+    if hosted_tools is not None and server is not None:
         tools, running = server
-        hosted_by_name = hosted.among(offered, tools)
-        offered = tuple(tool for tool in offered if tool.name in hosted_by_name)
+        hosted_by_name = hosted_tools.among(offered_tools, tools)
+        offered_tools = tuple(tool for tool in offered_tools if tool.name in hosted_by_name)
         most = request.options.get("max_tool_calls")  # of the API's own tools
         if isinstance(most, int):
             running.most_calls = max(0, min(running.most_calls, most))
-    if hosted is not None and hosted.choice is not None:
-        request = replace(request, choice=hosted.chosen(hosted_by_name))
+    if hosted_tools is not None and hosted_tools.choice is not None:
+        request = replace(request, choice=hosted_tools.tool_choice(hosted_by_name))
     elif request.choice.mode in ("none", "specific"):
-        offered = ()  # the client allows no call, or only calls of its own tool
-    names, all_tools = frozenset(tool.name for tool in offered), (*request.tools, *offered)
+        offered_tools = ()  # the client allows no call, or only calls of its own tool
+    names, all_tools = frozenset(tool.name for tool in offered_tools), (*request.tools, *offered_tools)
     search = None
     if most_tools is not None and len(all_tools) > most_tools:
         search = ClientSearch.of(all_tools, messages, request.choice)
@@ -89,12 +89,12 @@ class AskTurn(Protocol):
 
 @dataclass(slots=True)
 class ToolLoop:
-    """One request's turns. `names` are the server-side tools that the model is offered, `hosted` those whose calls are
-    items of the answer. `search`: the search among tools that the model does not read all."""
+    """One request's turns. `names` are the server-side tools that the model is offered, `hosted_by_name` those whose
+    calls are items of the answer. `search`: the search among tools that the model does not read all."""
 
     server: tuple[ServerTools, Running] | None
     names: frozenset[str]
-    hosted: Mapping[str, HostedTool]
+    hosted_by_name: Mapping[str, HostedTool]
     search: ClientSearch | None = None
     _steps: int = 0
     _token: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -137,11 +137,11 @@ class ToolLoop:
                 return
             # The model reads what was wrong with a call, and writes it again; the client need not know.
             _add(report, turn_report, [note for note in turn_report.notes if note.code != "malformed_call"])
-            hosted = self._hosted_calls(mine)
-            await put([start for start, _ in hosted])
+            hosted_calls = self._hosted_calls(mine)
+            await put([start for start, _ in hosted_calls])
             results = await self._run(mine)
             by_call = {result.call_id: result for result in results}
-            await put([_hosted_call_end(start, by_call[call.id]) for start, call in hosted])
+            await put([_hosted_call_end(start, by_call[call.id]) for start, call in hosted_calls])
             # A client cannot send back what it did not see: the id of its call carries that. (The item of a search has
             # no field for a result.)
             sent_ids = {call.id for call in mine if isinstance(call, ToolCall) and not self._is_item(call)}
@@ -153,10 +153,10 @@ class ToolLoop:
                 await self._leave(turn, usage, output, report, names)
                 return
             more = [turn.message, Message("tool", results)]
-            prompt_size = partial(_grown, prompt_size, more)
+            prompt_size = partial(_size_with, prompt_size, more)
             searches = self.search is not None and all(call.name not in self.names for call in mine)
             wire_request = self._next(wire_request, more, report, searches=searches)
-            output.turn_over(apart=bool(hosted))
+            output.turn_over(apart=bool(hosted_calls))
 
     async def _run(self, calls: Sequence[ToolCall | MalformedCall]) -> tuple[ToolResult, ...]:
         """The results of a turn's calls, in their order."""
@@ -179,18 +179,18 @@ class ToolLoop:
 
     def _is_item(self, call: ToolCall) -> bool:
         """Whether the call and its result are an item of the answer."""
-        return call.name in self.hosted and self.hosted[call.name].kind == "mcp"
+        return call.name in self.hosted_by_name and self.hosted_by_name[call.name].kind == "mcp"
 
     def _hosted_calls(self, calls: Sequence[ToolCall | MalformedCall]) -> list[tuple[HostedCallStarted, ToolCall]]:
         """The calls of hosted tools, which the client sees."""
-        hosted: list[tuple[HostedCallStarted, ToolCall]] = []
+        hosted_calls: list[tuple[HostedCallStarted, ToolCall]] = []
         for call in calls:
-            if isinstance(call, ToolCall) and call.name in self.hosted:
-                tool = self.hosted[call.name]
+            if isinstance(call, ToolCall) and call.name in self.hosted_by_name:
+                tool = self.hosted_by_name[call.name]
                 start = HostedCallStarted(self._items, tool.kind, tool.server, tool.name, call.arguments)
-                hosted.append((start, call))
+                hosted_calls.append((start, call))
                 self._items += 1
-        return hosted
+        return hosted_calls
 
     def _next(
         self, wire_request: WireRequest, more: Sequence[Message], report: TurnReport, *, searches: bool
@@ -198,7 +198,7 @@ class ToolLoop:
         """The request after the results. `searches`: the calls were searches alone, so what was required was not called
         yet."""
         request, search = wire_request.request, self.search
-        limit = "" if self.server is None else self.server[0].exhausted(self.server[1])
+        limit = "" if self.server is None else self.server[0].exhausted_limit(self.server[1])
         if not limit and search is not None and search.rounds >= MOST_ROUNDS:
             limit = f"{MOST_ROUNDS} searches"
         choice = _NO_CALLS if limit else request.choice if searches else ToolChoice()
@@ -257,14 +257,14 @@ class _Output:
         for delta in deltas:
             match delta:
                 case TextDelta(text):
-                    whole = self._waiting + self._text.separated(text, self._waiting)
-                    trimmed = whole.rstrip()
-                    self._waiting = whole[len(trimmed) :]
-                    if trimmed:
+                    whole = self._waiting + self._text.separate(text, self._waiting)
+                    text_to_send = whole.rstrip()
+                    self._waiting = whole[len(text_to_send) :]
+                    if text_to_send:
                         self._text.has_left = True
-                        leaving.append(TextDelta(trimmed))
+                        leaving.append(TextDelta(text_to_send))
                 case ReasoningDelta(text):
-                    reasoning = self._reasoning.separated(text, "")
+                    reasoning = self._reasoning.separate(text, "")
                     self._reasoning.has_left = self._reasoning.has_left or bool(reasoning)
                     leaving.append(ReasoningDelta(reasoning))
                 case _:
@@ -289,7 +289,7 @@ class _Voice:
     has_left: bool = False
     needs_separator: bool = False
 
-    def separated(self, text: str, waiting: str) -> str:
+    def separate(self, text: str, waiting: str) -> str:
         """The text, with a separator in front if it is the first after an earlier turn."""
         if not self.needs_separator or waiting:
             return text
@@ -346,14 +346,14 @@ def _hosted_call_end(start: HostedCallStarted, result: ToolResult) -> HostedCall
     return HostedCallEnded(start.index, result.text, result.status == "failure")
 
 
-def _grown(size: Callable[[], int], more: Sequence[Message]) -> int:
+def _size_with(size: Callable[[], int], more: Sequence[Message]) -> int:
     return size() + sum(map(message_size, more))
 
 
 def _add(report: TurnReport, turn: TurnReport, notes: Sequence[Note]) -> None:
     report.notes += [note for note in notes if note not in report.notes]
     report.attempts += turn.attempts
-    report.malformed += turn.malformed
-    report.forged += turn.forged
+    report.malformed_calls += turn.malformed_calls
+    report.forged_results += turn.forged_results
     report.end = turn.end
     report.usage = report.usage.plus(turn.usage)

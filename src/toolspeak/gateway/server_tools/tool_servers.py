@@ -44,7 +44,7 @@ class Running:
     failures: int = 0
     changed: bool = False
     most_calls: int = 0
-    shadowed: tuple[str, ...] = ()
+    shadowed_tools: tuple[str, ...] = ()
 
     def facts(self) -> dict[str, JSON]:
         """For the log."""
@@ -52,7 +52,7 @@ class Running:
             "tool_steps": self.steps or None,
             "tool_calls": self.calls or None,
             "tool_failures": self.failures or None,
-            "shadowed_tools": [*self.shadowed] or None,
+            "shadowed_tools": [*self.shadowed_tools] or None,
         }
 
 
@@ -83,7 +83,7 @@ class ServerTools:
         self._is_open = False
         self._users = 0
         self._closing: asyncio.Task[None] | None = None
-        self._retired = False
+        self._is_retired = False
 
     @property
     def search(self) -> str:
@@ -111,11 +111,11 @@ class ServerTools:
 
     def retire(self) -> None:
         """Closes the connections once no request uses them. Call it in the event loop."""
-        self._retired = True
+        self._is_retired = True
         self._close_unused()
 
     def _close_unused(self) -> None:
-        if self._retired and not self._users and self._closing is None:
+        if self._is_retired and not self._users and self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self.aclose())
 
     async def open(self) -> None:
@@ -130,7 +130,7 @@ class ServerTools:
         if self._is_open:
             await self._servers.aclose()
 
-    async def offered(self, others: Sequence[ToolSpec]) -> tuple[tuple[ToolSpec, ...], tuple[str, ...]]:
+    async def tools_beside(self, others: Sequence[ToolSpec]) -> tuple[tuple[ToolSpec, ...], tuple[str, ...]]:
         """The tools to offer besides the client's own, and the names of those that a tool of the client replaces."""
         try:
             if await self._servers.refresh():
@@ -147,7 +147,7 @@ class ServerTools:
         ends = asyncio.get_running_loop().time() + self.settings.seconds
         return Running(request_id, log_content, context, ends, most_calls=self.settings.calls)
 
-    def exhausted(self, running: Running) -> str:
+    def exhausted_limit(self, running: Running) -> str:
         """The limit that a request has reached, or ""."""
         settings = self.settings
         if running.steps >= settings.steps:
@@ -215,7 +215,7 @@ class ServerTools:
         changed_tool = self._servers.changed_tool(request.tool.name)  # since it was offered
         if changed_tool is not None:
             return Decision(False, changed_tool.reason, by="pins")
-        approved = (self.settings.web_search, *self.settings.approve)
-        if any(fnmatchcase(request.tool.name, pattern) for pattern in approved):
+        approved_patterns = (self.settings.web_search, *self.settings.approve)
+        if any(fnmatchcase(request.tool.name, pattern) for pattern in approved_patterns):
             return Decision(True, by="approve_tools")
         return None

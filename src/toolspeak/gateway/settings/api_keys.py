@@ -69,7 +69,7 @@ class Key:
         return any(fnmatchcase(model, name) for name in self.models)
 
 
-def unnamed(key_digest: str) -> Key:
+def unnamed_key(key_digest: str) -> Key:
     """A key with only a digest: it may do everything."""
     return Key(key_digest[:_NAME_DIGITS], key_digest, metrics=True)
 
@@ -92,7 +92,7 @@ def read_keys(path: str | Path) -> tuple[Key, ...]:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"the API keys of {path} cannot be read: {error}") from error
-    keys = tuple(unnamed(_read(line, f"{path}:{i + 1}")) for i, line in enumerate(lines) if _without_comment(line))
+    keys = tuple(unnamed_key(_read(line, f"{path}:{i + 1}")) for i, line in enumerate(lines) if _without_comment(line))
     if not keys:
         raise ConfigurationError(f"{path} holds no API key; write one key a line, or sha256: and its digest")
     return keys
@@ -101,7 +101,7 @@ def read_keys(path: str | Path) -> tuple[Key, ...]:
 def keys_of(environ: Mapping[str, str]) -> tuple[Key, ...]:
     """The keys in the environment."""
     key_texts = [each for each in environ.get(VARIABLE, "").split(",") if each.strip()]
-    return tuple(unnamed(_read(each, f"{VARIABLE}, key {i + 1}")) for i, each in enumerate(key_texts))
+    return tuple(unnamed_key(_read(each, f"{VARIABLE}, key {i + 1}")) for i, each in enumerate(key_texts))
 
 
 def _without_comment(line: str) -> str:
@@ -237,7 +237,7 @@ def checked_keys(keys: Iterable[Key], serves: Callable[[str], bool]) -> tuple[Ke
 # --- requests ----------------------------------------------------------------------------------------------------
 
 
-def admitted(headers: Iterable[tuple[bytes, bytes]], keys: Sequence[Key]) -> Key | None:
+def find_key(headers: Iterable[tuple[bytes, bytes]], keys: Sequence[Key]) -> Key | None:
     """The key that a request carries (`Authorization: Bearer`, or `x-api-key`), if it is one of `keys`. Takes as long
     whichever it is."""
     secret = ""

@@ -175,7 +175,7 @@ _RANGES = (
 )
 
 
-def checked(settings: Settings) -> Settings:
+def checked_settings(settings: Settings) -> Settings:
     """The settings, with keys and origins checked. Raises ConfigurationError."""
     if settings.host not in LOOPBACK and not settings.keys:
         raise ConfigurationError(
@@ -185,8 +185,8 @@ def checked(settings: Settings) -> Settings:
     for name, least, most in _RANGES:
         value: float = _server_value(settings, name)
         if not least <= value <= most:
-            allowed = f"from {least} to {most}" if math.isfinite(most) else f"{least} or more"
-            raise ConfigurationError(f"{name}: {value} is out of range; expected {allowed}")
+            allowed_range = f"from {least} to {most}" if math.isfinite(most) else f"{least} or more"
+            raise ConfigurationError(f"{name}: {value} is out of range; expected {allowed_range}")
     _check_names([name for names in {each.names: None for each in settings.upstreams} for name in names])
     keys = checked_keys(settings.keys, lambda model: any(each.serves(model) for each in settings.upstreams))
     cors = _checked_origins(settings.cors, has_keys=bool(keys))

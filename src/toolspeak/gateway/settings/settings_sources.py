@@ -15,7 +15,7 @@ from toolspeak.gateway.settings.gateway_settings import (
     Settings,
     ToolSettings,
     approved_names,
-    checked,
+    checked_settings,
     read_config,
     with_server,
 )
@@ -68,7 +68,9 @@ class Sources:
         if self.responses is not None:
             response_settings = ResponseSettings(self.responses)
             responses = response_settings if responses is None else replace(responses, store=self.responses)
-        return checked(replace(settings, keys=keys, tools=tools, responses=responses, usage=file_settings.usage))
+        return checked_settings(
+            replace(settings, keys=keys, tools=tools, responses=responses, usage=file_settings.usage)
+        )
 
     def _tools(self, tools: ToolSettings | None) -> ToolSettings | None:
         """The file's settings of tools, replaced by those of the command line."""

@@ -106,8 +106,8 @@ def upstream_of(target: str, **rest: Any) -> Upstream:
     return Upstream(**values)
 
 
-_RENAMED = {"name": "names", "key_env": "key_variable"}
-_UPSTREAM_FIELDS = {each.name for each in fields(Upstream)} - {"names", "key_variable"} | {*_RENAMED, "upstream"}
+_FIELD_OF_KEY = {"name": "names", "key_env": "key_variable"}
+_UPSTREAM_FIELDS = {each.name for each in fields(Upstream)} - {"names", "key_variable"} | {*_FIELD_OF_KEY, "upstream"}
 
 
 def upstreams_of_table(row: Any, place: str) -> tuple[Upstream, ...]:
@@ -126,8 +126,8 @@ def upstreams_of_table(row: Any, place: str) -> tuple[Upstream, ...]:
         raise ConfigurationError(
             f"{place}.upstreams: write a list of addresses, or a table [[model.upstreams]] for each"
         )
-    shared = {name: value for name, value in table.items() if name != "upstreams"}
-    if not shared.get("name"):
+    shared_fields = {name: value for name, value in table.items() if name != "upstreams"}
+    if not shared_fields.get("name"):
         raise ConfigurationError(f"{place}.name: missing; write the name that clients ask for, or a glob")
     upstreams: list[Upstream] = []
     for i, each in enumerate(cast("list[Any]", rows)):
@@ -136,18 +136,20 @@ def upstreams_of_table(row: Any, place: str) -> tuple[Upstream, ...]:
         if not isinstance(own, dict):
             raise ConfigurationError(f"{at}: expected an address, or a table with upstream and what else is its own")
         check_fields(cast("dict[str, Any]", own), _UPSTREAM_FIELDS - {"name", "policy", "defer_tools"}, at)
-        upstreams.append(_upstream_of_table(cast("dict[str, Any]", own), at, shared, place))
+        upstreams.append(_upstream_of_table(cast("dict[str, Any]", own), at, shared_fields, place))
     return tuple(upstreams)
 
 
-def _upstream_of_table(own: Mapping[str, Any], place: str, shared: Mapping[str, Any], shared_place: str) -> Upstream:
+def _upstream_of_table(
+    own: Mapping[str, Any], place: str, shared_fields: Mapping[str, Any], shared_place: str
+) -> Upstream:
     """The upstream of a table, with the shared fields that it does not set. An error names the place of the table that
     holds the field."""
 
     def place_of(name: str) -> str:
-        return f"{shared_place if name in shared and name not in own else place}.{name}"
+        return f"{shared_place if name in shared_fields and name not in own else place}.{name}"
 
-    table = {**shared, **own}
+    table = {**shared_fields, **own}
     kinds = {each.name: str(each.type) for each in fields(Upstream)}
     values: dict[str, Any] = {}
     for name, value in table.items():
@@ -167,7 +169,7 @@ def _upstream_of_table(own: Mapping[str, Any], place: str, shared: Mapping[str, 
             case "upstream":
                 pass
             case _:
-                values[_RENAMED.get(name, name)] = checked_kind(value, kinds[_RENAMED.get(name, name)], at)
+                values[_FIELD_OF_KEY.get(name, name)] = checked_kind(value, kinds[_FIELD_OF_KEY.get(name, name)], at)
     if not values.get("names"):
         raise ConfigurationError(f"{place}.name: missing; write the name that clients ask for, or a glob")
     target = table.get("upstream")

@@ -22,8 +22,8 @@ from toolspeak.wire.json_conversion import describe, optional_flag, require_obje
 PATH = "/v1/responses/"
 """The path of a stored response, up to its id."""
 
-_CONTINUED = ("completed", "incomplete")
-_OVER = (*_CONTINUED, "failed", "cancelled")
+_CONTINUABLE = ("completed", "incomplete")
+_OVER = (*_CONTINUABLE, "failed", "cancelled")
 _BEAT_SECONDS = 2.0
 _SAVE_SECONDS = (0.5, 2.0, 5.0, 10.0)
 """Seconds before each retry to store the end of a background response."""
@@ -48,7 +48,7 @@ class Keeping:
     background: bool = False
 
     @property
-    def echoed(self) -> Mapping[str, JSON]:
+    def storage_fields(self) -> Mapping[str, JSON]:
         """The fields of the response about its storage."""
         return {"store": self.store, "previous_response_id": self.previous, "background": self.background}
 
@@ -83,7 +83,7 @@ class ResponseMemory:
 
     # --- requests ----------------------------------------------------------------------------------------------
 
-    async def composed(self, fields: JSON, owner: str, most: int) -> tuple[JSON, Keeping]:
+    async def compose(self, fields: JSON, owner: str, most: int) -> tuple[JSON, Keeping]:
         """The request with the whole conversation as its input, and how to store its response. Raises FormatError, and
         Failure, also for a conversation of more than `most` bytes."""
         body = dict(require_object(fields, "the request"))
@@ -96,7 +96,7 @@ class ResponseMemory:
         if previous is not None:
             earlier = await self._conversation(require_text(previous, "previous_response_id"), owner, most)
         response_id = f"resp_{secrets.token_hex(10)}"
-        items = _identified(body.get("input"), response_id)
+        items = _with_ids(body.get("input"), response_id)
         if earlier and items is not None:
             body["input"] = [*earlier, *items]
         keeping = Keeping(response_id, owner, cast("str | None", previous), items or (), store, background)
@@ -126,7 +126,7 @@ class ResponseMemory:
                 "conversation as 'input'",
                 "previous_response_not_found",
             )
-        if chain[-1].status not in _CONTINUED:
+        if chain[-1].status not in _CONTINUABLE:
             raise FormatError(f"previous_response_id: the response is {chain[-1].status}; name one that is complete")
         return [item for each in chain for item in (*_items(each), *_output(each))]
 
@@ -138,7 +138,7 @@ class ResponseMemory:
         if keeping.background:
             await self._save_end(keeping.response_id, status, body)
             return ()
-        if status not in _CONTINUED:
+        if status not in _CONTINUABLE:
             return ()
         items = json.dumps([*keeping.items])
         kept_response = StoredResponse(keeping.response_id, keeping.owner, status, keeping.previous, items, body)
@@ -153,11 +153,11 @@ class ResponseMemory:
 
     # --- what clients ask of a response ------------------------------------------------------------------------
 
-    async def retrieved(self, owner: str, response_id: str) -> dict[str, JSON]:
+    async def retrieve(self, owner: str, response_id: str) -> dict[str, JSON]:
         """Raises Failure if it does not exist."""
         return self._body(await self._get(owner, response_id))
 
-    async def deleted(self, owner: str, response_id: str) -> JSON:
+    async def delete(self, owner: str, response_id: str) -> JSON:
         try:
             is_deleted = await self._store.delete(owner, response_id)
         except JournalError as error:
@@ -167,7 +167,7 @@ class ResponseMemory:
         self._stop(response_id)
         return {"id": response_id, "object": "response", "deleted": True}
 
-    async def cancelled(self, owner: str, response_id: str) -> JSON:
+    async def cancel(self, owner: str, response_id: str) -> JSON:
         response = await self._get(owner, response_id)
         body = self._body(response)
         if not body.get("background"):
@@ -176,7 +176,7 @@ class ResponseMemory:
             body["status"] = "cancelled"
             try:
                 if not await self._store.finish(response_id, "cancelled", json.dumps(body)):
-                    return await self.retrieved(owner, response_id)
+                    return await self.retrieve(owner, response_id)
             except JournalError as error:
                 raise _unavailable(error) from error
             self._stop(response_id)
@@ -211,7 +211,7 @@ class ResponseMemory:
             response = await self._store.get(owner, response_id)
             if response is not None and response.status == "lost":
                 problem = "the gateway's process that worked on the response is gone; ask again"
-                body = self._failed(response.body, "worker_lost", problem)
+                body = self._failure_body(response.body, "worker_lost", problem)
                 await self._store.finish(response_id, "failed", json.dumps(body))
                 response = await self._store.get(owner, response_id)
         except JournalError as error:
@@ -252,10 +252,10 @@ class ResponseMemory:
 
     async def fail(self, response_id: str, response: JSON, failure: Failure) -> None:
         """Ends a background response with an error."""
-        body = self._failed(json.dumps(response), failure.code, failure.message)
+        body = self._failure_body(json.dumps(response), failure.code, failure.message)
         await self._save_end(response_id, "failed", json.dumps(body))
 
-    def _failed(self, body: str, code: str, message: str) -> dict[str, JSON]:
+    def _failure_body(self, body: str, code: str, message: str) -> dict[str, JSON]:
         return {**json.loads(body), "status": "failed", "error": {"code": code, "message": message}}
 
     async def _save_end(self, response_id: str, status: str, body: str) -> None:
@@ -289,22 +289,22 @@ class ResponseMemory:
                     self._stop(response_id)
 
 
-def _identified(items: JSON, response_id: str) -> list[JSON] | None:
+def _with_ids(items: JSON, response_id: str) -> list[JSON] | None:
     """A request's input as items with ids; None for an invalid input."""
     if isinstance(items, str):
         items = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": items}]}]
     if not isinstance(items, list):
         return None
-    identified: list[JSON] = []
+    items_with_ids: list[JSON] = []
     for i, item in enumerate(cast("list[JSON]", items)):
         fields = cast("dict[str, JSON]", item) if isinstance(item, dict) else {"id": True}
         if fields.get("id"):
-            identified.append(item)
+            items_with_ids.append(item)
         else:
             prefix = _PREFIXES.get(str(fields.get("type", "message")), "item")
             own = f"{prefix}_{response_id.removeprefix('resp_')}_in_{i}"
-            identified.append({"type": "message", **fields, "id": own})
-    return identified
+            items_with_ids.append({"type": "message", **fields, "id": own})
+    return items_with_ids
 
 
 def _items(response: StoredResponse) -> list[JSON]:

@@ -32,7 +32,7 @@ _TABLES = Tables(
         ),
     ),
 )
-_UNFINISHED = "('queued', 'in_progress')"
+_OPEN_STATUSES = "('queued', 'in_progress')"
 _CHAIN = """WITH RECURSIVE chain (id, previous, size, depth) AS (
     SELECT id, previous, size, 0 FROM responses WHERE id = $1 AND owner = $2 AND expires > {now}
     UNION ALL SELECT r.id, r.previous, r.size, chain.depth + 1 FROM responses r JOIN chain ON r.id = chain.previous
@@ -103,7 +103,7 @@ class ResponseStore:
         """Ends an unfinished response. Returns False if it has already ended or does not exist."""
         sql = (
             "UPDATE responses SET status = $2, body = $3, size = length(items) + length($3), worker = NULL"
-            f" WHERE id = $1 AND status IN {_UNFINISHED}"
+            f" WHERE id = $1 AND status IN {_OPEN_STATUSES}"
         )
         return await self._database.do(lambda db: db.change(sql, response_id, status, body)) == 1
 
@@ -155,18 +155,18 @@ async def _add(db: Connection, response: StoredResponse, retention: Retention) -
             " row_number() OVER (ORDER BY expires DESC, created DESC, id) AS place,"
             " sum(size) OVER (ORDER BY expires DESC, created DESC, id) AS total"
             " FROM responses WHERE owner = $1) AS ranked WHERE place > $2 OR total > $3)"
-            f" AND id <> $4 AND status NOT IN {_UNFINISHED}",
+            f" AND id <> $4 AND status NOT IN {_OPEN_STATUSES}",
             *(r.owner, retention.responses, retention.size, r.id),
         )
 
 
 async def _remove_old(db: Connection) -> None:
-    await db.change(f"DELETE FROM responses WHERE expires <= {{now}} AND status NOT IN {_UNFINISHED}")
+    await db.change(f"DELETE FROM responses WHERE expires <= {{now}} AND status NOT IN {_OPEN_STATUSES}")
 
 
 async def _get(db: Connection, owner: str, response_id: str) -> StoredResponse | None:
     rows = await db.rows(
-        f"SELECT id, owner, CASE WHEN status IN {_UNFINISHED} AND held_until < {{now}} THEN 'lost' ELSE status END,"
+        f"SELECT id, owner, CASE WHEN status IN {_OPEN_STATUSES} AND held_until < {{now}} THEN 'lost' ELSE status END,"
         " previous, items, body FROM responses WHERE id = $1 AND owner = $2 AND expires > {now}",
         *(response_id, owner),
     )
@@ -188,7 +188,7 @@ async def _chain(db: Connection, owner: str, response_id: str, most: int) -> Seq
 
 
 async def _beat(db: Connection, worker: str) -> frozenset[str]:
-    sql = f"UPDATE responses SET held_until = {{now}} + $2 WHERE worker = $1 AND status IN {_UNFINISHED}"
+    sql = f"UPDATE responses SET held_until = {{now}} + $2 WHERE worker = $1 AND status IN {_OPEN_STATUSES}"
     await db.change(sql, worker, LEASE_SECONDS)
     await _remove_old(db)
     return frozenset(row[0] for row in await db.rows("SELECT id FROM responses WHERE worker = $1", worker))

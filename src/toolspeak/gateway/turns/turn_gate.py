@@ -120,8 +120,8 @@ class TurnGate:
         """Bytes of text, reasoning and arguments so far."""
         self.calls = 0
         """Calls that left whole."""
-        self.malformed = 0
-        self.forged = 0
+        self.malformed_calls = 0
+        self.forged_results = 0
         self._rules = rules
         self._text: list[Delta] | None = [] if rules.hold_text else None
         self._open_calls: set[int] = set()
@@ -159,14 +159,14 @@ class TurnGate:
         match delta:
             case CallIgnored(index, reason) if index == call.index:
                 pass
-            case BatchEnded(selected) if call.index not in selected:
+            case BatchEnded(selected_calls) if call.index not in selected_calls:
                 reason = _NOT_COUNTED
             case _:
                 self._whole_calls.add(call.index)
                 return (call,)
-        malformed = CallMalformed(call.index, "", "taken_back", reason, 0)
-        self._note_invalidated(malformed)
-        return (malformed,)
+        malformed_call = CallMalformed(call.index, "", "taken_back", reason, 0)
+        self._note_invalidated(malformed_call)
+        return (malformed_call,)
 
     def _feed(self, delta: Delta) -> Sequence[Delta]:
         kind = delta.__class__
@@ -203,8 +203,8 @@ class TurnGate:
             case CallIgnored(index):
                 self._ignored_calls.add(index)
                 return ()
-            case BatchEnded(selected, _, notes):
-                self._counting_calls.update(selected)
+            case BatchEnded(selected_calls, _, notes):
+                self._counting_calls.update(selected_calls)
                 if LEAK_NOTE in notes:
                     self._note(
                         "leaked_call", "the server left calls of the model in the text; the gateway read them there"
@@ -216,7 +216,7 @@ class TurnGate:
             case TextWasReasoning():
                 return self._was_reasoning(delta)
             case ForgedResults():
-                self.forged += 1
+                self.forged_results += 1
                 return ()
             case TurnEnded():
                 return self._end(delta)
@@ -269,7 +269,7 @@ class TurnGate:
         return leaving[:-1]
 
     def _feed_malformed(self, call: CallMalformed) -> Sequence[Delta]:
-        self.malformed += 1
+        self.malformed_calls += 1
         if call.index in self._open_calls:
             self._note_invalidated(call)
             return (call,)
@@ -291,10 +291,10 @@ class TurnGate:
 
     def _invalidate_uncounted(self) -> Sequence[Delta]:
         """Invalidates the calls that left whole and that the end of their batch does not count."""
-        uncounted = sorted(self._whole_calls - self._counting_calls)
-        if not uncounted:
+        uncounted_calls = sorted(self._whole_calls - self._counting_calls)
+        if not uncounted_calls:
             return ()
-        self._whole_calls.difference_update(uncounted)
+        self._whole_calls.difference_update(uncounted_calls)
         why = _NOT_COUNTED
         if not self._rules.can_invalidate:
             raise ProviderError(
@@ -304,7 +304,7 @@ class TurnGate:
                 code="ill_formed",
             )
         self._note("malformed_call", f"a call that was sent must not run: {why}")
-        return [CallMalformed(index, "", "taken_back", why, 0) for index in uncounted]
+        return [CallMalformed(index, "", "taken_back", why, 0) for index in uncounted_calls]
 
     def _release(self) -> list[Delta]:
         deltas, self._text = self._text or [], None

@@ -36,8 +36,8 @@ class TurnReport:
     attempts: int = 0
     """Requests to a model."""
     calls: int = 0
-    malformed: int = 0
-    forged: int = 0
+    malformed_calls: int = 0
+    forged_results: int = 0
     end: TurnEnded = TurnEnded("error")
     usage: Usage = Usage()
     """Tokens of all attempts, failed ones included; estimated where the server does not count."""
@@ -45,13 +45,18 @@ class TurnReport:
     def back_to(self, before: TurnReport) -> None:
         """Undoes an attempt that sent the client nothing, except for its count and its tokens."""
         self.notes[:] = before.notes
-        self.calls, self.malformed, self.forged, self.end = before.calls, before.malformed, before.forged, before.end
+        self.calls, self.malformed_calls, self.forged_results, self.end = (
+            before.calls,
+            before.malformed_calls,
+            before.forged_results,
+            before.end,
+        )
 
 
 # --- estimates of tokens ---------------------------------------------------------------------------------------------
 
 
-def estimated(usage: Usage, prompt: int, completion: int) -> Usage:
+def with_estimates(usage: Usage, prompt: int, completion: int) -> Usage:
     """The usage with estimates of the counts that are missing: the stream was closed after the calls, or the server
     does not count. `prompt` and `completion` are bytes."""
     return evolve(

@@ -56,7 +56,7 @@ class Asking:
     """One request to the upstreams of a model.
 
     `members`: the numbers of the upstreams that may answer. `ask`: sends the request to one of them. `has_left`:
-    whether part of the answer has left for the client. `prefix`: a digest of the beginning of the request. `failed`
+    whether part of the answer has left for the client. `prefix`: a digest of the beginning of the request. `failures`
     receives each upstream that failed, with the error's code. `first`: the upstream of the previous turn, which is
     tried first.
     """
@@ -65,7 +65,7 @@ class Asking:
     ask: AskUpstream
     has_left: Callable[[], bool]
     prefix: str
-    failed: list[tuple[str, str]]
+    failures: list[tuple[str, str]]
     first: int | None = None
 
 
@@ -152,20 +152,20 @@ class Pool:
     async def _any(self, asking: Asking) -> None:
         turn, self._turns = self._turns, self._turns + 1
 
-        def ordered(members: Sequence[int]) -> list[int]:
+        def order_of(members: Sequence[int]) -> list[int]:
             order = in_order(self.policy, self.labels, members, turn, asking.prefix)
             return sorted(order, key=lambda member: member != asking.first)
 
         for attempt in itertools.count(1):
             self._probe_due()
             up = [member for member in asking.members if self._health[member].is_asked]
-            candidates, errors = ordered(up or asking.members), list[ToolspeakError]()
+            candidates, errors = order_of(up or asking.members), list[ToolspeakError]()
             if await self._one_of(candidates, asking, errors):
                 return
             delay = self._delay(attempt, most_telling(errors))
             if delay is None:
                 rest = [member for member in asking.members if member not in candidates]
-                if await self._one_of(ordered(rest), asking, errors):
+                if await self._one_of(order_of(rest), asking, errors):
                     return
                 raise most_telling(errors)
             await self._clock.sleep(delay)
@@ -209,7 +209,7 @@ class Pool:
         except ToolspeakError as error:
             if is_fault(error):
                 self._count(0, error)
-                self._failed(0, error, decides=False)
+                self._note_failure(0, error, decides=False)
             elif answered_by(error):
                 self._becomes(0, HEALTHY)
             raise
@@ -231,7 +231,7 @@ class Pool:
         is_trial = self._health[member].state == "answers"
         self._set(member, self._health[member].after_request())
         self._count(member)
-        if asking.failed and self._metrics is not None:
+        if asking.failures and self._metrics is not None:
             self._metrics.failovers.labels(self._model, self.labels[member]).inc()
         has_begun = False
 
@@ -246,10 +246,10 @@ class Pool:
                 await asking.ask(member, answers)
             self._becomes(member, HEALTHY)
         except ToolspeakError as error:
-            asking.failed.append((self.labels[member], _code(error)))
+            asking.failures.append((self.labels[member], _code(error)))
             if is_fault(error):
                 self._count(member, error)
-                self._failed(member, error, decides=is_trial and not has_begun)
+                self._note_failure(member, error, decides=is_trial and not has_begun)
             elif answered_by(error):
                 self._becomes(member, HEALTHY)
             raise
@@ -257,11 +257,11 @@ class Pool:
             if is_trial and not has_begun:
                 self._set(member, self._health[member].after_abandoned_trial())
 
-    def _failed(self, member: int, error: ToolspeakError, *, decides: bool) -> None:
+    def _note_failure(self, member: int, error: ToolspeakError, *, decides: bool) -> None:
         is_only = len(self.labels) == 1
         wait = error.retry_after if isinstance(error, ProviderError) and not is_only else None
         chance, now = self._clock.random(), self._clock.now()
-        health = self._health[member].failed(now, self._aside, chance, wait, decides=decides)
+        health = self._health[member].after_failure(now, self._aside, chance, wait, decides=decides)
         if health.state == "aside" and health is not self._health[member]:
             fields = {"model": self._model, "upstream": self.labels[member], "problem": str(error)}
             seconds = None if is_only else round(health.until - now, 2)
@@ -288,20 +288,20 @@ class Pool:
         for member, health in enumerate(self._health):
             if health.is_due(now):
                 self._set(member, health.probing())
-                task = asyncio.get_running_loop().create_task(self._probed(member), context=contextvars.Context())
+                task = asyncio.get_running_loop().create_task(self._run_probe(member), context=contextvars.Context())
                 self._probing.add(task)
                 task.add_done_callback(self._probing.discard)
 
-    async def _probed(self, member: int) -> None:
+    async def _run_probe(self, member: int) -> None:
         problem = "the probe was cancelled"
         try:
             problem = await self._probe(member)
         finally:
             health = self._health[member]
             if problem and health.state == "probing":
-                self._failed(member, ProviderError(problem, code="connection"), decides=True)
+                self._note_failure(member, ProviderError(problem, code="connection"), decides=True)
             else:
-                self._set(member, health.probed())
+                self._set(member, health.after_probe())
 
     def _count(self, member: int, error: ToolspeakError | None = None) -> None:
         if self._metrics is None:

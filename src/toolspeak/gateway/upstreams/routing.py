@@ -73,7 +73,7 @@ class Routes:
         ask: Callable[[Route, Callable[[], None]], Awaitable[None]],
         prefix: str = "",
         has_left: Callable[[], bool] = lambda: False,
-        failed: list[tuple[str, str]] | None = None,
+        failures: list[tuple[str, str]] | None = None,
         last: Route | None = None,
     ) -> Coroutine[Any, Any, None]:
         """Sends the request to the upstreams until one answers: see `Pool.serve`. `last`: the route of the previous
@@ -83,9 +83,9 @@ class Routes:
         def ask_member(number: int, on_answer: Callable[[], None]) -> Awaitable[None]:
             return ask(routes[number], on_answer)
 
-        failed = [] if failed is None else failed
+        failures = [] if failures is None else failures
         first = None if last is None else last.number
-        return self.pool.serve(Asking(tuple(routes), ask_member, has_left, prefix, failed, first))
+        return self.pool.serve(Asking(tuple(routes), ask_member, has_left, prefix, failures, first))
 
     def healthy_first(self) -> Sequence[Route]:
         """The routes, with those to upstreams aside at the end."""
@@ -132,7 +132,7 @@ class Router:
         self._open: OrderedDict[str, _OpenRoutes] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
         self._probing = 0
-        self._retired = False
+        self._is_retired = False
         # Made now, so that a wrong key or address is an error at the start.
         self._probes = [
             (upstream, _provider(upstream, upstream.model or (upstream.exact or ("any",))[0], environ))
@@ -163,7 +163,7 @@ class Router:
             yield self._probes
         finally:
             self._probing -= 1
-            if self._retired and not self._probing:
+            if self._is_retired and not self._probing:
                 self._close_probes()
 
     @property
@@ -178,11 +178,11 @@ class Router:
         Raises UnknownModel, and ConfigurationError for an upstream whose configuration does not work.
         """
         if not allows(model):
-            raise self._unknown(model, allows)
+            raise self._unknown_model(model, allows)
         entry = self._open.get(model)
         if entry is None:
             group = self._exact.get(model) or self._matching(model, allows)
-            entry = self._open[model] = _OpenRoutes(self._made(group, model))
+            entry = self._open[model] = _OpenRoutes(self._new_routes(group, model))
         self._open.move_to_end(model)
         entry.users += 1
         if len(self._open) > MAX_MODELS + len(self._exact):
@@ -215,7 +215,7 @@ class Router:
     def retire(self) -> None:
         """Closes unused connections now, and each other one after the last request that uses it. Call it in the event
         loop."""
-        self._retired = True
+        self._is_retired = True
         for entry in self._open.values():
             entry.dropped = True
             if not entry.users:
@@ -238,8 +238,8 @@ class Router:
         if not entry.users:
             self._close(entry.routes)
 
-    def _close(self, closed: Routes | Provider) -> None:
-        closing = asyncio.get_running_loop().create_task(closed.aclose())
+    def _close(self, resource: Routes | Provider) -> None:
+        closing = asyncio.get_running_loop().create_task(resource.aclose())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
@@ -247,18 +247,18 @@ class Router:
         for group in self._groups:
             if group.first.serves(model):
                 return group
-        raise self._unknown(model, allows)
+        raise self._unknown_model(model, allows)
 
-    def _unknown(self, model: str, allows: Callable[[str], bool]) -> UnknownModel:
+    def _unknown_model(self, model: str, allows: Callable[[str], bool]) -> UnknownModel:
         return UnknownModel(f"there is no model {suggest(model, filter(allows, self._exact))}")
 
-    def _made(self, group: _Group, model: str) -> Routes:
+    def _new_routes(self, group: _Group, model: str) -> Routes:
         grace, is_one = self._settings.grace_seconds, len(group.upstreams) == 1
         routes: list[Route] = []
         for number, (upstream, _) in enumerate(group.upstreams):
             # Among several upstreams, the pool tries the next one instead of a retry: see `Pool.serve`.
-            configured = upstream if is_one else replace(upstream, retries=0)
-            provider = _provider(configured, upstream.model or model, self._environ)
+            upstream_settings = upstream if is_one else replace(upstream, retries=0)
+            provider = _provider(upstream_settings, upstream.model or model, self._environ)
             routes.append(_route(upstream, provider, grace, number))
         return Routes(group.pool, routes)
 
@@ -310,11 +310,11 @@ def _provider(upstream: Upstream, model: str, environ: Mapping[str, str]) -> Pro
         if upstream.options:
             settings["options"] = upstream.options
         if upstream.capabilities:
-            settings["capabilities"] = replace(_known(upstream, model), **upstream.capabilities)
+            settings["capabilities"] = replace(_known_capabilities(upstream, model), **upstream.capabilities)
     return get_provider(f"{name}:{model}", _environment(upstream, environ), **settings)
 
 
-def _known(upstream: Upstream, model: str) -> Any:
+def _known_capabilities(upstream: Upstream, model: str) -> Any:
     provider_name = "" if upstream.provider == "openai" and upstream.url else upstream.provider
     return capabilities_of(provider_name, model, own_server=bool(upstream.url))
 

@@ -64,7 +64,7 @@ class Health:
         """The health while the upstream is asked for its models."""
         return replace(self, state="probing")
 
-    def probed(self) -> Health:
+    def after_probe(self) -> Health:
         """The health once the upstream has answered the probe."""
         return replace(self, state="answers") if self.state == "probing" else self
 
@@ -81,11 +81,11 @@ class Health:
         the first failure puts it aside for longer."""
         return Health("up", FAILURES - 1, self.times) if self.state == "trial" else self
 
-    def answered(self) -> Health:
+    def after_answer(self) -> Health:
         """The health after a whole answer."""
         return HEALTHY
 
-    def failed(
+    def after_failure(
         self, now: float, aside: float, chance: float, wait: float | None = None, *, decides: bool = False
     ) -> Health:
         """The health after a failed request, whether it failed before its first byte or in its answer.

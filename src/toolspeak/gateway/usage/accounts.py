@@ -45,14 +45,14 @@ class Accounts:
 
     def __init__(self, usage: UsageSettings | None, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._logged = -_LOG_SECONDS
+        self._logged_at = -_LOG_SECONDS
         self._ledger: Ledger | None = None
         self.begin(usage)
 
     def begin(self, usage: UsageSettings | None) -> None:
         """Starts to count in a store, unless there is one already. Raises ConfigurationError."""
         if self._ledger is None and usage is not None:
-            self._ledger = Ledger(usage, self._failed)
+            self._ledger = Ledger(usage, self._note_failure)
 
     async def open(self) -> None:
         """Raises JournalError if the store cannot be used."""
@@ -68,12 +68,12 @@ class Accounts:
         """The account of one request in this API."""
         return Account(key, wire, self._ledger, self._metrics)
 
-    def _failed(self, error: Exception, lost: Mapping[str, object] | None) -> None:
+    def _note_failure(self, error: Exception, lost_counts: Mapping[str, object] | None) -> None:
         self._metrics.usage_failures.inc()
-        if lost is None and time.monotonic() - self._logged < _LOG_SECONDS:
+        if lost_counts is None and time.monotonic() - self._logged_at < _LOG_SECONDS:
             return
-        self._logged = time.monotonic()
-        log("usage_store_failed", {"problem": str(error), **(lost or {})}, level=logging.ERROR)
+        self._logged_at = time.monotonic()
+        log("usage_store_failed", {"problem": str(error), **(lost_counts or {})}, level=logging.ERROR)
 
 
 class Account:
@@ -172,23 +172,23 @@ class Account:
             if count:
                 metrics.key_tokens.labels(key, kind).inc(count)
 
-    async def settled(self, *, failed: bool = False) -> None:
+    async def settle_and_wait(self, *, failed: bool = False) -> None:
         """As `settle`. If the key has limits, waits until other workers see the usage: a client may send its next
         request as soon as it reads the end of an answer."""
         self.settle(failed=failed)
         if self._ledger is not None and self._ask is not None:
-            await self._ledger.settled()
+            await self._ledger.wait_for_store()
 
     def _counts(self, failed: bool) -> Counts:
         usage = self.report.usage if self.usage_of is None else self.usage_of(failed)
         return Counts(
             requests=1,
             errors=int(failed),
-            input=_bounded(usage.input),
-            output=_bounded(usage.output),
-            cached=_bounded(usage.cached),
+            input=_clamp(usage.input),
+            output=_clamp(usage.output),
+            cached=_clamp(usage.cached),
             calls=self.report.calls,
-            malformed=self.report.malformed,
+            malformed=self.report.malformed_calls,
         )
 
 
@@ -198,7 +198,7 @@ def _printable(model: str) -> str:
     return "".join(char if char.isprintable() else "\ufffd" for char in model)
 
 
-def _bounded(tokens: int | None) -> int:
+def _clamp(tokens: int | None) -> int:
     return min(max(0, tokens or 0), _MOST_COUNTED)
 
 
@@ -225,7 +225,7 @@ def limit_headers(key: Key, verdict: UsageDecision, wire: WireFormat) -> Headers
     standing = verdict.standing
     limits: list[tuple[str, int, int, float]] = []
     if key.requests_per_minute is not None:
-        seconds = max(0.0, standing.emptied - standing.now)
+        seconds = max(0.0, standing.emptied_at - standing.now)
         limits.append(("requests", key.requests_per_minute, standing.requests, seconds))
     if key.tokens_per_day is not None:
         tokens_used = standing.tokens + standing.load.tokens

@@ -35,22 +35,22 @@ _KNOWN_SECONDS = 10.0
 
 _PRUNE_SECONDS = 3600.0
 
-Failed = Callable[[Exception, Mapping[str, object] | None], None]
+OnFailure = Callable[[Exception, Mapping[str, object] | None], None]
 
 
 class Ledger:
     """Asks the store whether requests may begin, and stores what they used. For one event loop.
 
-    Counts that the store does not take are stored later, so a store that fails for a while loses nothing. `failed` is
-    called with each failure, and with the counts that are lost if the process ends before they are stored. Raises
+    Counts that the store does not take are stored later, so a store that fails for a while loses nothing. `on_failure`
+    is called with each failure, and with the counts that are lost if the process ends before they are stored. Raises
     ConfigurationError for a store that does not exist.
     """
 
-    def __init__(self, settings: UsageSettings, failed: Failed) -> None:
+    def __init__(self, settings: UsageSettings, on_failure: OnFailure) -> None:
         self._settings = settings
         self._store = open_usage(settings.store)
         self._worker = secrets.token_hex(8)
-        self._failed = failed
+        self._on_failure = on_failure
         self._counts: dict[tuple[str, str], Counts] = {}
         self._models: dict[str, set[str]] = {}
         self._finished_load: dict[str, Load] = {}
@@ -60,10 +60,10 @@ class Ledger:
         self._refusals: dict[Key, tuple[float, UsageDecision]] = {}
         self._wake = asyncio.Event()
         self._later: asyncio.TimerHandle | None = None
-        self._settled: asyncio.Future[None] | None = None
+        self._round_end: asyncio.Future[None] | None = None
         """Done when the store has what is counted so far, or has failed."""
-        self._renewed = 0.0
-        self._pruned = 0.0
+        self._renewed_at = 0.0
+        self._pruned_at = 0.0
         self._closing = False
         self._task: asyncio.Task[None] | None = None
 
@@ -88,12 +88,12 @@ class Ledger:
         if refusal is None:
             return None
         refused_at, verdict = refusal
-        elapsed = asyncio.get_running_loop().time() - refused_at
-        if elapsed >= min(verdict.seconds, _KNOWN_SECONDS):
+        waited_seconds = asyncio.get_running_loop().time() - refused_at
+        if waited_seconds >= min(verdict.seconds, _KNOWN_SECONDS):
             del self._refusals[key]
             return None
-        standing = replace(verdict.standing, now=verdict.standing.now + elapsed)
-        return replace(verdict, seconds=verdict.seconds - elapsed, standing=standing)
+        standing = replace(verdict.standing, now=verdict.standing.now + waited_seconds)
+        return replace(verdict, seconds=verdict.seconds - waited_seconds, standing=standing)
 
     async def ask(self, ask: StartRequest) -> UsageDecision:
         """Whether a request may begin. If it may, it is in progress until `end`. Raises JournalError if the store
@@ -134,14 +134,14 @@ class Ledger:
         self._finished_load[name] = self._finished_load.get(name, Load()).plus(ask.load)
         self._work_on()
 
-    async def settled(self) -> None:
+    async def wait_for_store(self) -> None:
         """Returns once the store has the counts so far, has failed, or takes too long."""
-        if self._settled is None:
-            self._settled = asyncio.get_running_loop().create_future()
+        if self._round_end is None:
+            self._round_end = asyncio.get_running_loop().create_future()
         self._work_on()
         with suppress(TimeoutError):
             async with asyncio.timeout(END_SECONDS):
-                await asyncio.shield(self._settled)
+                await asyncio.shield(self._round_end)
 
     # --- what goes to the store ----------------------------------------------------------------------------------
 
@@ -163,12 +163,12 @@ class Ledger:
 
     async def _settle(self) -> None:
         now = asyncio.get_running_loop().time()
-        renews = now - self._renewed >= self._settings.lease_seconds / 3
+        renews = now - self._renewed_at >= self._settings.lease_seconds / 3
         requests = [(ask, waiting) for ask, waiting in self._start_requests if not waiting.done()]
-        counts, ended, settled = self._counts, self._finished_load, self._settled
-        self._start_requests, self._counts, self._finished_load, self._settled = [], {}, {}, None
-        names = {*ended, *(ask.key.name for ask, _ in requests), *(self._load if renews or self._closing else ())}
-        load = {name: self._load.get(name, Load()).minus(ended.get(name, Load())) for name in names}
+        counts, ended_load, round_end = self._counts, self._finished_load, self._round_end
+        self._start_requests, self._counts, self._finished_load, self._round_end = [], {}, {}, None
+        names = {*ended_load, *(ask.key.name for ask, _ in requests), *(self._load if renews or self._closing else ())}
+        load = {name: self._load.get(name, Load()).minus(ended_load.get(name, Load())) for name in names}
         if self._closing:
             load = dict.fromkeys(load, Load())
         try:
@@ -177,26 +177,26 @@ class Ledger:
                     self._worker, self._settings.lease_seconds, counts, load, [ask for ask, _ in requests]
                 )
                 await self._take(batch, [waiting for _, waiting in requests])
-                self._renewed = now if renews else self._renewed
+                self._renewed_at = now if renews else self._renewed_at
         except Exception as error:  # noqa: BLE001 - whatever it is, keep the counts and ask for later requests
-            self._keep(counts, ended)
+            self._keep(counts, ended_load)
             for _, waiting in requests:
                 if not waiting.done():
                     waiting.set_exception(JournalError(str(error)))
-            self._failed(error, self._unstored() if self._closing else None)
+            self._on_failure(error, self._unstored_counts() if self._closing else None)
             asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._wake.set)
         finally:
-            if settled is not None and not settled.done():
-                settled.set_result(None)
+            if round_end is not None and not round_end.done():
+                round_end.set_result(None)
 
     async def _take(self, batch: UsageBatch, waiting: list[asyncio.Future[UsageDecision]]) -> None:
-        settled = await self._store.settle(batch)
-        for name, load in settled.load.items():
+        outcome = await self._store.settle(batch)
+        for name, load in outcome.load.items():
             if load.streams:
                 self._load[name] = load
             else:
                 self._load.pop(name, None)
-        for ask, future, verdict in zip(batch.start_requests, waiting, settled.verdicts, strict=True):
+        for ask, future, verdict in zip(batch.start_requests, waiting, outcome.verdicts, strict=True):
             if future.done():  # its request no longer waits
                 self._give_back(ask, verdict)
             else:
@@ -206,23 +206,23 @@ class Ledger:
         if verdict.limit is None:
             self.end(ask)
 
-    def _keep(self, counts: Mapping[tuple[str, str], Counts], ended: Mapping[str, Load]) -> None:
+    def _keep(self, counts: Mapping[tuple[str, str], Counts], ended_load: Mapping[str, Load]) -> None:
         for row, more in counts.items():
             self._counts[row] = self._counts.get(row, Counts()).plus(more)
-        for name, load in ended.items():
+        for name, load in ended_load.items():
             self._finished_load[name] = self._finished_load.get(name, Load()).plus(load)
 
-    def _unstored(self) -> Mapping[str, object]:
+    def _unstored_counts(self) -> Mapping[str, object]:
         return {"lost": [{"key": key, "model": model, **asdict(each)} for (key, model), each in self._counts.items()]}
 
     async def _prune(self) -> None:
         now = time.time()
-        if 0 <= now - self._pruned < _PRUNE_SECONDS:
+        if 0 <= now - self._pruned_at < _PRUNE_SECONDS:
             return
-        if self._pruned and day_of(now) != day_of(self._pruned):
+        if self._pruned_at and day_of(now) != day_of(self._pruned_at):
             self._models.clear()
-        self._pruned = now
+        self._pruned_at = now
         try:
             await self._store.prune(self._settings.retention_days)
         except Exception as error:  # noqa: BLE001 - whatever it is, ask for later requests
-            self._failed(error, None)
+            self._on_failure(error, None)

@@ -10,16 +10,16 @@ from toolspeak.gateway.database import Database, Tables, open_database
 from toolspeak.gateway.settings.api_keys import Key
 from toolspeak.gateway.usage.usage_values import (
     COLUMNS,
-    COUNTED,
+    COUNT_FIELDS,
     DAY,
     WINDOW,
     Column,
     Counts,
     Load,
-    Settled,
     Standing,
     UsageBatch,
     UsageDecision,
+    UsageOutcome,
     UsageRow,
     day_of,
     usage_decision,
@@ -37,7 +37,7 @@ _TABLES = Tables(
     (
         (
             f"""CREATE TABLE usage (day TEXT NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL,
-                {", ".join(f"{name} {{integer}} NOT NULL" for name in COUNTED)}, PRIMARY KEY (key, day, model))""",
+                {", ".join(f"{name} {{integer}} NOT NULL" for name in COUNT_FIELDS)}, PRIMARY KEY (key, day, model))""",
             "CREATE INDEX usage_by_day ON usage (day)",
             """CREATE TABLE arrivals (
                 key TEXT NOT NULL, at {real} NOT NULL, count {integer} NOT NULL, PRIMARY KEY (key, at))""",
@@ -51,9 +51,9 @@ _TABLES = Tables(
 """Version 1: usage by day, key and model; the requests of the last minute; the load of each worker, with its lease."""
 
 _ADD = (
-    f"INSERT INTO usage (day, key, model, {', '.join(COUNTED)})"
-    f" VALUES ({', '.join(f'${i + 1}' for i in range(3 + len(COUNTED)))})"
-    f" ON CONFLICT (key, day, model) DO UPDATE SET {', '.join(f'{c} = usage.{c} + excluded.{c}' for c in COUNTED)}"
+    f"INSERT INTO usage (day, key, model, {', '.join(COUNT_FIELDS)})"
+    f" VALUES ({', '.join(f'${i + 1}' for i in range(3 + len(COUNT_FIELDS)))})"
+    f" ON CONFLICT (key, day, model) DO UPDATE SET {', '.join(f'{c} = usage.{c} + excluded.{c}' for c in COUNT_FIELDS)}"
 )
 _ARRIVE = (
     "INSERT INTO arrivals (key, at, count) VALUES ($1, $2, $3)"
@@ -82,7 +82,7 @@ class UsageStore:
         self.check = database.check
         self.aclose = database.aclose
 
-    async def settle(self, batch: UsageBatch) -> Settled:
+    async def settle(self, batch: UsageBatch) -> UsageOutcome:
         """Stores the counts of a batch and decides on its requests, in one transaction."""
         return await self._database.do(partial(_settle, batch=batch))
 
@@ -119,7 +119,7 @@ async def _now(db: Connection) -> float:
     return now
 
 
-async def _settle(db: Connection, batch: UsageBatch) -> Settled:
+async def _settle(db: Connection, batch: UsageBatch) -> UsageOutcome:
     now = await _now(db)
     for (key, model), counts in sorted(batch.counts.items()):
         await db.change(_ADD, day_of(now), key, model, *astuple(counts))
@@ -140,7 +140,7 @@ async def _settle(db: Connection, batch: UsageBatch) -> Settled:
         if count and keys[name].requests_per_minute is not None:
             await db.change(_ARRIVE, name, now, count)
     await _carry(db, batch, load, now)
-    return Settled(verdicts, load)
+    return UsageOutcome(verdicts, load)
 
 
 async def _standing(db: Connection, key: Key, batch: UsageBatch, now: float) -> Standing:
@@ -156,15 +156,15 @@ async def _standing(db: Connection, key: Key, batch: UsageBatch, now: float) -> 
         *(key.name, batch.worker, now, latest),
     )
     rows = await db.rows(_STANDING, key.name, batch.worker, day_of(now))
-    ((requests, oldest, newest, streams, reserved, tokens),) = rows
-    load = batch.load.get(key.name, Load()).plus(Load(int(streams), int(reserved)))
+    ((requests, oldest, newest, streams, reserved_tokens, tokens),) = rows
+    load = batch.load.get(key.name, Load()).plus(Load(int(streams), int(reserved_tokens)))
     standing = Standing(now, int(requests), load, int(tokens))
     if key.requests_per_minute is None or newest is None:
         return standing
     excess = standing.requests - key.requests_per_minute + 1
     if excess > 1:  # the limit was lowered
         oldest = await _time_of(db, key.name, excess)
-    return replace(standing, freed=oldest + WINDOW, emptied=newest + WINDOW)
+    return replace(standing, freed_at=oldest + WINDOW, emptied_at=newest + WINDOW)
 
 
 async def _standings(db: Connection) -> Mapping[str, Standing]:
@@ -175,8 +175,8 @@ async def _standings(db: Connection) -> Mapping[str, Standing]:
     standings = {key: Standing(now, tokens=int(count)) for key, count in tokens}
     for key, count in arrivals:
         standings[key] = replace(standings.get(key, Standing(now)), requests=int(count))
-    for key, streams, reserved in loads:
-        standings[key] = replace(standings.get(key, Standing(now)), load=Load(int(streams), int(reserved)))
+    for key, streams, reserved_tokens in loads:
+        standings[key] = replace(standings.get(key, Standing(now)), load=Load(int(streams), int(reserved_tokens)))
     return standings
 
 
@@ -198,7 +198,7 @@ async def _carry(db: Connection, batch: UsageBatch, load: Mapping[str, Load], no
 
 
 async def _rows(db: Connection, by: Sequence[Column], since: str) -> Sequence[UsageRow]:
-    sums, names = ", ".join(f"sum({name})" for name in COUNTED), ", ".join(by)
+    sums, names = ", ".join(f"sum({name})" for name in COUNT_FIELDS), ", ".join(by)
     query = f"SELECT {names}, {sums} FROM usage WHERE day >= $1 GROUP BY {names} ORDER BY {names}"
     rows: list[UsageRow] = []
     for row in await db.rows(query, since):

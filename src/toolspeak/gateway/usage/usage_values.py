@@ -23,7 +23,7 @@ COLUMNS: Sequence[Column] = ("day", "key", "model")
 class Counts:
     """What is counted. `requests` were let in, `refused` were not, by a limit of the key. `errors` are requests that
     failed or broke off, but not those whose client left. Tokens: `input`, `output`, and `cached` as a part of `input`.
-    `calls` and `malformed` are calls of tools."""
+    `calls` and `malformed_calls` are calls of tools."""
 
     requests: int = 0
     refused: int = 0
@@ -38,7 +38,7 @@ class Counts:
         return Counts(*map(sum, zip(astuple(self), astuple(more), strict=True)))
 
 
-COUNTED = tuple(each.name for each in fields(Counts))
+COUNT_FIELDS = tuple(each.name for each in fields(Counts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +62,16 @@ class Standing:
     - `requests`: its requests in the last minute.
     - `load`: its requests in progress, in all workers.
     - `tokens`: its tokens of the day.
-    - `freed`: when enough of the requests are a minute old that one more may begin (Unix seconds).
-    - `emptied`: when all of them are (Unix seconds).
+    - `freed_at`: when enough of the requests are a minute old that one more may begin (Unix seconds).
+    - `emptied_at`: when all of them are (Unix seconds).
     """
 
     now: float
     requests: int = 0
     load: Load = Load()
     tokens: int = 0
-    freed: float = 0.0
-    emptied: float = 0.0
+    freed_at: float = 0.0
+    emptied_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class UsageBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class UsageOutcome:
     """The outcome of a batch: a verdict for each of its asks, and the worker's load of the keys in the batch."""
 
     verdicts: Sequence[UsageDecision]
@@ -155,7 +155,7 @@ def usage_decision(ask: StartRequest, standing: Standing) -> UsageDecision:
     if key.tokens_per_day is not None and standing.tokens >= key.tokens_per_day:
         return UsageDecision(standing, "tokens_per_day", day_left(now))
     if key.requests_per_minute is not None and standing.requests >= key.requests_per_minute:
-        return UsageDecision(standing, "requests_per_minute", max(0.0, standing.freed - now))
+        return UsageDecision(standing, "requests_per_minute", max(0.0, standing.freed_at - now))
     if key.streams is not None and standing.load.streams >= key.streams:
         return UsageDecision(standing, "streams", 1.0)
     if key.tokens_per_day is not None and standing.tokens + standing.load.tokens >= key.tokens_per_day:
@@ -164,7 +164,7 @@ def usage_decision(ask: StartRequest, standing: Standing) -> UsageDecision:
         standing,
         requests=standing.requests + 1,
         load=standing.load.plus(ask.load),
-        freed=standing.freed or now + WINDOW,  # the first request of the minute is the first to leave it
-        emptied=now + WINDOW,
+        freed_at=standing.freed_at or now + WINDOW,  # the first request of the minute is the first to leave it
+        emptied_at=now + WINDOW,
     )
     return UsageDecision(after)
