@@ -87,7 +87,7 @@ class Toolspeak(Subject):
             return await _streamed_length(agent)
 
     async def request(self, steps: int) -> dict[str, Any]:
-        await self._checked(Script(steps))
+        await self._check(Script(steps))
         assert self.model.request is not None, "a run asks its model"
         times: list[float] = []
         size = 0
