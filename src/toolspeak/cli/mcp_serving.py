@@ -104,7 +104,7 @@ async def serve(
 async def _tools_and_agents(
     offer: Offer, journal: Journal, opened_parts: AsyncExitStack
 ) -> tuple[list[Tool[..., Any] | Agent[Any, Any]], list[AnyInterceptor]]:
-    """What the options name. Its parts close with the stack."""
+    """The tools and agents that the options name, and their interceptors. The stack closes what they opened."""
     commands, line = await open_command_sandbox(offer.workspace, is_attended=False, **offer.sandbox)
     opened_parts.push_async_callback(commands.sandbox.aclose)
     tools_and_agents: list[Tool[..., Any] | Agent[Any, Any]] = []

@@ -30,8 +30,8 @@ class CallLane:
         self.name = name
         self.call: ToolCall | MalformedCall | None = None
         self.state = "is written"
-        self.length = 0
-        """The characters of its arguments that the model has written so far."""
+        self.characters = 0
+        """How many characters of its arguments the model has written so far."""
         self.beginning = ""
         """The first of them."""
         self.started_at: float | None = None
@@ -39,7 +39,7 @@ class CallLane:
 
     def write(self, text: str) -> None:
         """Takes a piece of the arguments, while the model writes them."""
-        self.length += len(text)
+        self.characters += len(text)
         if len(self.beginning) < _MOST_BEGINNING:
             self.beginning += text[:_MOST_BEGINNING]
 
@@ -72,7 +72,7 @@ def lane_rows(lanes: Mapping[str, CallLane], columns: int, most: int, clock: Cal
         if lane.state == "runs" and lane.started_at is not None:
             sign, state = spinner(clock()), f"{clock() - lane.started_at:.0f} s"
         elif lane.state == "is written" and lane.call is None:
-            state = f"is written … {count(lane.length, 'character')}" if lane.length else "is written …"
+            state = f"is written … {count(lane.characters, 'character')}" if lane.characters else "is written …"
         style, path = "question" if lane.state == "asks you" else "call", lane.written_path if lane.call is None else ""
         line = call_line(sign, style, lane.name, lane.call, path)
         rows.append([*truncate(line, max(10, columns - len(state) - 2)), ("class:note", f"  {state}")])
