@@ -24,7 +24,7 @@ GERMAN = "Der Test schlägt fehl: er vergleicht ein Tupel mit einer Liste, und d
 CHINESE = "测试失败了：它把元组和列表进行比较。\n"
 
 
-def _finished(text: str, **rest: Any) -> ToolFinished:
+def _tool_finished(text: str, **rest: Any) -> ToolFinished:
     return ToolFinished(ToolResult("call_1_0", "read", "success", (TextPart(text),), **rest))
 
 
@@ -41,12 +41,12 @@ EVENTS: Mapping[str, Any] = {
     "ToolStarted, 3 resources": ToolStarted(
         "call_1_0", "move", "r1:call_1_0", effects=Effects({"file:/a"}, {"file:/a", "file:/b"})
     ),
-    "ToolFinished": _finished("x = 1\n" * 30),
-    "ToolFinished, shortened": _finished("x = 1\n" * 30, extra={"truncated_bytes": 20_000}),
-    "ToolFinished, 16 KB": _finished(ENGLISH * 330),
-    "ToolFinished, 16 KB German": _finished(GERMAN * 165),
-    "ToolFinished, 16 KB Chinese": _finished(CHINESE * 300),
-    "ToolFinished, 1 KB German": _finished(GERMAN * 10),
+    "ToolFinished": _tool_finished("x = 1\n" * 30),
+    "ToolFinished, shortened": _tool_finished("x = 1\n" * 30, extra={"truncated_bytes": 20_000}),
+    "ToolFinished, 16 KB": _tool_finished(ENGLISH * 330),
+    "ToolFinished, 16 KB German": _tool_finished(GERMAN * 165),
+    "ToolFinished, 16 KB Chinese": _tool_finished(CHINESE * 300),
+    "ToolFinished, 1 KB German": _tool_finished(GERMAN * 10),
     "ModelAnswered, 2 parts": ModelAnswered(_turn(2), "tool_calls", Usage(1000, 20), cost=0.0123),
     "ModelAnswered, 20 parts": ModelAnswered(_turn(20), "tool_calls", Usage(1000, 20), cost=0.0123),
     "ModelAnswered, a small cost": ModelAnswered(_turn(2), "tool_calls", Usage(100, 20), cost=0.0000123),

@@ -55,12 +55,12 @@ EXECUTOR = Executor(
 async def group(name: str, count: int) -> list[int]:
     function = FUNCTIONS[name]
     async with asyncio.TaskGroup() as tasks:
-        made = [tasks.create_task(function(i, 1)) for i in range(count)]
-    return [task.result() for task in made]
+        call_tasks = [tasks.create_task(function(i, 1)) for i in range(count)]
+    return [task.result() for task in call_tasks]
 
 
 @dataclass(slots=True)
-class Happened:
+class LoggedEvent:
     """An event of the careful floor."""
 
     seq: int
@@ -84,12 +84,12 @@ async def careful(name: str, count: int) -> list[dict[str, Any]]:
 
 async def _events(
     name: str, calls: Sequence[tuple[str, str]], messages: list[dict[str, Any]]
-) -> AsyncIterator[Happened]:
+) -> AsyncIterator[LoggedEvent]:
     results: dict[str, Any] = {}
     seq = 0
     for call_id, arguments in calls:
         seq += 1
-        yield Happened(seq, "started", call_id, arguments)
+        yield LoggedEvent(seq, "started", call_id, arguments)
     async with asyncio.TaskGroup() as tasks:
         for call_id, arguments in calls:
             tasks.create_task(_call(name, call_id, arguments, results))
@@ -97,7 +97,7 @@ async def _events(
         content = json.dumps(results[call_id])
         messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
         seq += 1
-        yield Happened(seq, "finished", call_id, content)
+        yield LoggedEvent(seq, "finished", call_id, content)
 
 
 async def _call(name: str, call_id: str, arguments: str, results: dict[str, Any]) -> None:
@@ -129,7 +129,7 @@ async def toolspeak(name: str, count: int) -> int:
     return seq
 
 
-async def undeclared(_name: str, count: int) -> int:
+async def without_effects(_name: str, count: int) -> int:
     return await toolspeak("undeclared", count)
 
 
@@ -139,15 +139,15 @@ Subject = Callable[[str, int], Awaitable[object]]
 async def cpu(subjects: Sequence[Subject], count: int, rounds: int) -> list[float]:
     """Returns microseconds of CPU time per call for each subject."""
     repeat = max(1, 2000 // count)  # about 20 ms at a time: shorter times are noise
-    spent: list[list[float]] = [[] for _ in subjects]
+    times_by_subject: list[list[float]] = [[] for _ in subjects]
     for _ in range(rounds):
-        for subject, times in zip(subjects, spent, strict=True):
+        for subject, times in zip(subjects, times_by_subject, strict=True):
             gc.collect()
             start = time.process_time()
             for _ in range(repeat):
                 await subject("add", count)
             times.append((time.process_time() - start) / repeat / count * 1e6)
-    return [statistics.median(times) for times in spent]
+    return [statistics.median(times) for times in times_by_subject]
 
 
 async def wall(subjects: Sequence[Subject], rounds: int) -> list[float]:
@@ -162,7 +162,7 @@ async def wall(subjects: Sequence[Subject], rounds: int) -> list[float]:
 
 
 async def main(sizes: Sequence[int], rounds: int) -> None:
-    subjects: list[Subject] = [group, careful, toolspeak, undeclared]
+    subjects: list[Subject] = [group, careful, toolspeak, without_effects]
     await cpu(subjects, 100, 3)
     print(f"{'calls':>8} {'group':>8} {'careful':>8} {'toolspeak':>10} {'undeclared':>11}   toolspeak/careful  /group")
     for count in sizes:

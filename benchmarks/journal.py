@@ -163,11 +163,11 @@ def rebuilding(folder: Path, events: int) -> tuple[float, float, float, float]:
     for _ in range(5):
         start = time.process_time()
         db = sqlite3.connect(path)
-        decoded = [json.loads(data) for (data,) in db.execute("SELECT data FROM records ORDER BY id")]
+        entries = [json.loads(data) for (data,) in db.execute("SELECT data FROM records ORDER BY id")]
         floors.append(time.process_time() - start)
         db.close()
-        assert len(decoded) == len(run)
-        del decoded
+        assert len(entries) == len(run)
+        del entries
         start = time.process_time()
         journal = SqliteJournal(path)
         state = asyncio.run(load_state(journal, "run"))

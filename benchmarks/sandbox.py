@@ -30,9 +30,9 @@ from toolspeak.sandbox.bubblewrap import Bubblewrap
 from toolspeak.sandbox.control_groups import ControlGroups
 from toolspeak.sandbox.host_rules import HostRule
 from toolspeak.sandbox.landlock import Landlock
-from toolspeak.sandbox.processes import finished
+from toolspeak.sandbox.no_sandbox import NoSandbox
+from toolspeak.sandbox.processes import finish_work
 from toolspeak.sandbox.protected_places import hidden_places, read_only_places
-from toolspeak.sandbox.unconfined import Unconfined
 
 TARGETS = {"bubblewrap": 25.0, "landlock": 2.0}
 
@@ -40,12 +40,12 @@ TARGETS = {"bubblewrap": 25.0, "landlock": 2.0}
 async def start(sandbox: Sandbox, folder: Path, confinement: Confinement, nowhere: int) -> tuple[float, float]:
     """The milliseconds from the start of a command to its end, on the clock and of the processor."""
     command = ProcessCommand(("/bin/sh", "-c", ":"), str(folder), {"PATH": os.environ["PATH"]}, nowhere)
-    closed = asyncio.Event()
-    closed.set()  # nobody reads its output
+    output_end = asyncio.Event()
+    output_end.set()  # nobody reads its output
     begin, begin_cpu = time.perf_counter(), cpu_seconds()
     async with sandbox.start(command, confinement) as process:
-        await process.group.exited.wait()
-        await finished(process.group.end(closed))
+        await process.group.exit_event.wait()
+        await finish_work(process.group.end(output_end))
     return (time.perf_counter() - begin) * 1000, (cpu_seconds() - begin_cpu) * 1000
 
 
@@ -63,9 +63,9 @@ async def measure(rounds: int, folder: Path) -> int:
         (hooks / name).write_text("#!/bin/sh\n")
     workspace = (str(folder),)
     plain = Confinement(workspace, read_only_places(workspace), hidden_places(), workspace)
-    with_hosts = Confinement(workspace, plain.read_only, plain.hidden, workspace, (HostRule("example.com", 443),))
+    with_hosts = Confinement(workspace, plain.read_only, plain.hidden_paths, workspace, (HostRule("example.com", 443),))
     groups = await ControlGroups.find()
-    ways: dict[str, tuple[Sandbox, Confinement]] = {"plain": (Unconfined(), plain)}
+    ways: dict[str, tuple[Sandbox, Confinement]] = {"plain": (NoSandbox(), plain)}
     if sys.platform == "linux" and not await Landlock.probe():
         ways["landlock"] = (Landlock(groups), plain)
     program = shutil.which("bwrap")
@@ -94,8 +94,8 @@ async def measure(rounds: int, folder: Path) -> int:
         is_missed = target is not None and shortest - floor > target
         failures += is_missed
         note = "" if target is None else f"  target {target:g}{', MISSED' if is_missed else ''}"
-        added = shortest - floor
-        print(f"{name:20} {median:8.2f} {shortest:8.2f} {added:8.2f} {cpu:8.2f} {shortest / floor:6.1f}{note}")
+        overhead = shortest - floor
+        print(f"{name:20} {median:8.2f} {shortest:8.2f} {overhead:8.2f} {cpu:8.2f} {shortest / floor:6.1f}{note}")
     return 1 if failures else 0
 
 

@@ -39,7 +39,7 @@ class FakeClock:
 
     def __init__(self):
         self.time = 1000.0
-        self.slept = []
+        self.pauses = []
 
     def now(self):
         return self.time
@@ -48,7 +48,7 @@ class FakeClock:
         return 1.0
 
     async def sleep(self, seconds):
-        self.slept.append(seconds)
+        self.pauses.append(seconds)
         await asyncio.sleep(0)
         self.time += seconds
 
@@ -73,8 +73,8 @@ class Flaky:
 
 def run(tools, interceptors, *calls, executor=None, context=None):
     executor = executor or Executor(tools, approve="all", interceptors=tuple(interceptors))
-    made = [ToolCall(str(number), name, arguments) for number, (name, arguments) in enumerate(calls)]
-    return asyncio.run(executor.run(made, context=context or BatchContext())).results
+    tool_calls = [ToolCall(str(number), name, arguments) for number, (name, arguments) in enumerate(calls)]
+    return asyncio.run(executor.run(tool_calls, context=context or BatchContext())).results
 
 
 FETCH = ("fetch", {"page": "a"})
@@ -87,7 +87,7 @@ def test_a_call_that_may_run_twice_runs_again(effects):
     flaky, clock = Flaky(OSError("reset"), OSError("reset")), FakeClock()
     (result,) = run([flaky.tool(**effects)], [Retry(clock=clock)], FETCH)
     assert (result.status, result.text, flaky.runs) == ("success", "a 3", 3)
-    assert clock.slept == [0.5, 1.0]  # random() is 1
+    assert clock.pauses == [0.5, 1.0]  # random() is 1
 
 
 @pytest.mark.parametrize(
@@ -183,13 +183,13 @@ def test_a_turn_that_breaks_off_is_requested_again():
     error, clock = ProviderError("reset", retryable=True, retry_after=2.0), FakeClock()
     model = ScriptedProvider([ScriptedTurn("Hel", error=error), "Hello."])
 
-    async def watch(accumulated):
+    async def watch(*, accumulated: bool):
         model = ScriptedProvider([ScriptedTurn("Hel", error=error), "Hello."])
         run = Agent(model, interceptors=[ModelRetry(clock=clock)]).start("Hi.")
         return [text async for text in stream_text(run, accumulated=accumulated)]
 
     assert Agent(model, interceptors=[ModelRetry(clock=clock)]).run_sync("Hi.").answer == "Hello."
-    assert clock.slept == [2.5]
+    assert clock.pauses == [2.5]
     journal = MemoryJournal()
     model = ScriptedProvider([ScriptedTurn("Hel", error=ProviderError("reset", status=503, retryable=True)), "Hello."])
     result = Agent(model, journal=journal, interceptors=[ModelRetry(clock=clock)]).run_sync("Hi.")
@@ -436,8 +436,8 @@ def test_a_cached_call_inside_another_one_does_not_wait_for_it():
 def test_calls_wait_for_a_token():
     pages, clock = Pages(), FakeClock()
     run(pages.tools(), [RateLimit(2, seconds=10, clock=clock)], *[("read", {"page": each}) for each in "abcd"])
-    assert clock.slept[0] == pytest.approx(5)
-    assert len(clock.slept) == 2
+    assert clock.pauses[0] == pytest.approx(5)
+    assert len(clock.pauses) == 2
     assert len(pages.reads) == 4
 
 
@@ -446,7 +446,7 @@ def test_each_tool_may_have_a_bucket_of_its_own_and_others_none():
     calls = [READ_A, ("ask", {"question": "x"}), ("write", {"page": "c"})]
     run(pages.tools(), [RateLimit(1, seconds=10, each=True, clock=clock)], *calls)
     run(pages.tools(), [RateLimit(1, seconds=10, tools=["ask"], clock=clock)], READ_A, READ_B, READ_A)
-    assert clock.slept == []
+    assert clock.pauses == []
 
 
 def test_requests_to_the_model_wait_for_a_token():
@@ -454,7 +454,7 @@ def test_requests_to_the_model_wait_for_a_token():
     agent = Agent(ScriptedProvider(["One.", "Two."]), interceptors=[ModelRateLimit(1, seconds=60, clock=clock)])
     agent.run_sync("1")
     agent.run_sync("2")
-    assert clock.slept == [60]
+    assert clock.pauses == [60]
 
 
 def test_a_call_ends_at_its_time_limit():
@@ -542,7 +542,7 @@ def test_a_cached_answer_takes_no_token_and_each_attempt_takes_one():
     for _ in range(2):
         (result,) = run([flaky.tool(read_only=True)], interceptors, FETCH)
     assert result.text == "a 2"
-    assert clock.slept == [0.5, pytest.approx(99.5)]
+    assert clock.pauses == [0.5, pytest.approx(99.5)]
 
 
 @pytest.mark.parametrize(

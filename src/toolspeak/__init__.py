@@ -29,7 +29,7 @@ _PLACES = {
     "Effects": "toolspeak.data.tools",
     "Execution": "toolspeak.agent",
     "Executor": "toolspeak.execute",
-    "Happened": "toolspeak.tools",
+    "VerifiedResult": "toolspeak.tools",
     "Interceptor": "toolspeak.execute",
     "JournalError": "toolspeak.errors",
     "Limits": "toolspeak.data.events",

@@ -39,7 +39,7 @@ from toolspeak.errors import (
 from toolspeak.execute import ApprovalRequest, Concurrency, Decision, Executor, Interceptor, Rule
 from toolspeak.journal import MemoryJournal, SqliteJournal, open_journal
 from toolspeak.programs import CodeMode
-from toolspeak.tools import Happened, RunContext, StateView, Tool, Toolset, tool
+from toolspeak.tools import RunContext, StateView, Tool, Toolset, VerifiedResult, tool
 from toolspeak.version import __version__
 
 __all__ = [
@@ -55,7 +55,6 @@ __all__ = [
     "Effects",
     "Execution",
     "Executor",
-    "Happened",
     "Interceptor",
     "JournalError",
     "Limits",
@@ -87,6 +86,7 @@ __all__ = [
     "Toolset",
     "ToolspeakError",
     "Usage",
+    "VerifiedResult",
     "Window",
     "__version__",
     "get_dialect",

@@ -262,7 +262,7 @@ def test_a_question_says_what_its_preview_was_made_of():
     questions = []
 
     async def approve(request):
-        questions.append((request.preview[:5], request.previewed))
+        questions.append((request.preview[:5], request.preview_parameters))
         return Decision(True)
 
     arguments = {"path": "a", "text": "x", "message": "m"}

@@ -6,7 +6,7 @@ from contextlib import aclosing
 import pytest
 from agent_helpers import WatchedJournal, calling, texts
 
-from toolspeak import Agent, Approval, ConfigurationError, Effects, Happened, RunContext, RunError, Session, tool
+from toolspeak import Agent, Approval, ConfigurationError, Effects, RunContext, RunError, Session, VerifiedResult, tool
 from toolspeak.agent.storage.exports import export_session, import_session
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.agent.storage.sessions import fork_session
@@ -193,7 +193,7 @@ def test_a_yes_is_good_for_one_more_start():
 
 VERDICTS = [
     (True, 1, None, "done before"),
-    (Happened("receipt 7"), 1, None, "receipt 7"),
+    (VerifiedResult("receipt 7"), 1, None, "receipt 7"),
     (False, 2, None, "pay done"),
     (None, 1, "unknown_outcome", "unknown outcome"),
     (OSError("no network"), 1, "unknown_outcome", "unknown outcome"),

@@ -76,7 +76,7 @@ async def careful(request):
         case "moved":
             return Decision(True, "over here", by="eve", arguments={"path": "there"})
         case "shown":
-            revision = await request.revised({"path": "seen"})
+            revision = await request.revise({"path": "seen"})
             return Decision(True, by="eve", arguments=revision.call.arguments, digest=revision.digest)
         case "end":
             return Decision(False, "enough", by="eve", ends_run=True)

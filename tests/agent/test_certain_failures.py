@@ -12,7 +12,7 @@ from toolspeak.agent import Cassette, fold
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested, ToolFinished, ToolStarted
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.sandbox.command_sandbox import CommandSandbox
-from toolspeak.sandbox.unconfined import Unconfined
+from toolspeak.sandbox.no_sandbox import NoSandbox
 from toolspeak.tools.builtin import Workspace, edit_tool, read_tool, replace_tool, shell_tool, write_tool
 from toolspeak.tools.web import WebAccess, fetch_tool
 
@@ -97,7 +97,7 @@ def test_a_call_that_an_earlier_one_may_help_is_asked_about_with_all_of_its_argu
     first, second = person.requests
     assert "-two\n+2\n" in first.preview
     assert second.preview.startswith("As things are now, this call would fail: 'old' occurs 0 times")
-    assert not second.previewed  # so each argument is shown whole
+    assert not second.preview_parameters  # so each argument is shown whole
     assert [one.status for one in result.messages[2].results] == ["success", "success"]
     assert (folder / "a.txt").read_text() == f"one\n{'zwei ' * 40}\n"
 
@@ -149,7 +149,7 @@ def test_arguments_that_a_person_edits_into_a_failure_are_shown_with_it(folder):
     questions = []
 
     async def person(request):
-        questions.append(await request.revised({**WORKS[1], "old": "three"}))
+        questions.append(await request.revise({**WORKS[1], "old": "three"}))
         return False
 
     agent_of(folder, [WORKS], approve=person).run_sync("Go.")
@@ -227,7 +227,7 @@ def test_nobody_is_asked_about_an_address_that_is_certain_to_be_refused(url, ask
     ],
 )
 def test_nobody_is_asked_about_a_command_that_its_sandbox_would_refuse(folder, arguments, words):
-    class Boundary(Unconfined):
+    class Boundary(NoSandbox):
         level = "strict"
 
     person = Person()

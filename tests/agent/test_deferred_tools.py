@@ -78,7 +78,7 @@ def test_the_model_reads_names_and_finds_definitions_which_stay_at_the_end():
         ],
         tools=True,
     )
-    agent = Agent(model, shop.tools.deferred(lambda each: each.name != "weather_now"))
+    agent = Agent(model, shop.tools.defer(lambda each: each.name != "weather_now"))
     result = agent.run_sync("Go.")
     assert (result.answer, shop.ran) == ("Done.", ["invoice_show", "stock_count"])
     names = offered_tools(model)
@@ -101,7 +101,7 @@ def test_every_dialect_writes_the_definition_once_it_is_found():
                 "Done.",
             ]
             model = ScriptedProvider(turns)
-            result = Agent(model, shop.tools.deferred(), dialect=dialect).run_sync("Go.")
+            result = Agent(model, shop.tools.defer(), dialect=dialect).run_sync("Go.")
             texts = ["\n".join(message.text for message in request.messages) for request in model.requests]
             assert shop.ran == ["weather_now"]
             assert len(results(result)) == 2
@@ -116,7 +116,7 @@ def test_a_read_that_was_not_found_runs_if_its_arguments_are_valid_and_is_listed
     model = ScriptedProvider(
         [natively(("invoice_show", {"number": "x"})), natively(("stock_count", {"number": 1})), "Done."], tools=True
     )
-    result = Agent(model, shop.tools.deferred()).run_sync("Go.")
+    result = Agent(model, shop.tools.defer()).run_sync("Go.")
     wrong, right = results(result)
     assert wrong.code == "invalid_arguments"
     assert "You had not read the definition of invoice_show." in wrong.text
@@ -132,7 +132,7 @@ def test_a_write_that_was_not_found_does_not_run_even_if_all_is_approved():
     shop = Shop()
     call = natively(("invoice_delete", {"number": 3}))
     model = ScriptedProvider([call, call, "Done."], tools=True)
-    result = Agent(model, shop.tools.deferred(), approve="all").run_sync("Go.")
+    result = Agent(model, shop.tools.defer(), approve="all").run_sync("Go.")
     first, second = results(result)
     assert (first.code, second.text) == ("unknown_tool", "invoice_delete 3")
     assert "did not run" in first.text
@@ -143,7 +143,7 @@ def test_a_write_that_was_not_found_does_not_run_even_if_all_is_approved():
 
 def test_an_unknown_name_is_told_about_the_search():
     model = ScriptedProvider([natively(("invoice_print", {})), "Done."], tools=True)
-    (refusal,) = results(Agent(model, Shop().tools.deferred()).run_sync("Go."))
+    (refusal,) = results(Agent(model, Shop().tools.defer()).run_sync("Go."))
     assert refusal.text.endswith("find_tools finds others.")
 
 
@@ -154,11 +154,11 @@ def test_what_was_found_is_there_after_a_resume_elsewhere():
         model = ScriptedProvider(
             [natively(finding("remove a bill")), natively(("invoice_delete", {"number": 3}))], tools=True
         )
-        paused_run = await Agent(model, shop.tools.deferred(), journal=journal).run("Go.")
+        paused_run = await Agent(model, shop.tools.defer(), journal=journal).run("Go.")
         assert (paused_run.status, shop.ran) == ("awaiting_approval", [])
 
         other, later = Shop(), ScriptedProvider(["Done."], tools=True)
-        agent = Agent(later, other.tools.deferred(), journal=journal)
+        agent = Agent(later, other.tools.defer(), journal=journal)
         result = await agent.resume(paused_run.run_id, {paused_run.waiting[0]: True})
         assert (result.answer, other.ran) == ("Done.", ["invoice_delete"])
         assert offered_tools(later) == offered_tools(model)[1:]
@@ -171,9 +171,9 @@ def test_what_was_found_is_there_for_the_session_even_after_a_compaction(tmp_pat
         async with aclosing(SqliteJournal(tmp_path / "j.db")) as journal:
             turns = [natively(finding("bill")), *["Done.", "A summary."] * 2, "Done."]
             model = ScriptedProvider(turns, tools=True)
-            session = Session(Agent(model, Shop().tools.deferred(), journal=journal))
+            session = Session(Agent(model, Shop().tools.defer(), journal=journal))
             await session.run("Go.")
-            small = Agent(model, Shop().tools.deferred(), journal=journal, window=Window(500, keep=0.1))
+            small = Agent(model, Shop().tools.defer(), journal=journal, window=Window(500, keep=0.1))
             again = Session(small, session.session_id)
             run_ids = [(await again.run(task)).run_id for task in ("word " * 500, "And?")]
             names = ["find_tools", "invoice_show", "invoice_delete"]
@@ -191,7 +191,7 @@ def test_a_hundred_searches_add_a_bounded_number_of_tools():
     turns = [natively(finding(f"{i} {i + 100} {i + 200}")) for i in range(100)]
     last = natively(("group0_tool", {"number": 1}))
     model = ScriptedProvider([*turns, last, "Done."], tools=True)
-    result = Agent(model, many.deferred(), limits=Limits(steps=200)).run_sync("Go.")
+    result = Agent(model, many.defer(), limits=Limits(steps=200)).run_sync("Go.")
     assert result.answer == "Done."
     counts = [len(names) for names in offered_tools(model)]
     assert counts[1] == 4
@@ -203,7 +203,7 @@ def test_a_hundred_searches_add_a_bounded_number_of_tools():
 def test_a_tool_choice_may_name_a_deferred_tool():
     shop = Shop()
     model = ScriptedProvider([natively(("invoice_show", {"number": 3})), "Done."], tools=True)
-    Agent(model, shop.tools.deferred(), tool_choice="invoice_show").run_sync("Go.")
+    Agent(model, shop.tools.defer(), tool_choice="invoice_show").run_sync("Go.")
     assert shop.ran == ["invoice_show"]
     assert offered_tools(model) == [["find_tools", "invoice_show"]] * 2
 
@@ -216,7 +216,7 @@ def test_memory_that_an_unfound_tool_keeps_is_recorded():
         return "kept"
 
     model = ScriptedProvider([natively(("remember", {"word": "pear"})), "Done."], tools=True)
-    result = Agent(model, Toolset([remember]).deferred()).run_sync("Go.")
+    result = Agent(model, Toolset([remember]).defer()).run_sync("Go.")
     assert result.memory["word"] == "pear"
     records = result.run_records.records
     assert any(change.path == ("word",) for each in records for change in getattr(each.event, "memory", ()))
@@ -226,7 +226,7 @@ def test_hand_offs_and_the_answer_keep_the_definitions_found_at_the_end():
     shop = Shop()
     other = Agent(ScriptedProvider(["From the other."]), name="other")
     model = ScriptedProvider([natively(finding("sky")), natively(("transfer_to_other", {}))], tools=True)
-    result = Agent(model, shop.tools.deferred(), handoffs=[other]).run_sync("Go.")
+    result = Agent(model, shop.tools.defer(), handoffs=[other]).run_sync("Go.")
     assert result.answer == "From the other."
     assert offered_tools(model) == [
         ["find_tools", "transfer_to_other"],
@@ -241,11 +241,11 @@ def test_no_two_tools_have_one_name():
         return ""
 
     with pytest.raises(ToolDefinitionError, match="find_tools"):
-        Toolset([find_tools, *Shop().tools]).deferred(lambda each: each.name != "find_tools")
+        Toolset([find_tools, *Shop().tools]).defer(lambda each: each.name != "find_tools")
 
 
 def test_without_a_deferred_tool_there_is_no_search():
     model = ScriptedProvider(["Done."], tools=True)
     shop = Shop()
-    Agent(model, shop.tools.deferred(lambda _: False)).run_sync("Go.")
+    Agent(model, shop.tools.defer(lambda _: False)).run_sync("Go.")
     assert offered_tools(model) == [[each.name for each in shop.tools]]

@@ -111,14 +111,14 @@ def test_a_filter_selects_from_a_toolset():
         return each.name in ctx.deps
 
     model = ScriptedProvider(["Hello."] * 2, tools=True)
-    agent = Agent(model, BOTH.filtered_per_turn(allowed), deps_type=set)
+    agent = Agent(model, BOTH.filter_per_turn(allowed), deps_type=set)
     agent.run_sync("Hello?", deps={"add", "note"})
     agent.run_sync("Hello?", deps={"note"})
     assert offered_tools(model) == [["add", "note"], ["note"]]
-    agent_with_choice = Agent(ScriptedProvider([]), BOTH.filtered_per_turn(lambda ctx, each: True), tool_choice="add")
+    agent_with_choice = Agent(ScriptedProvider([]), BOTH.filter_per_turn(lambda ctx, each: True), tool_choice="add")
     assert agent_with_choice is not None
     with pytest.raises(UnknownTool, match="there is no tool 'ad'"):
-        Agent(ScriptedProvider([]), BOTH.filtered_per_turn(lambda ctx, each: True), tool_choice="ad")
+        Agent(ScriptedProvider([]), BOTH.filter_per_turn(lambda ctx, each: True), tool_choice="ad")
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -300,7 +300,7 @@ def test_as_a_tool_it_may_touch_what_a_filter_can_give_and_anything_if_only_the_
     def of(tools):
         return Agent(ScriptedProvider([]), tools, name="clerk", description="Helps.").as_tool().spec.effects
 
-    assert of(Toolset([add]).filtered_per_turn(lambda ctx, each: False)).read_only
+    assert of(Toolset([add]).filter_per_turn(lambda ctx, each: False)).read_only
     assert not of(lambda ctx: [add]).declared
 
 

@@ -128,8 +128,8 @@ def test_a_read_only_folder_is_reported(work, file):
 
 
 def test_a_full_disk_leaves_each_file_whole(work, file):
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", work], capture_output=True, check=False)
-    if done.returncode:
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", work], capture_output=True, check=False)
+    if mount.returncode:
         pytest.skip("cannot mount a small file system here")
     try:
         big = os.urandom(400_000)
@@ -170,16 +170,16 @@ def test_a_workspace_that_moved_is_named(work, file, tmp_path):
     (work / "a").write_text("mine")
     before = tree_of(work)
     run_id = run(work, file, shell("echo theirs > a; echo b > b"))
-    moved = tmp_path / "elsewhere"
-    work.rename(moved)
+    new_place = tmp_path / "elsewhere"
+    work.rename(new_place)
     store = store_of(SqliteJournal(file))
     sets = change_sets_of(store, [run_id])
     store.close()
     from_cli = toolspeak("undo", run_id, "--yes", "--journal", str(file), cwd=tmp_path, code=2)
     assert "is gone; if it has moved, name it with --workspace" in from_cli.stderr
     assert [each.path for each in net_changes(sets)] == ["a", "b"]
-    toolspeak("undo", run_id, "--yes", "--journal", str(file), "--workspace", str(moved), cwd=tmp_path)
-    assert tree_of(moved) == before
+    toolspeak("undo", run_id, "--yes", "--journal", str(file), "--workspace", str(new_place), cwd=tmp_path)
+    assert tree_of(new_place) == before
 
 
 def test_names_with_line_breaks_and_bytes_that_are_no_text(work, file):
@@ -188,9 +188,9 @@ def test_names_with_line_breaks_and_bytes_that_are_no_text(work, file):
         work, file, shell("touch \"$(printf 'a\\nb')\" \"$(printf '\\377\\033[2J')\"; mkdir \"$(printf 'd\\n')\"")
     )
     assert len(tree_of(work)) == 3
-    printed = toolspeak("undo", run_id, "--dry-run", "--journal", str(file), cwd=work).stdout
-    assert "\x1b" not in printed
-    assert printed.splitlines()[0] == r"undo      a\nb"
+    output = toolspeak("undo", run_id, "--dry-run", "--journal", str(file), cwd=work).stdout
+    assert "\x1b" not in output
+    assert output.splitlines()[0] == r"undo      a\nb"
     assert undo(work, file, run_id).is_complete
     assert tree_of(work) == before
 
@@ -223,17 +223,17 @@ def test_two_undos_at_once_undo_once(work, file):
     both = [PipedCommand(command, cwd=work) for _ in range(2)]
     ends = [(*each.communicate(timeout=60), each.returncode) for each in both]
     assert tree_of(work) == before, ends
-    undone = [
+    undo_counts = [
         sum(path["outcome"] == "undone" for report in json.loads(out) for path in report["paths"])
         for out, _, code in ends
         if code == 0
     ]
     refusals = [err for _, err, code in ends if code]
-    assert sum(undone) == 200, ends
+    assert sum(undo_counts) == 200, ends
     assert all("another undo is changing files" in err for err in refusals)
 
 
-KILLED = """
+KILLED_PROGRAM = """
 import os, signal, sys
 sys.path[:0] = [{tests!r}]
 from pathlib import Path
@@ -258,13 +258,13 @@ def test_a_kill_within_a_call_loses_nothing_of_what_was_there(work, file):
     (work / "a").write_text("whole")
     (work / "gone").write_bytes(b"\0\1\2")
     before = tree_of(work)
-    program = KILLED.format(tests=str(Path(__file__).parent), work=str(work), file=str(file))
-    done = subprocess.run([sys.executable, "-c", program], check=False)
-    assert done.returncode == -signal.SIGKILL
+    program = KILLED_PROGRAM.format(tests=str(Path(__file__).parent), work=str(work), file=str(file))
+    child = subprocess.run([sys.executable, "-c", program], check=False)
+    assert child.returncode == -signal.SIGKILL
     assert (work / "a").read_text() == "half"
-    printed = toolspeak("changes", "--journal", str(file), "--stat", cwd=work)
-    assert "the process died during the call call_2_0" in printed.stderr
-    assert [line.split()[-1] for line in printed.stdout.splitlines()[:-1]] == ["a", "gone", "new", "w"]
+    listing = toolspeak("changes", "--journal", str(file), "--stat", cwd=work)
+    assert "the process died during the call call_2_0" in listing.stderr
+    assert [line.split()[-1] for line in listing.stdout.splitlines()[:-1]] == ["a", "gone", "new", "w"]
     toolspeak("undo", "--yes", "--journal", str(file), cwd=work)
     assert tree_of(work) == before
 
@@ -272,7 +272,7 @@ def test_a_kill_within_a_call_loses_nothing_of_what_was_there(work, file):
 def test_the_next_run_finds_what_a_killed_one_changed(work, file):
     (work / "a").write_text("whole")
     (work / "gone").write_bytes(b"\0\1\2")
-    program = KILLED.format(tests=str(Path(__file__).parent), work=str(work), file=str(file))
+    program = KILLED_PROGRAM.format(tests=str(Path(__file__).parent), work=str(work), file=str(file))
     subprocess.run([sys.executable, "-c", program], check=False)
     second = run(work, file, write("a", "more"))
     (change_set,) = sets_of(file, second)
@@ -310,10 +310,10 @@ def test_a_change_that_several_calls_may_have_made_says_so(work, file):
         calling(*[("shell", {"command": command}) for command in commands]),
         execution=Execution(schedule="parallel"),
     )
-    shared = {change.path: change.shared for each in sets_of(file, run_id) for change in each.changes}
-    assert set(shared) == {"x1", "x2", "done1", "done2"}
-    assert any(shared.values())
-    assert outcomes(undo(work, file, run_id)) == dict.fromkeys(shared, "undone")
+    calls_by_path = {change.path: change.sharing_calls for each in sets_of(file, run_id) for change in each.changes}
+    assert set(calls_by_path) == {"x1", "x2", "done1", "done2"}
+    assert any(calls_by_path.values())
+    assert outcomes(undo(work, file, run_id)) == dict.fromkeys(calls_by_path, "undone")
 
 
 def test_the_result_says_which_files_changed_and_what_is_not_covered(work, file):
@@ -391,9 +391,9 @@ def test_a_call_is_named_if_it_changed_nothing(work, file):
 
 
 def toolspeak(*arguments, cwd, code=0):
-    done = completed_text(arguments, cwd=cwd)
-    assert done.returncode == code, (done.stdout, done.stderr)
-    return done
+    result = completed_text(arguments, cwd=cwd)
+    assert result.returncode == code, (result.stdout, result.stderr)
+    return result
 
 
 def test_a_call_whose_contents_cannot_be_kept_does_not_run(work, file):
@@ -421,9 +421,9 @@ def test_an_interrupted_call_keeps_what_it_changed(work, file):
         await asyncio.wait([running])
 
     asyncio.run(main())
-    printed = toolspeak("undo", "--yes", "--journal", str(file), cwd=work)
-    assert "undone    a" in printed.stdout
-    assert "died" not in printed.stderr
+    result = toolspeak("undo", "--yes", "--journal", str(file), cwd=work)
+    assert "undone    a" in result.stdout
+    assert "died" not in result.stderr
     assert (work / "a").read_bytes() == before
 
 

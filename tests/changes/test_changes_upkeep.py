@@ -36,11 +36,11 @@ def a_run(tmp_path, file, name, command="cat note >> log; rm note", **options):
 
 
 def toolspeak(*arguments, code=0):
-    done = CliRunner().invoke(cli, arguments)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == code, done.output
-    return done.output
+    result = CliRunner().invoke(cli, arguments)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result.output
 
 
 def roots_of(journal_file):
@@ -90,17 +90,17 @@ def test_what_other_runs_need_stays(tmp_path, file):
 def test_an_erased_principal_leaves_no_byte(tmp_path, file):
     archive = tmp_path / "archive"
     run_id, work = a_run(tmp_path, file, "one", principal="ann")
-    archived, _ = a_run(tmp_path, file, "archived", principal="ann")
+    archived_id, _ = a_run(tmp_path, file, "archived", principal="ann")
     other, place = a_run(tmp_path, file, "other", principal="bob")
     toolspeak("journal", "archive", "--older-than", "0h", "--to", str(archive), "--journal", str(file))
     toolspeak("journal", "import", *map(str, archive.glob("*.jsonl")), "--journal", str(file))
-    assert set(roots_of(file)) == {run_id, archived, other}
+    assert set(roots_of(file)) == {run_id, archived_id, other}
     with closing(sqlite3.connect(Path(f"{file}.files", "changes.db"))) as db:
         assert any(SECRET in (bytes(row[0])) for row in db.execute("SELECT data FROM contents"))
-    printed = toolspeak(
+    output = toolspeak(
         "journal", "erase", "--principal", "ann", "--yes", "--journal", str(file), "--archives", str(archive)
     )
-    assert "2 runs" in printed
+    assert "2 runs" in output
     assert roots_of(file) == [other]
     for folder in (Path(f"{file}.files"), archive):
         assert SECRET + b"one" not in bytes_in(folder)

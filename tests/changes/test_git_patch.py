@@ -26,7 +26,7 @@ COMMANDS = {
 LINKS = "ln -s text link; rm gone; ln -s elsewhere gone"
 
 
-def made(tmp_path, command):
+def run_command(tmp_path, command):
     work, before = tmp_path / "work", tmp_path / "before"
     (work / "d").mkdir(parents=True)
     (work / "text").write_text("one\n2\n")
@@ -45,9 +45,9 @@ def parts_of_run(tmp_path, run_id, **options):
         store.close()
 
 
-def applied(patch, folder, *command):
-    done = subprocess.run(command, input=patch, cwd=folder, capture_output=True, check=False)
-    assert done.returncode == 0, (done.stdout, done.stderr, patch.decode(errors="replace"))
+def apply_patch(patch, folder, *command):
+    result = subprocess.run(command, input=patch, cwd=folder, capture_output=True, check=False)
+    assert result.returncode == 0, (result.stdout, result.stderr, patch.decode(errors="replace"))
 
 
 @pytest.mark.parametrize("name", [*COMMANDS, "links"])
@@ -55,10 +55,10 @@ def applied(patch, folder, *command):
 def test_a_patch_makes_the_same_files(tmp_path, name, program):
     if shutil.which(program) is None:
         pytest.skip(f"{program} is not installed")
-    work, before, run_id = made(tmp_path, COMMANDS.get(name, LINKS))
+    work, before, run_id = run_command(tmp_path, COMMANDS.get(name, LINKS))
     patch = patch_of(parts_of_run(tmp_path, run_id))
     command = ["git", "apply", "-p1"] if program == "git" else ["patch", "-p1", "--quiet", "--no-backup-if-mismatch"]
-    applied(patch, before, *command)
+    apply_patch(patch, before, *command)
     assert files(before) == files(work)
 
 
@@ -67,26 +67,26 @@ def files(folder):
 
 
 def test_binary_files_are_named_and_written_on_request(tmp_path):
-    work, before, run_id = made(tmp_path, "printf 'a\\0b' > text; head -c 300 /dev/zero > zeros; mkdir hollow")
+    work, before, run_id = run_command(tmp_path, "printf 'a\\0b' > text; head -c 300 /dev/zero > zeros; mkdir hollow")
     parts = parts_of_run(tmp_path, run_id)
     patch = patch_of(parts)
     assert patch == b"# created, folder: hollow\n# changed, binary: text\n# created, binary: zeros\n"
     patch = patch_of(parts_of_run(tmp_path, run_id, binary=True))
     assert b"# created, folder: hollow\n" in patch
-    applied(patch, before, "git", "apply")
+    apply_patch(patch, before, "git", "apply")
     assert files(before) == files(work)
-    applied(patch, before, "git", "apply", "--reverse")
+    apply_patch(patch, before, "git", "apply", "--reverse")
     assert (before / "text").read_text() == "one\n2\n"
 
 
 def test_the_name_of_a_file_cannot_write_to_the_terminal(tmp_path):
-    _, _, run_id = made(tmp_path, 'printf "a\\0" > "$(printf \'esc\\033[31m\')"')
+    _, _, run_id = run_command(tmp_path, 'printf "a\\0" > "$(printf \'esc\\033[31m\')"')
     patch = patch_of(parts_of_run(tmp_path, run_id))
     assert b"\x1b" not in patch
     assert b"esc\\x1b[31m" in patch
 
 
 def test_lines_are_counted(tmp_path):
-    _, _, run_id = made(tmp_path, COMMANDS["text"])
-    counts = {part.path: (part.kind, part.added, part.removed) for part in parts_of_run(tmp_path, run_id)}
+    _, _, run_id = run_command(tmp_path, COMMANDS["text"])
+    counts = {part.path: (part.kind, part.lines_added, part.lines_removed) for part in parts_of_run(tmp_path, run_id)}
     assert counts == {"text": ("changed", 2, 1), "gone": ("deleted", 0, 1), "new": ("created", 1, 0)}

@@ -13,7 +13,7 @@ import toolspeak
 from toolspeak.cli.environment_variables import VARIABLES
 from toolspeak.cli.main import cli
 from toolspeak.providers.compatible import COMPATIBLE
-from toolspeak.tools.builtin.shell import INHERITED
+from toolspeak.tools.builtin.shell import INHERITED_VARIABLES
 
 SOURCE = Path(toolspeak.__file__).parent
 _OURS = re.compile(
@@ -60,7 +60,7 @@ def test_the_help_names_every_variable_and_no_other():
     names = {name for path in files for name in names_read(path.read_text(encoding="utf-8"))}
     names |= {each.url_variable for each in COMPATIBLE.values()}
     assert sorted(names - set(names_listed) - _SET_FOR_COMMANDS) == []
-    assert sorted(set(names_listed) - names - _OF_LIBRARIES - set(INHERITED)) == []
+    assert sorted(set(names_listed) - names - _OF_LIBRARIES - set(INHERITED_VARIABLES)) == []
     text = CliRunner().invoke(cli, ["--help"]).output
     assert [name for name in names_listed if name not in text] == []
 

@@ -134,11 +134,11 @@ def test_a_read_answered_from_the_run_comes_to_after_and_is_not_changed_twice():
         assert ANSWERED_FROM in later.extra
         assert later.text.count("[checked]") == 1
 
-    class Broken(Interceptor):
+    class Crashes(Interceptor):
         async def after(self, call, result, context):
             raise ValueError("oh no")
 
-    assert again(Broken()).text.startswith("the interceptor Broken failed")
+    assert again(Crashes()).text.startswith("the interceptor Crashes failed")
 
 
 def test_calls_that_a_stop_or_a_decision_keeps_from_running_come_to_after():
@@ -184,17 +184,17 @@ def test_a_stop_in_an_inner_after_does_not_hide_the_call_from_the_outer_ones():
 
 
 def test_a_call_cut_off_by_the_runs_time_comes_to_after():
-    entered = []
+    pages_begun = []
 
     @tool(read_only=True)
     async def hangs(page: str) -> str:
-        entered.append(page)
+        pages_begun.append(page)
         await asyncio.Event().wait()
         return "never"
 
     audit = Audit()
     (result,) = through(audit, calls=[a_call("hangs", page="a")], tools=[hangs], deadline=0.05)
-    assert (result.code, audit.outcomes, entered) == ("timeout", ["timeout"], ["a"])
+    assert (result.code, audit.outcomes, pages_begun) == ("timeout", ["timeout"], ["a"])
 
 
 def test_a_paused_batch_calls_no_after():
@@ -235,12 +235,12 @@ def test_observers_learn_what_a_call_that_did_not_run_was_to_do():
     ]
     agent = Agent(ScriptedProvider(texts), [read], dialect="hermes", observers=[events.append])
     agent.run_sync("Read.")
-    wrong, malformed = [event for event in events if isinstance(event, ToolCallCompleted)]
+    wrong, malformed_event = [event for event in events if isinstance(event, ToolCallCompleted)]
     assert (wrong.tool, wrong.args, wrong.result.code, wrong.raw) == ("read", {"page": 7}, "invalid_arguments", "")
-    assert (malformed.tool, malformed.args, malformed.result.code) == ("", {}, "malformed")
-    assert '{"name": "read", "arguments": {"page": ' in malformed.raw
-    assert not malformed.success
-    assert malformed.error == malformed.result.text != ""
+    assert (malformed_event.tool, malformed_event.args, malformed_event.result.code) == ("", {}, "malformed")
+    assert '{"name": "read", "arguments": {"page": ' in malformed_event.raw
+    assert not malformed_event.success
+    assert malformed_event.error == malformed_event.result.text != ""
 
 
 def test_a_replay_calls_after_as_the_recording_did(tmp_path):

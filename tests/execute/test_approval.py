@@ -106,8 +106,8 @@ def digests(tools=(write, read), calls=WRITES):
 
 
 def test_decisions_are_used_without_asking():
-    decided = {"w1": Decision(True, digest=digests()["w1"]), "w2": Decision(False, "no")}
-    results = results_of([write, read], WRITES, approver=None, decisions=decided)
+    decisions = {"w1": Decision(True, digest=digests()["w1"]), "w2": Decision(False, "no")}
+    results = results_of([write, read], WRITES, approver=None, decisions=decisions)
     assert [result.code for result in results] == [None, None, "rejected"]
     assert sorted(ran) == ["a", "b"]
 
@@ -156,12 +156,12 @@ def test_resolve_approver():
 
 
 def test_an_approver_that_fails_ends_the_run_and_nothing_runs():
-    class Broken(Person):
+    class CrashingPerson(Person):
         async def __call__(self, request):
             raise ConnectionError("nobody there")
 
     with pytest.raises(ConnectionError, match="nobody there"):
-        results_of([write, read], WRITES, approver=Broken())
+        results_of([write, read], WRITES, approver=CrashingPerson())
     assert ran == []
 
 
@@ -181,11 +181,11 @@ def test_a_bool_counts_from_an_async_approver_alone():
 
 
 def test_a_preview_that_fails_does_not_prevent_the_question():
-    def broken(arguments, context=None):
+    def crash(arguments, context=None):
         raise OSError("no such file")
 
     person = Person(Decision(True))
-    results_of([replace(write, preview=broken)], WRITES[:1], approver=person)
+    results_of([replace(write, preview=crash)], WRITES[:1], approver=person)
     assert person.requests[0].preview == "(no preview: OSError: no such file)"
 
 

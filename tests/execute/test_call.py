@@ -39,6 +39,6 @@ def test_a_step_that_would_leave_out_a_fact_is_refused(phase, following):
 def test_a_call_that_has_its_result_does_not_run():
     call = Call(a_call("look"))
     call.resolve(failure(call.call, "blocked", "no"), "Guard")
-    assert (call.phase, call.prepared, call.refused_by) == ("resolved", None, "Guard")
+    assert (call.phase, call.prepared_call, call.refused_by) == ("resolved", None, "Guard")
     with pytest.raises(AssertionError):
         call.move("starting")

@@ -332,12 +332,12 @@ def test_what_is_read_is_what_sh_runs(stubs: Path, line: str):
     empty.mkdir(exist_ok=True)
     log_path.unlink(missing_ok=True)
     environment = {"PATH": str(stubs), "SEEN": str(log_path)}
-    done = subprocess.run(
+    result = subprocess.run(
         ["/bin/sh", "-c", line], cwd=empty, env=environment, capture_output=True, check=False, timeout=120
     )
-    assert b"yntax" not in done.stderr, (line, done.stderr)
-    written = log_path.read_text() if log_path.exists() else ""
-    executions = [tuple(entry.split("\0")[:-1]) for entry in written.split("\n\0")[:-1]]
+    assert b"yntax" not in result.stderr, (line, result.stderr)
+    log = log_path.read_text() if log_path.exists() else ""
+    executions = [tuple(entry.split("\0")[:-1]) for entry in log.split("\n\0")[:-1]]
     # What `&&` and `||` leave out does not run, and commands of a pipe run at once: every one that ran was read.
     assert not set(executions) - set(commands), line
     if len(commands) == 1 and commands[0][0] in ("a", "b", "c"):

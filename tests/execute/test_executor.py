@@ -57,16 +57,16 @@ def fail_in_thread(kind: str) -> None:
 
 def test_results_are_complete_and_in_call_order():
     async def main():
-        released = asyncio.Event()
+        release_event = asyncio.Event()
 
         @tool(read_only=True)
         async def last(name: str) -> str:
-            await released.wait()
+            await release_event.wait()
             return name
 
         @tool(read_only=True)
         async def first(name: str) -> str:
-            released.set()
+            release_event.set()
             return name
 
         recorder = Recorder()
@@ -118,10 +118,10 @@ def test_all_problems_of_the_arguments_are_in_one_message():
 
 
 def test_a_validator_that_raises_anything_fails_its_call_alone():
-    def broken(arguments):
+    def crash(arguments):
         raise RuntimeError("validator bug")
 
-    odd = replace(double, read_arguments=broken)
+    odd = replace(double, read_arguments=crash)
     result = result_of([odd], a_call("double", number=1))
     assert result.code == "invalid_arguments"
     assert "RuntimeError: validator bug" in result.text
@@ -142,8 +142,8 @@ def test_a_validator_that_raises_anything_fails_its_call_alone():
 )
 def test_a_tools_exception_is_the_failure_of_its_call_alone(name, kind, code, message):
     calls = [a_call("double", number=1), a_call(name, kind=kind), a_call("double", number=2)]
-    before, failed, after = results_of([double, fail_async, fail_in_thread], calls)
-    assert (failed.status, failed.code, failed.text) == ("failure", code, message)
+    before, failure_result, after = results_of([double, fail_async, fail_in_thread], calls)
+    assert (failure_result.status, failure_result.code, failure_result.text) == ("failure", code, message)
     assert [before.structured, after.structured] == [2, 4]
 
 
@@ -209,8 +209,8 @@ def test_the_start_is_durable_before_the_function_is_entered(asynchronous):
     async def check_async():
         return check()
 
-    checked = tool(check_async if asynchronous else check, name="check", read_only=True)
-    assert result_of([checked], a_call("check"), emit=recorder).structured is True
+    check_tool = tool(check_async if asynchronous else check, name="check", read_only=True)
+    assert result_of([check_tool], a_call("check"), emit=recorder).structured is True
     assert recorder.kinds == ["ToolStarted", "ToolFinished"]
 
 
@@ -228,27 +228,27 @@ def test_a_result_is_durable_before_a_later_call_starts():
 def test_the_recorded_result_is_the_returned_one():
     recorder = Recorder()
     result = result_of([shout], a_call("shout", text="a" * 100), emit=recorder, options={"max_result_bytes": 10})
-    (finished,) = [event for event in recorder.events if isinstance(event, ToolFinished)]
-    assert finished.result == result
+    (call_end,) = [event for event in recorder.events if isinstance(event, ToolFinished)]
+    assert call_end.result == result
     assert result.extra["truncated_bytes"] == 100
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
 def test_an_emit_that_raises_stops_the_run_without_entering_the_function(asynchronous):
-    entered = []
+    names = []
 
     async def note_async(name: str) -> None:
-        entered.append(name)
+        names.append(name)
 
     def note_sync(name: str) -> None:
-        entered.append(name)
+        names.append(name)
 
     note = tool(note_async if asynchronous else note_sync, name="note")
     recorder = Recorder(lambda event: isinstance(event, ToolStarted) and event.call_id == "b")
     calls = [a_call("note", name, name=name) for name in "abc"]
     with pytest.raises(OSError, match="disk is full"):
         results_of([note], calls, emit=recorder)
-    assert entered == ["a"]
+    assert names == ["a"]
     assert recorder.finishes == ["a"]
 
 
@@ -266,7 +266,7 @@ def test_an_emit_that_fails_for_a_refused_call_stops_the_run():
 
 @pytest.mark.parametrize("asynchronous", [True, False])
 def test_a_keyboard_interrupt_in_a_tool_ends_the_run(asynchronous):
-    cancelled = []
+    cancellations = []
 
     async def press_async() -> None:
         raise KeyboardInterrupt
@@ -279,7 +279,7 @@ def test_a_keyboard_interrupt_in_a_tool_ends_the_run(asynchronous):
         try:
             await asyncio.Event().wait()
         finally:
-            cancelled.append(True)
+            cancellations.append(True)
 
     press = tool(press_async if asynchronous else press_sync, name="press", read_only=True)
 
@@ -289,7 +289,7 @@ def test_a_keyboard_interrupt_in_a_tool_ends_the_run(asynchronous):
             await run_batch([press, linger], [a_call("linger"), a_call("press")])
 
     asyncio.run(main())
-    assert cancelled == [True]
+    assert cancellations == [True]
 
 
 def test_the_context_reaches_the_tool():
@@ -312,7 +312,7 @@ def test_the_context_reaches_the_tool():
     assert (ctx.deps, ctx.call.id, ctx.idempotency_key) == ("deps", "c7", "r1:c7")
     assert memory == {"word": "x"}
     assert lines == [("c7", "looking at x", True)]
-    assert ctx.cancelled() is True  # nothing of the call goes on once it is over
+    assert ctx.is_cancelled() is True  # nothing of the call goes on once it is over
 
 
 def test_the_idempotency_key_is_the_same_when_the_call_is_run_again():

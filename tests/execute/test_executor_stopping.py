@@ -58,7 +58,7 @@ def test_a_tool_that_finishes_while_it_is_stopped_has_its_value():
 
 
 def test_the_deadline_cancels_what_runs_and_skips_what_does_not():
-    recorder, cancelled = Recorder(), []
+    recorder, cancelled_names = Recorder(), []
 
     @tool
     async def endless(name: str) -> str:
@@ -67,7 +67,7 @@ def test_the_deadline_cancels_what_runs_and_skips_what_does_not():
         try:
             await asyncio.Event().wait()
         finally:
-            cancelled.append(name)
+            cancelled_names.append(name)
 
     calls = [a_call("endless", name, name=name) for name in "abcd"]
     results = results_of([endless], calls, emit=recorder, deadline=0.3, runner=run_jumping)
@@ -76,7 +76,7 @@ def test_the_deadline_cancels_what_runs_and_skips_what_does_not():
     assert results[2].text == "the run's time limit was reached before this call started"
     assert recorder.starts == ["a", "b"]
     assert recorder.finishes == ["a", "b", "c", "d"]
-    assert cancelled == ["b"]
+    assert cancelled_names == ["b"]
 
 
 @pytest.mark.parametrize("deadline", [0, -1])
@@ -92,21 +92,21 @@ class UntilTheDeadline(Recorder):
 
     def __init__(self, kind, call_id):
         super().__init__()
-        self.awaited, self.passed = (kind, call_id), asyncio.Event()
+        self.awaited_event, self.end_event = (kind, call_id), asyncio.Event()
 
         @tool(read_only=True)
         async def endless() -> None:
             try:
                 await asyncio.Event().wait()
             finally:
-                self.passed.set()
+                self.end_event.set()
 
         self.endless = endless
 
     async def __call__(self, event):
         result = getattr(event, "result", event)
-        if (type(event).__name__, result.call_id) == self.awaited:
-            await self.passed.wait()
+        if (type(event).__name__, result.call_id) == self.awaited_event:
+            await self.end_event.wait()
         await super().__call__(event)
 
 
@@ -120,18 +120,18 @@ def test_a_deadline_does_not_interrupt_the_recording_of_a_result():
 
 
 def test_a_start_that_is_recorded_too_late_does_not_enter_the_function():
-    entered = []
+    start_event = []
 
     @tool(read_only=True)
     async def note() -> None:
-        entered.append(True)
+        start_event.append(True)
 
     recorder = UntilTheDeadline("ToolStarted", "n")
     calls = [a_call("note", "n"), a_call("endless", "e")]
     results = results_of([note, recorder.endless], calls, emit=recorder, deadline=0.05, runner=run_jumping)
     assert [result.code for result in results] == ["skipped", "timeout"]
     assert sorted(recorder.finishes) == ["e", "n"]
-    assert entered == []
+    assert start_event == []
 
 
 def test_a_tool_that_cancels_its_own_task_fails_alone():
@@ -155,11 +155,11 @@ class Batch:
     """A batch with one endless call, cancelled once that has started."""
 
     def __init__(self):
-        self.recorder, self.events, self.entered = Recorder(), [], asyncio.Event()
+        self.recorder, self.events, self.start_event = Recorder(), [], asyncio.Event()
 
         @tool(effects=lambda key: _writes(key))
         async def endless(key: str) -> None:
-            self.entered.set()
+            self.start_event.set()
             try:
                 await asyncio.Event().wait()
             finally:
@@ -182,7 +182,7 @@ def test_cancelling_a_batch_awaits_its_async_tools_and_starts_nothing_more():
     async def main():
         batch = Batch()
         task = asyncio.create_task(batch.run)
-        await batch.entered.wait()
+        await batch.start_event.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -194,8 +194,8 @@ def test_cancelling_a_batch_awaits_its_async_tools_and_starts_nothing_more():
     assert batch.recorder.finishes == ["n1"]
 
 
-async def expire(limit, entered):
-    await entered.wait()
+async def expire(limit, start_event):
+    await start_event.wait()
     limit.reschedule(asyncio.get_running_loop().time())
 
 
@@ -208,7 +208,7 @@ def test_asyncio_timeout_around_a_batch_works():
     async def main():
         batch = Batch()
         limit = asyncio.timeout(None)
-        watcher = asyncio.create_task(expire(limit, batch.entered))
+        watcher = asyncio.create_task(expire(limit, batch.start_event))
         with pytest.raises(TimeoutError):
             await within(limit, batch.run)
         await watcher
@@ -220,16 +220,16 @@ def test_asyncio_timeout_around_a_batch_works():
 
 
 def test_cancelling_every_task_at_once_records_no_failure():
-    entered, recorder = asyncio.Event(), Recorder()
+    start_event, recorder = asyncio.Event(), Recorder()
 
     @tool(read_only=True)
     async def endless() -> None:
-        entered.set()
+        start_event.set()
         await asyncio.Event().wait()
 
     async def main():
         task = asyncio.create_task(run_batch([endless], [a_call("endless")], emit=recorder))
-        await entered.wait()
+        await start_event.wait()
         # The calls first: they must find out by themselves that it is not their tool that gives up.
         for one in (*(asyncio.all_tasks() - {asyncio.current_task(), task}), task):
             one.cancel()

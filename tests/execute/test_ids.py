@@ -39,7 +39,7 @@ def test_missing_and_repeated_ids_become_unique_in_results_and_facts():
 
 
 def test_the_models_own_id_stays_beside_the_new_one():
-    first, second, third, broken = unique(
+    first, second, third, malformed_call = unique(
         [
             ToolCall("a", "x", {}),
             ToolCall("a", "x", {}),
@@ -50,7 +50,7 @@ def test_the_models_own_id_stays_beside_the_new_one():
     assert (first.id, first.provider_id) == ("a", None)
     assert second.provider_id == "a"
     assert third.provider_id == "toolu_1"
-    assert broken.extra == {"provider_id": "a"}
+    assert malformed_call.extra == {"provider_id": "a"}
 
 
 @given(st.lists(st.sampled_from(["", "a", "b", "a#2", "a#3", "call#2"]), max_size=12))

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from executor_helpers import a_call, results_of, run_batch
 
-from toolspeak import Agent, Happened, RunContext, StateView, ToolCall, tool
+from toolspeak import Agent, RunContext, StateView, ToolCall, VerifiedResult, tool
 from toolspeak.errors import ToolDefinitionError
 from toolspeak.execute import CallsInDoubt
 from toolspeak.providers.scripted import ScriptedProvider
@@ -30,8 +30,8 @@ def test_what_is_injected_cannot_be_given_by_the_model_and_shadows_no_argument(n
         return f"{word} {call.id} {run}"
 
     assert results_of([who], [a_call("who", "c", word="w")])[0].text == "w c None"
-    smuggled = ToolCall("c", "who", {"word": "w", name: {"id": "x", "name": "y", "arguments": {}}})
-    refusal = results_of([who], [smuggled])[0]
+    smuggling_call = ToolCall("c", "who", {"word": "w", name: {"id": "x", "name": "y", "arguments": {}}})
+    refusal = results_of([who], [smuggling_call])[0]
     assert refusal.code == "invalid_arguments"
     assert f"- {name}: unknown argument" in refusal.text
 
@@ -58,10 +58,10 @@ def test_a_preview_and_a_verify_may_ask_for_the_call():
     def preview_word(word: str, call: ToolCall) -> str:
         return f"{call.name} {word}"
 
-    def happened(call: ToolCall) -> Happened:
-        return Happened(f"{call.id} has happened")
+    def verify_word(call: ToolCall) -> VerifiedResult:
+        return VerifiedResult(f"{call.id} has happened")
 
-    @tool(preview=preview_word, verify=happened)
+    @tool(preview=preview_word, verify=verify_word)
     async def write(word: str) -> str:
         return word
 

@@ -40,7 +40,7 @@ async def put(key: str) -> str:
 
 
 @tool(effects=lambda key: Effects(writes={key}))
-async def broken(key: str) -> str:
+async def crash(key: str) -> str:
     ran.append(key)
     raise OSError("disk")
 
@@ -59,7 +59,7 @@ class Forbids(Interceptor):
         return Block(f"no {call.name} today") if call.name in self.names else call
 
 
-def outcome(calls, tools=(put, broken, stop), *, observers=(), **options):
+def outcome(calls, tools=(put, crash, stop), *, observers=(), **options):
     """The batch, what it raised, and what was recorded."""
     recorder, arguments = Recorder(), {}
     for name in ("approver", "context", "decided"):
@@ -76,7 +76,7 @@ def codes(batch):
     return [result.code for result in batch.results]
 
 
-SAME = [a_call("put", "a", key="k"), a_call("broken", "b", key="k"), a_call("put", "c", key="k")]
+SAME = [a_call("put", "a", key="k"), a_call("crash", "b", key="k"), a_call("put", "c", key="k")]
 
 
 def test_failures_are_collected_by_default():
@@ -90,9 +90,9 @@ def test_throw_on_failure_ends_the_batch_and_loses_nothing():
     assert (codes(batch), len(ran)) == ([None, "exception", "skipped"], 2)
     assert (error.execution.call.id, error.execution.error_message) == ("b", "OSError: disk")
     assert recorder.finishes == ["a", "b", "c"]
-    (stopped,) = [event for event in recorder.events if isinstance(event, StopRequested)]
-    assert (stopped.reason, stopped.call_id) == ("tool_failure", "b")
-    assert recorder.events.index(stopped) < recorder.events.index(ToolFinished(batch.results[1]))
+    (stop_event,) = [event for event in recorder.events if isinstance(event, StopRequested)]
+    assert (stop_event.reason, stop_event.call_id) == ("tool_failure", "b")
+    assert recorder.events.index(stop_event) < recorder.events.index(ToolFinished(batch.results[1]))
 
 
 @pytest.mark.parametrize(
@@ -125,12 +125,12 @@ def test_stop_on_block_skips_the_rest_and_keeps_every_pair(by):
 
     async def person(request):
         call_ids.append(request.call.id)
-        return Decision(request.call.name != "broken", "no broken today")
+        return Decision(request.call.name != "crash", "no crash today")
 
-    how = {"interceptors": (Forbids("broken"),)} if by == "interceptor" else {"approver": person}
+    how = {"interceptors": (Forbids("crash"),)} if by == "interceptor" else {"approver": person}
     batch, error, recorder = outcome(SAME, stop_on_block=True, **how)
     assert codes(batch) == [None, "blocked" if by == "interceptor" else "rejected", "skipped"]
-    assert "no broken today" in batch.results[1].text
+    assert "no crash today" in batch.results[1].text
     assert (error, ran) == (None, ["k"])
     assert sorted(recorder.finishes) == ["a", "b", "c"]
     assert "c" not in call_ids
@@ -172,17 +172,17 @@ def test_an_interceptor_may_stop_the_run(hook):
 
 
 def test_independent_calls_that_are_under_way_are_not_torn_down():
-    entered = asyncio.Event()
+    start_event = asyncio.Event()
 
     @tool(effects=Effects(writes={"slow"}))
     async def slow() -> str:
-        entered.set()
+        start_event.set()
         await asyncio.sleep(0.01)
         return "slow is done"
 
     @tool(effects=Effects(writes={"quick"}))
     async def quick() -> str:
-        await entered.wait()
+        await start_event.wait()
         raise AgentStop
 
     batch, error, _ = outcome([a_call("slow"), a_call("quick")], [slow, quick])
@@ -191,17 +191,21 @@ def test_independent_calls_that_are_under_way_are_not_torn_down():
 
 
 def test_executions_say_what_was_called_and_what_came_of_it():
-    calls = [a_call("put", "a", key="x"), a_call("broken", "b", key="y"), a_call("stop", "c", key="z")]
+    calls = [a_call("put", "a", key="x"), a_call("crash", "b", key="y"), a_call("stop", "c", key="z")]
     batch, _, _ = outcome([*calls[:2], a_call("put", "d", key="w")], interceptors=(Forbids("stop"),))
-    done, failed, _ = batch.executions
-    assert (done.id, done.name, done.args, done.value) == ("run:a", "put", {"key": "x"}, "put x")
-    assert (done.has_error, done.error_message, done.was_blocked) == (False, "", False)
-    assert (failed.value, failed.has_error, failed.error_message) == (None, True, "OSError: disk")
-    assert 1e9 < done.started_at <= done.completed_at
+    first, second, _ = batch.executions
+    assert (first.id, first.name, first.args, first.value) == ("run:a", "put", {"key": "x"}, "put x")
+    assert (first.has_error, first.error_message, first.was_blocked) == (False, "", False)
+    assert (second.value, second.has_error, second.error_message) == (None, True, "OSError: disk")
+    assert 1e9 < first.started_at <= first.completed_at
     batch, _, _ = outcome([calls[2]], interceptors=(Forbids("stop"),))
-    (blocked,) = batch.executions
-    assert (blocked.was_blocked, blocked.has_error, blocked.error_message) == (True, True, "no stop today")
-    assert blocked.started_at == blocked.completed_at
+    (blocked_call,) = batch.executions
+    assert (blocked_call.was_blocked, blocked_call.has_error, blocked_call.error_message) == (
+        True,
+        True,
+        "no stop today",
+    )
+    assert blocked_call.started_at == blocked_call.completed_at
     batch, _, _ = outcome(calls[:1], approver=approve_none())
     assert batch.executions[0].was_blocked
 
@@ -224,7 +228,7 @@ def test_observers_are_told_with_ids_and_final_results():
     events = []
     calls = [
         a_call("put", "a", key="x"),
-        a_call("broken", "b", key="y"),
+        a_call("crash", "b", key="y"),
         a_call("stop", "c", key="z"),
         a_call("gone", "d"),
     ]
@@ -232,25 +236,25 @@ def test_observers_are_told_with_ids_and_final_results():
     pipeline = (Improves(), Forbids("stop"))
     _, _, _ = outcome(calls, observers=(events.append,), context=context, interceptors=pipeline)
     by_call = {name: [event for event in events if event.tool_call_id == name] for name in "abcd"}
-    start, completed = by_call["a"]
+    start, completion = by_call["a"]
     assert isinstance(start, ToolCallStarted)
-    assert (start.tool, start.args, start.at) == ("put", {"key": "x"}, completed.started_at)
+    assert (start.tool, start.args, start.at) == ("put", {"key": "x"}, completion.started_at)
     assert (start.run.run_id, start.run.step, start.run.agent, start.run.parent_run_id) == ("r", 3, "Bob", "p")
-    assert isinstance(completed, ToolCallCompleted)
-    assert (completed.tool, completed.args, completed.raw) == ("put", {"key": "x"}, "")
-    assert (completed.success, completed.error, completed.result.text) == (True, "", "improved")
-    assert completed.duration_ms == 1000 * (completed.completed_at - completed.started_at) >= 0
+    assert isinstance(completion, ToolCallCompleted)
+    assert (completion.tool, completion.args, completion.raw) == ("put", {"key": "x"}, "")
+    assert (completion.success, completion.error, completion.result.text) == (True, "", "improved")
+    assert completion.duration_ms == 1000 * (completion.completed_at - completion.started_at) >= 0
     assert [type(event) for event in by_call["b"]] == [ToolCallStarted, ToolCallCompleted]
-    (blocked,) = by_call["c"]
-    assert isinstance(blocked, ToolCallBlocked)
-    assert (blocked.tool, blocked.args, blocked.reason, blocked.hook) == (
+    (blocked_call,) = by_call["c"]
+    assert isinstance(blocked_call, ToolCallBlocked)
+    assert (blocked_call.tool, blocked_call.args, blocked_call.reason, blocked_call.hook) == (
         "stop",
         {"key": "z"},
         "improved",
         "Forbids",
     )
-    (unknown,) = by_call["d"]
-    assert (unknown.success, unknown.result.code) == (False, "unknown_tool")
+    (unknown_call,) = by_call["d"]
+    assert (unknown_call.success, unknown_call.result.code) == (False, "unknown_tool")
 
 
 def test_an_observer_that_fails_is_logged_and_changes_nothing(caplog):
@@ -307,19 +311,19 @@ def test_what_interceptors_set_is_kept_in_call_order_whatever_finished_first():
 @settings(max_examples=fewer(20), deadline=None)
 @given(st.permutations("abcd"))
 def test_what_calls_that_run_at_once_add_up_is_what_it_would_be_one_by_one(order):
-    done = {name: asyncio.Event() for name in order}
+    end_events = {name: asyncio.Event() for name in order}
 
     @tool(effects=lambda key: Effects(writes={key}))
     async def act(key: str) -> str:
         place = order.index(key)
         if place:
-            await done[order[place - 1]].wait()
+            await end_events[order[place - 1]].wait()
         return key
 
     class Adds(Interceptor):
         async def after(self, call, result, context):
             context.update("seen", lambda names: [*(names or []), call.id])
-            done[call.id].set()
+            end_events[call.id].set()
             return result
 
     _, _, recorder = outcome([a_call("act", name, key=name) for name in "abcd"], [act], interceptors=(Adds(),))
@@ -340,8 +344,8 @@ def test_only_json_can_be_kept():
 
     batch, _, recorder = outcome(SAME[:1], interceptors=(Keeps(),))
     assert codes(batch) == ["exception"]
-    failed = recorder.events[0]
-    assert (failed.interceptor, failed.level, failed.hook, failed.call_id) == ("Keeps", "call", "before", "a")
+    failure = recorder.events[0]
+    assert (failure.interceptor, failure.level, failure.hook, failure.call_id) == ("Keeps", "call", "before", "a")
 
 
 def test_context_is_injected_by_type_and_cannot_be_given_by_the_model():
@@ -352,5 +356,5 @@ def test_context_is_injected_by_type_and_cannot_be_given_by_the_model():
     assert list(who.spec.properties) == ["word"]
     call = a_call("who", "c", word="w")
     assert results_of([who], [call], context=BatchContext("r", deps={"x": 1}))[0].structured == ["w", "c", 1, "r:c"]
-    smuggled = a_call("who", "c", word="w", ctx={"deps": 2})
-    assert results_of([who], [smuggled])[0].code == "invalid_arguments"
+    smuggling_call = a_call("who", "c", word="w", ctx={"deps": 2})
+    assert results_of([who], [smuggling_call])[0].code == "invalid_arguments"

@@ -203,7 +203,7 @@ class Smuggles(Interceptor):
 
 
 @pytest.mark.parametrize(
-    ("kind", "message", "entered"),
+    ("kind", "message", "has_run"),
     [
         (FailsBefore, "ValueError: broken", False),
         (FailsAround, "ValueError: broken", False),
@@ -214,7 +214,7 @@ class Smuggles(Interceptor):
         (Smuggles, "around must proceed with the value it got", False),
     ],
 )
-def test_an_error_in_an_interceptor_fails_that_call_and_names_it(kind, message, entered):
+def test_an_error_in_an_interceptor_fails_that_call_and_names_it(kind, message, has_run):
     class Only(kind):
         """Breaks one of the two calls."""
 
@@ -229,16 +229,16 @@ def test_an_error_in_an_interceptor_fails_that_call_and_names_it(kind, message, 
 
     Only.__name__ = kind.__name__
     calls = [a_call("double", "c", number=1), a_call("double", "fine", number=2)]
-    broken, fine = results_of([double], calls, options={"interceptors": (Only(),)})
-    assert broken.code == "exception"
-    assert broken.text.startswith(f"the interceptor {kind.__name__} failed")
-    assert message in broken.text
+    failure_result, fine = results_of([double], calls, options={"interceptors": (Only(),)})
+    assert failure_result.code == "exception"
+    assert failure_result.text.startswith(f"the interceptor {kind.__name__} failed")
+    assert message in failure_result.text
     assert fine.structured == 4
-    assert (1 in ran) is entered
+    assert (1 in ran) is has_run
 
 
 def test_an_interceptor_cannot_hide_that_a_fact_could_not_be_recorded():
-    failed = []
+    failures = []
 
     class Swallows(Interceptor):
         async def around(self, call, proceed, context):
@@ -248,18 +248,18 @@ def test_an_interceptor_cannot_hide_that_a_fact_could_not_be_recorded():
                 return await proceed(call)
 
     with pytest.raises(OSError, match="disk is full"):
-        through(Swallows(), emit=Recorder(lambda event: isinstance(event, ToolStarted) and not failed.append(1)))
-    assert failed == [1]
+        through(Swallows(), emit=Recorder(lambda event: isinstance(event, ToolStarted) and not failures.append(1)))
+    assert failures == [1]
     assert ran == []
 
 
 @pytest.mark.parametrize("goes_on", [True, False])
 def test_an_interceptor_cannot_hold_a_cancelled_batch(goes_on):
-    entered, recorder = asyncio.Event(), Recorder()
+    start_event, recorder = asyncio.Event(), Recorder()
 
     class Holds(Interceptor):
         async def around(self, call, proceed, context):
-            entered.set()
+            start_event.set()
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
@@ -269,7 +269,7 @@ def test_an_interceptor_cannot_hold_a_cancelled_batch(goes_on):
         task = asyncio.create_task(
             run_batch([double], [a_call("double", number=1)], emit=recorder, options={"interceptors": (Holds(),)})
         )
-        await entered.wait()
+        await start_event.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -135,12 +135,12 @@ def test_the_arguments_decide_how_long_a_call_may_take():
         a_call("unsure", seconds=0.0),
     ]
     batch = asyncio.run(run_batch([wait, unsure], calls, options={"tool_timeout": 0.03}))
-    allowed = [result.text.rpartition("within ")[2] for result in batch.results]
-    assert allowed == ["0.04 seconds", "0.02 seconds", "0.03 seconds", "0.03 seconds"]
+    time_limits = [result.text.rpartition("within ")[2] for result in batch.results]
+    assert time_limits == ["0.04 seconds", "0.02 seconds", "0.03 seconds", "0.03 seconds"]
 
 
 @pytest.fixture
-def released():
+def release_event():
     event = threading.Event()
     yield event
     event.set()
@@ -160,10 +160,10 @@ def two_batches(tools, first, second, options=None):
     return asyncio.run(main())
 
 
-def test_an_orphaned_write_holds_up_what_depends_on_it_in_later_batches(released):
+def test_an_orphaned_write_holds_up_what_depends_on_it_in_later_batches(release_event):
     @tool(effects=Effects(writes={"file:a"}), timeout=0.03)
     def hang() -> None:
-        released.wait()
+        release_event.wait()
 
     @tool(effects=lambda key: Effects(reads={key}))
     async def look(key: str) -> str:
@@ -173,15 +173,15 @@ def test_an_orphaned_write_holds_up_what_depends_on_it_in_later_batches(released
         [hang, look], [a_call("hang", "h")], [a_call("look", key="file:a/b"), a_call("look", key="file:c")]
     )
     assert first.results[0].extra == {"still_running": True}
-    assert first.orphaned == second.orphaned == ("h",)
+    assert first.orphan_ids == second.orphan_ids == ("h",)
     assert [result.code for result in second.results] == ["skipped", None]
     assert [call.tool for call in scope.orphans.running()] == ["hang"]
 
 
-def test_an_orphaned_read_holds_up_no_write(released):
+def test_an_orphaned_read_holds_up_no_write(release_event):
     @tool(effects=Effects(reads={"file:a"}), timeout=0.03)
     def hang() -> None:
-        released.wait()
+        release_event.wait()
 
     @tool(effects=Effects(writes={"file:a"}))
     async def change() -> str:
@@ -189,13 +189,13 @@ def test_an_orphaned_read_holds_up_no_write(released):
 
     _, second, _ = two_batches([hang, change], [a_call("hang")], [a_call("change")])
     assert second.results[0].text == "changed"
-    assert len(second.orphaned) == 1
+    assert len(second.orphan_ids) == 1
 
 
-def test_orphaned_calls_keep_the_slots_of_their_tool(released):
+def test_orphaned_calls_keep_the_slots_of_their_tool(release_event):
     @tool(read_only=True, timeout=0.03, max_concurrent=2)
     def hang() -> None:
-        released.wait()
+        release_event.wait()
 
     first, second, _ = two_batches([hang], [a_call("hang") for _ in range(3)], [a_call("hang")])
     assert [result.code for result in first.results] == ["timeout", "timeout", "skipped"]
@@ -205,12 +205,12 @@ def test_orphaned_calls_keep_the_slots_of_their_tool(released):
 
 
 def test_an_orphaned_call_that_ends_gives_its_slot_back():
-    released = threading.Event()
+    release_event = threading.Event()
 
     @tool(read_only=True, timeout=lambda wait: 0.03 if wait else 60.0, max_concurrent=1)
     def hang(wait: bool) -> str:
         if wait:
-            released.wait()
+            release_event.wait()
         return "done"
 
     async def main():
@@ -221,7 +221,7 @@ def test_an_orphaned_call_that_ends_gives_its_slot_back():
             return (await run_batch([hang], [a_call("hang", wait=wait)], context=context)).results[0]
 
         late = await one(True)
-        released.set()
+        release_event.set()
         while scope.orphans.running() or scope.own_limiter(hang).free_slots <= 0:  # noqa: ASYNC110 - a thread's end is no event
             await asyncio.sleep(0)
         return late.code, (await one(False)).text
@@ -231,7 +231,7 @@ def test_an_orphaned_call_that_ends_gives_its_slot_back():
 
 def test_a_call_that_is_orphaned_twice_gives_its_slot_back_once():
     """An interceptor tries it again while the first try is still in its thread; the two had one slot."""
-    released = threading.Event()
+    release_event = threading.Event()
 
     class Again(Interceptor):
         async def around(self, call, proceed, context):
@@ -240,7 +240,7 @@ def test_a_call_that_is_orphaned_twice_gives_its_slot_back_once():
 
     @tool(read_only=True, timeout=0.03, max_concurrent=1)
     def hang() -> None:
-        released.wait()
+        release_event.wait()
 
     async def main():
         scope = RunScope()
@@ -248,7 +248,7 @@ def test_a_call_that_is_orphaned_twice_gives_its_slot_back_once():
         batch = await run_batch([hang], [a_call("hang")], context=context, options={"interceptors": (Again(),)})
         limiter = scope.own_limiter(hang)
         assert limiter.free_slots == 0
-        released.set()
+        release_event.set()
         while scope.orphans.running() or limiter.free_slots <= 0:  # noqa: ASYNC110 - a thread's end is no event
             await asyncio.sleep(0)
         limiter.free_slots -= 1

@@ -118,12 +118,12 @@ def test_an_idempotent_call_runs_again_when_its_verify_cannot_tell():
     assert (result.status, result.text) == ("success", "paid")
 
 
-def in_doubt(made, decision, **arguments):
+def in_doubt(doubtful_tool, decision, **arguments):
     """A batch of one call that was started before; nobody is there to be asked."""
     call = ToolCall("c", "send", arguments or {"to": "ann"})
     doubtful_calls = CallsInDoubt({"c": decision})
     return asyncio.run(
-        Executor(Toolset([made])).run(
+        Executor(Toolset([doubtful_tool])).run(
             [call],
             emit=ignore,
             context=BatchContext("run"),
@@ -168,4 +168,4 @@ def test_a_call_in_doubt_runs_again_as_it_was_or_not_at_all():
     (question,) = in_doubt(sender(), None).pending
     assert not question.can_be_revised
     with pytest.raises(ConfigurationError, match="cannot be changed"):
-        asyncio.run(question.revised({"to": "bob"}))
+        asyncio.run(question.revise({"to": "bob"}))

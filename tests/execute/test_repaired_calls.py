@@ -56,7 +56,7 @@ ALL = (put, look, fetch, shell)
 RAW = "[{name: 'put', args: {key: 'k'}}]"
 
 
-def mended(name):
+def call_of_repair(name):
     return ToolCall("c", name, {"key": "k"}, notes=("repaired",), repaired_from=RAW)
 
 
@@ -66,7 +66,7 @@ def yes_by_rule():
     return {"rules": rules}
 
 
-UNASKED = [
+WITHOUT_QUESTION = [
     ({}, approve_all),
     ({"policy": [Rule("approve")]}, approve_all),
     (yes_by_rule(), approve_all),
@@ -74,10 +74,10 @@ UNASKED = [
 ]
 
 
-@pytest.mark.parametrize(("options", "approver"), UNASKED)
+@pytest.mark.parametrize(("options", "approver"), WITHOUT_QUESTION)
 @pytest.mark.parametrize("name", ["put", "fetch", "shell"])
 def test_nobodys_yes_is_no_yes_for_a_repaired_call_that_does_more_than_read(name, options, approver):
-    result = result_of(ALL, mended(name), approver=approver, options=options)
+    result = result_of(ALL, call_of_repair(name), approver=approver, options=options)
     assert result.code == "rejected"
     assert f'understood as {name} with {{"key": "k"}}' in result.text
     assert "write it again" in result.text
@@ -85,8 +85,8 @@ def test_nobodys_yes_is_no_yes_for_a_repaired_call_that_does_more_than_read(name
 
 
 def test_it_runs_when_it_only_reads_or_somebody_said_so():
-    assert result_of(ALL, mended("look"), approver=None).text == "seen"
-    assert result_of(ALL, mended("put"), approver=approve_all_and_repaired).text == "put"
+    assert result_of(ALL, call_of_repair("look"), approver=None).text == "seen"
+    assert result_of(ALL, call_of_repair("put"), approver=approve_all_and_repaired).text == "put"
     assert result_of(ALL, a_call("put", key="k"), approver=approve_all).text == "put"
 
 
@@ -98,9 +98,9 @@ def test_a_person_sees_what_the_model_wrote_and_decides(options):
         questions.append((request.call.arguments, request.repaired_from, request.reason))
         return Decision(True)
 
-    assert result_of(ALL, mended("put"), approver=person, options=options).text == "put"
+    assert result_of(ALL, call_of_repair("put"), approver=person, options=options).text == "put"
     assert questions == [({"key": "k"}, RAW, "writes k; the model's text was malformed, and was repaired")]
-    batch = asyncio.run(run_batch(ALL, [mended("put")], approver=None, options=options))
+    batch = asyncio.run(run_batch(ALL, [call_of_repair("put")], approver=None, options=options))
     assert batch.pending[0].repaired_from == RAW
 
 
@@ -113,15 +113,15 @@ def test_a_person_sees_what_the_model_wrote_and_decides(options):
         declared=st.booleans(),
     )
     | st.just(UNDECLARED_EFFECTS),
-    st.sampled_from(UNASKED),
+    st.sampled_from(WITHOUT_QUESTION),
 )
-def test_without_a_person_a_repaired_call_runs_only_if_it_reads(effects, unasked):
+def test_without_a_person_a_repaired_call_runs_only_if_it_reads(effects, settings):
     @tool(effects=effects)
     async def act(key: str) -> str:
         return "acted"
 
-    options, approver = unasked
-    result: ToolResult = result_of([act], mended("act"), approver=approver, options=options)
+    options, approver = settings
+    result: ToolResult = result_of([act], call_of_repair("act"), approver=approver, options=options)
     assert (result.status == "success") == (approval_reason(effects) == "")
 
 

@@ -166,10 +166,10 @@ def test_memory_gives_what_running_the_call_would_have_given(batches, schedule):
     """`parallel` promises nothing within a batch: there reads and writes do not share one here."""
     if schedule == "parallel":
         batches = [[call for call in batch if call[0] == batch[0][0]] for batch in batches]
-    made = [[a_call(name, key=key) for name, key in batch] for batch in batches]
-    with_memory = World().run(*made, schedule=schedule)
+    batches_of_calls = [[a_call(name, key=key) for name, key in batch] for batch in batches]
+    with_memory = World().run(*batches_of_calls, schedule=schedule)
     world = World()
-    without = [world.run(calls, schedule="sequential")[0] for calls in made]
+    without = [world.run(calls, schedule="sequential")[0] for calls in batches_of_calls]
     assert [[result.structured for result in batch] for batch in with_memory] == [
         [result.structured for result in batch] for batch in without
     ]

@@ -93,10 +93,8 @@ def test_long_json_stays_json_and_says_what_is_missing():
 )
 def test_json_is_never_longer_than_allowed(value, max_bytes):
     parts = cut_result(value, max_bytes).content
-    encoded = [
-        part.text if isinstance(part, TextPart) else json.dumps(part.value, ensure_ascii=False) for part in parts
-    ]
-    assert sum(len(text.encode()) for text in encoded) <= max_bytes
+    texts = [part.text if isinstance(part, TextPart) else json.dumps(part.value, ensure_ascii=False) for part in parts]
+    assert sum(len(text.encode()) for text in texts) <= max_bytes
 
 
 def test_json_that_cannot_be_shortened_becomes_capped_text():
@@ -151,10 +149,10 @@ def test_empty_values_pass(value):
 
 def test_long_json_with_a_note_after_it_stays_json():
     result = cut_result({"rows": list(range(5_000)), "share": float("nan")}, 1_000)
-    part, note, shortened = result.content
+    part, note, shortening_note = result.content
     assert part.value["share"] == "nan"
     assert "result.share is nan" in note.text
-    assert "Shortened" in shortened.text
+    assert "Shortened" in shortening_note.text
     assert sum(len(json.dumps(each.value if each is part else each.text)) for each in result.content) < 1_100
 
 

@@ -36,9 +36,9 @@ class Editor:
         self.questions = []
 
     async def __call__(self, request):
-        revised = await request.revised({**request.call.arguments, **self.arguments})
-        self.questions.append(revised)
-        return Decision(True, by="ann", arguments=revised.call.arguments, digest=revised.digest)
+        revision = await request.revise({**request.call.arguments, **self.arguments})
+        self.questions.append(revision)
+        return Decision(True, by="ann", arguments=revision.call.arguments, digest=revision.digest)
 
 
 def run(*, tools=None, approver=None, recorder=None, calls=(CALL,), **arguments):
@@ -65,10 +65,10 @@ def test_the_question_about_other_arguments_has_their_effects_preview_and_digest
         "ToolStarted",
         "ToolFinished",
     ]
-    first, second, decided, start, _ = recorder.events
+    first, second, decision, start, _ = recorder.events
     assert (first.call, second.call) == (CALL, question.call)
-    assert first.digest != second.digest == decided.digest == question.digest
-    assert (decided.arguments, start.changed) == ({"path": "b", "text": "1"}, question.call)
+    assert first.digest != second.digest == decision.digest == question.digest
+    assert (decision.arguments, start.changed) == ({"path": "b", "text": "1"}, question.call)
     assert start.effects == question.effects
 
 
@@ -79,25 +79,25 @@ def test_the_question_about_other_arguments_has_their_effects_preview_and_digest
 def test_a_recorded_yes_holds_while_tool_arguments_and_effects_are_what_was_shown(again, holds):
     recorder = Recorder()
     run(approver=Editor(path="b"), recorder=recorder)
-    decided = recorder.events[2]
-    yes = Decision(True, arguments=decided.arguments, digest=decided.digest)
+    decision = recorder.events[2]
+    yes = Decision(True, arguments=decision.arguments, digest=decision.digest)
     batch = run(tools=[writer(**again)], decisions={"w": yes})
     assert (not batch.pending, [result.status for result in batch.results]) == (holds, ["success"] * holds)
-    other = Decision(True, arguments={"path": "c", "text": "1"}, digest=decided.digest)
+    other = Decision(True, arguments={"path": "c", "text": "1"}, digest=decision.digest)
     assert run(decisions={"w": other}).pending
 
 
 def test_what_has_other_effects_by_the_time_of_the_yes_is_not_let_run():
-    touched = ["file:b"]
+    keys = ["file:b"]
 
-    @tool(effects=lambda path: Effects(writes={touched[0]} if path == "b" else set()))
+    @tool(effects=lambda path: Effects(writes={keys[0]} if path == "b" else set()))
     async def tricky(path: str) -> str:
         return path
 
     async def moves(request):
-        revised = await request.revised({"path": "b"})
-        touched[:] = ["file:/etc/passwd"]
-        return Decision(True, arguments=revised.call.arguments, digest=revised.digest)
+        revision = await request.revise({"path": "b"})
+        keys[:] = ["file:/etc/passwd"]
+        return Decision(True, arguments=revision.call.arguments, digest=revision.digest)
 
     batch = run(
         tools=[tricky], calls=[a_call("tricky", "w", path="a")], approver=moves, options={"policy": [Rule("escalate")]}
@@ -122,9 +122,9 @@ def test_arguments_that_do_not_fit_are_told_and_the_question_stays():
 
     async def clumsy(request):
         for arguments in ({"path": "b"}, {"path": "b", "text": 1}, {**request.call.arguments, "mode": "x"}):
-            with pytest.raises(ConfigurationError) as caught:
-                await request.revised(arguments)
-            problems.append(str(caught.value))
+            with pytest.raises(ConfigurationError) as raised_error:
+                await request.revise(arguments)
+            problems.append(str(raised_error.value))
         return Decision(True)
 
     batch = run(approver=clumsy)
@@ -137,7 +137,7 @@ def test_arguments_that_do_not_fit_are_told_and_the_question_stays():
 def test_what_the_policy_refuses_nobody_can_edit_into_a_call():
     async def sly(request):
         with pytest.raises(ConfigurationError, match="the policy refuses this: secrets stay"):
-            await request.revised({**request.call.arguments, "path": ".env"})
+            await request.revise({**request.call.arguments, "path": ".env"})
         return Decision(False)
 
     policy = [Rule("reject", paths=(".env",), reason="secrets stay")]
@@ -155,8 +155,8 @@ def test_a_secret_that_is_typed_is_a_placeholder_before_it_is_recorded():
 
 def test_a_revised_question_can_be_revised_again():
     async def twice(request):
-        first = await request.revised({"path": "b", "text": "1"})
-        second = await first.revised({"path": "c", "text": "1"})
+        first = await request.revise({"path": "b", "text": "1"})
+        second = await first.revise({"path": "c", "text": "1"})
         return Decision(True, arguments=second.call.arguments, digest=second.digest)
 
     assert "wrote 1 to c" in run(approver=twice).results[0].text

@@ -74,9 +74,9 @@ PATHS = [
 ]
 
 
-@pytest.mark.parametrize(("paths", "touched", "approving", "rejecting"), PATHS)
-def test_paths(paths, touched, approving, rejecting):
-    request = a_request(effects=TOUCHES[touched])
+@pytest.mark.parametrize(("paths", "place", "approving", "rejecting"), PATHS)
+def test_paths(paths, place, approving, rejecting):
+    request = a_request(effects=TOUCHES[place])
     assert fitting(Rule("approve", paths=paths), request) == approving
     assert fitting(Rule("reject", paths=paths), request) == rejecting
 
@@ -84,7 +84,7 @@ def test_paths(paths, touched, approving, rejecting):
 @given(
     st.sets(st.sampled_from(["file:/w/a", "file:/w/b/c", "file:/x", "db:t", "*", "file:"]), min_size=1), st.booleans()
 )
-def test_an_approving_rule_never_lets_pass_what_lies_outside_its_paths(keys, declared):
+def test_an_approving_rule_never_lets_pass_what_lies_outside_its_paths(keys, declared: bool):
     effects = Effects(writes=keys, declared=declared)
     inside = all(key.startswith("file:/w/") for key in keys)
     assert (fitting(Rule("approve", paths=("/w/*",)), a_request(effects=effects)) is not None) == (inside and declared)
@@ -124,9 +124,9 @@ ARGUMENTS = [
 ]
 
 
-@pytest.mark.parametrize(("wanted", "arguments", "fits"), ARGUMENTS)
-def test_arguments(wanted, arguments, fits):
-    assert (fitting(Rule("approve", arguments=wanted), a_request(**arguments)) is not None) == fits
+@pytest.mark.parametrize(("rule_arguments", "arguments", "fits"), ARGUMENTS)
+def test_arguments(rule_arguments, arguments, fits):
+    assert (fitting(Rule("approve", arguments=rule_arguments), a_request(**arguments)) is not None) == fits
 
 
 def test_what_came_before():
@@ -159,7 +159,7 @@ def test_rules_that_make_no_sense_are_refused(rule, problem):
         results_of([read], [], options={"policy": [rule]})
 
 
-def judged(policy, call, *, tools=(write, read, shell), approver=None, **arguments):
+def judge(policy, call, *, tools=(write, read, shell), approver=None, **arguments):
     recorder = Recorder()
     try:
         batch = asyncio.run(
@@ -176,26 +176,26 @@ def test_the_first_rule_that_fits_decides():
         Rule("approve", "write", ("/w/*",)),
         Rule("escalate", "read"),
     ]
-    batch, recorder = judged(rules, a_call("write", path="/w/x"))
+    batch, recorder = judge(rules, a_call("write", path="/w/x"))
     assert (batch.results[0].status, recorder.kinds) == ("success", ["ApprovalDecided", "ToolStarted", "ToolFinished"])
-    batch, _ = judged(rules, a_call("write", path="/w/.env"))
+    batch, _ = judge(rules, a_call("write", path="/w/.env"))
     assert (batch.results[0].code, batch.results[0].text) == ("rejected", "the call was rejected: secrets")
-    batch, _ = judged(rules, a_call("read", path="/w/x"))
+    batch, _ = judge(rules, a_call("read", path="/w/x"))
     assert batch.pending[0].reason == "a rule leaves it to a person"
-    batch, _ = judged(rules, a_call("write", path="/other"))
+    batch, _ = judge(rules, a_call("write", path="/other"))
     assert batch.pending[0].reason == "writes file:/other"
     assert ran == [("write", "/w/x", "")]
 
 
 def test_a_rule_changes_the_arguments_and_the_model_is_told():
-    batch, recorder = judged([Rule("modify", "write", change={"text": "safe"})], a_call("write", path="a", text="wild"))
+    batch, recorder = judge([Rule("modify", "write", change={"text": "safe"})], a_call("write", path="a", text="wild"))
     assert ran == [("write", "a", "safe")]
     assert 'it ran with the arguments {"path": "a", "text": "safe"}' in batch.results[0].text
     assert recorder.events[0].arguments == recorder.events[1].changed.arguments == {"path": "a", "text": "safe"}
 
 
 def test_changed_arguments_are_validated():
-    batch, _ = judged([Rule("modify", "write", change={"text": 5})], a_call("write", path="a"))
+    batch, _ = judge([Rule("modify", "write", change={"text": 5})], a_call("write", path="a"))
     assert batch.results[0].code == "invalid_arguments"
     assert ran == []
 
@@ -204,9 +204,9 @@ def test_a_decision_that_ends_the_run_lets_nothing_run():
     recorder = Recorder()
     calls = [a_call("read", "r", path="a"), a_call("shell", "s", command="rm"), a_call("read", "t", path="b")]
     options = {"policy": [Rule("terminate", "shell", reason="enough")]}
-    with pytest.raises(AgentStop) as stopped:
+    with pytest.raises(AgentStop) as raised_stop:
         asyncio.run(run_batch([read, shell], calls, emit=recorder, options=options))
-    assert [result.code for result in stopped.value.batch.results] == ["skipped", "rejected", "skipped"]
+    assert [result.code for result in raised_stop.value.batch.results] == ["skipped", "rejected", "skipped"]
     assert recorder.kinds == ["StopRequested", *["ToolFinished"] * 3]
     assert (recorder.events[0].reason, recorder.events[0].message) == ("terminated", "enough")
     assert ran == []
@@ -214,7 +214,7 @@ def test_a_decision_that_ends_the_run_lets_nothing_run():
 
 @pytest.mark.parametrize("policy", [lambda request: 1 / 0, lambda request: True, lambda request: "approve"])
 def test_a_policy_that_fails_lets_a_person_decide(policy):
-    batch, _ = judged(policy, a_call("read", path="a"))
+    batch, _ = judge(policy, a_call("read", path="a"))
     assert "the policy" in batch.pending[0].reason
     assert ran == []
 

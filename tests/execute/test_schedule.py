@@ -32,14 +32,14 @@ EFFECTS = st.builds(Effects, SOME_KEYS, SOME_KEYS, external=st.booleans(), idemp
 
 def conflict(first, second):
     """The definition: one writes what the other touches, or both send something that counts."""
-    touched = [
+    key_pairs = [
         (a, b)
         for ours, theirs in ((first.writes, second.writes), (first.writes, second.reads), (first.reads, second.writes))
         for a in ours
         for b in theirs
     ]
     external = all((one.external or not one.declared) and not one.idempotent for one in (first, second))
-    return external or any(covers(a, b) or covers(b, a) for a, b in touched)
+    return external or any(covers(a, b) or covers(b, a) for a, b in key_pairs)
 
 
 def closure(edges):
@@ -54,9 +54,9 @@ def closure(edges):
 @given(st.lists(EFFECTS, max_size=12))
 def test_serializable_orders_the_conflicting_calls_and_waits_for_no_others(effects):
     pairwise = [[j for j in range(i) if conflict(effects[j], effects[i])] for i in range(len(effects))]
-    planned = plan(effects, "serializable")
-    assert closure(planned) == closure(pairwise)
-    assert all(set(waits) <= set(conflicting) for waits, conflicting in zip(planned, pairwise, strict=True))
+    run_plan = plan(effects, "serializable")
+    assert closure(run_plan) == closure(pairwise)
+    assert all(set(waits) <= set(conflicting) for waits, conflicting in zip(run_plan, pairwise, strict=True))
 
 
 def test_parallel_waits_for_nothing_and_sequential_for_the_one_before():
@@ -135,7 +135,7 @@ def test_an_unknown_schedule_is_a_usage_error():
 
 # A world of resources in a tree: a read sees everything at or below its key, a write changes it.
 PLACES = ["file:a", "file:a/b", "file:a/b/c", "file:a/d", "file:e"]
-TOOLS = ["look", "change", "copy", "rename", "half", "unclear", "undeclared"]
+TOOLS = ["look", "change", "copy", "rename", "half", "unclear", "anything"]
 STEPS = st.lists(
     st.tuples(st.sampled_from(TOOLS), st.sampled_from(PLACES), st.sampled_from(PLACES), st.integers(0, 4)),
     max_size=10,
@@ -176,14 +176,14 @@ def world_tools(world):
     @tool(effects=lambda source, target: Effects(writes={source, target}))
     async def rename(source: str, target: str, pauses: int, mark: str) -> str:
         """Touches both ends and what lies below them."""
-        moved = {place: world[place] for place in below(world, source)}
-        for place in moved:
+        contents = {place: world[place] for place in below(world, source)}
+        for place in contents:
             await rest(pauses)
             world[place] = ""
         for place in below(world, target):
             await rest(pauses)
-            world[place] = f"{mark} was {moved.get(source)}"
-        return " ".join(moved.values())
+            world[place] = f"{mark} was {contents.get(source)}"
+        return " ".join(contents.values())
 
     @tool(effects=lambda target: Effects(writes={target}))
     async def half(source: str, target: str, pauses: int, mark: str) -> None:
@@ -202,7 +202,7 @@ def world_tools(world):
         return await everything(pauses, mark)
 
     @tool
-    async def undeclared(source: str, target: str, pauses: int, mark: str) -> str:
+    async def anything(source: str, target: str, pauses: int, mark: str) -> str:
         return await everything(pauses, mark)
 
     async def everything(pauses, mark):
@@ -212,7 +212,7 @@ def world_tools(world):
             world[place] = f"{mark}<{snapshot[place][:20]}"
         return str(snapshot)
 
-    return [look, change, copy, rename, half, unclear, undeclared]
+    return [look, change, copy, rename, half, unclear, anything]
 
 
 def outcome(schedule, steps, **options):
@@ -222,8 +222,8 @@ def outcome(schedule, steps, **options):
         for number, (name, source, target, pauses) in enumerate(steps)
     ]
     batch = asyncio.run(run_batch(world_tools(world), calls, options={"schedule": schedule, **options}))
-    failed = [result.status == "failure" for result in batch.results]
-    assert failed == [name == "half" for name, *_ in steps]
+    are_failures = [result.status == "failure" for result in batch.results]
+    assert are_failures == [name == "half" for name, *_ in steps]
     return batch.results, world
 
 
@@ -236,8 +236,8 @@ def test_serializable_gives_what_sequential_gives(steps):
 @settings(max_examples=fewer(40), deadline=None)
 @given(STEPS, st.integers(1, 3))
 def test_limits_change_when_calls_run_and_not_what_comes_of_them(steps, limit):
-    limited = outcome("serializable", steps, concurrency=Concurrency(batch=limit, run=2))
-    assert limited == outcome("sequential", steps)
+    limited_outcome = outcome("serializable", steps, concurrency=Concurrency(batch=limit, run=2))
+    assert limited_outcome == outcome("sequential", steps)
 
 
 @pytest.mark.parametrize("schedule", ["serializable", "parallel"])

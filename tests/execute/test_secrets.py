@@ -22,10 +22,10 @@ def test_hiding_and_revealing():
     assert SECRETS.reveal("Bearer {{secret:TOKEN}}!") == "Bearer s3cr3t!"
     assert SECRETS.hide("s3cr3t-and-more") == "{{secret:LONG}}"
     assert SECRETS.reveal("{{secret:UNKNOWN}}") == "{{secret:UNKNOWN}}"
-    nested = {"s3cr3t": ["s3cr3t", 1, None, {"deep": "x s3cr3t"}]}
-    hidden = SECRETS.hide(nested)
-    assert hidden == {"{{secret:TOKEN}}": ["{{secret:TOKEN}}", 1, None, {"deep": "x {{secret:TOKEN}}"}]}
-    assert SECRETS.reveal(hidden) == nested
+    value = {"s3cr3t": ["s3cr3t", 1, None, {"deep": "x s3cr3t"}]}
+    placeholders = SECRETS.hide(value)
+    assert placeholders == {"{{secret:TOKEN}}": ["{{secret:TOKEN}}", 1, None, {"deep": "x {{secret:TOKEN}}"}]}
+    assert SECRETS.reveal(placeholders) == value
 
 
 def test_a_value_is_found_in_json_text():
@@ -84,19 +84,19 @@ PEM_LINES = [line.strip() for line in PEM.splitlines() if line != "short"]
 )
 def test_every_line_of_a_longer_value_is_found(text):
     secrets = Secrets({"PEM": PEM, "TOKEN": "s3cr3t"})
-    hidden = secrets.hide_text(text)
+    hidden_text = secrets.hide_text(text)
     for line in PEM_LINES:
-        assert line not in hidden
-        assert json.dumps(line)[1:-1] not in hidden
-    assert secrets.hide_text(hidden) == hidden
-    assert "PRIVATE" not in hidden
+        assert line not in hidden_text
+        assert json.dumps(line)[1:-1] not in hidden_text
+    assert secrets.hide_text(hidden_text) == hidden_text
+    assert "PRIVATE" not in hidden_text
 
 
 def test_a_line_is_revealed_as_the_line_it_was():
     secrets = Secrets({"PEM": PEM})
-    hidden = secrets.hide_text(f"+{PEM_LINES[1]}\n+short\n+{PEM_LINES[2]}\n")
-    assert hidden == "+{{secret:PEM:2}}\n+short\n+{{secret:PEM:3}}\n"
-    assert secrets.reveal(hidden) == f"+{PEM_LINES[1]}\n+short\n+{PEM_LINES[2]}\n"
+    hidden_text = secrets.hide_text(f"+{PEM_LINES[1]}\n+short\n+{PEM_LINES[2]}\n")
+    assert hidden_text == "+{{secret:PEM:2}}\n+short\n+{{secret:PEM:3}}\n"
+    assert secrets.reveal(hidden_text) == f"+{PEM_LINES[1]}\n+short\n+{PEM_LINES[2]}\n"
     assert secrets.hide_text(PEM) == "{{secret:PEM}}"
     assert "PEM:2" not in repr(secrets)
 
@@ -113,10 +113,10 @@ def test_placeholders_are_left_alone_by_values_inside_them():
 
 @given(st.recursive(st.text() | st.sampled_from(["s3cr3t", "a secret"]) | st.none() | st.integers(), st.lists))
 def test_hiding_is_undone_and_leaves_nothing(value):
-    hidden = SECRETS.hide(value)
-    assert "s3cr3t" not in repr(hidden)
-    assert SECRETS.hide(hidden) == hidden
-    assert SECRETS.reveal(hidden) == value
+    placeholders = SECRETS.hide(value)
+    assert "s3cr3t" not in repr(placeholders)
+    assert SECRETS.hide(placeholders) == placeholders
+    assert SECRETS.reveal(placeholders) == value
 
 
 def test_no_secrets_cost_nothing():
@@ -217,7 +217,7 @@ async def connect(
     port: int = 0,
     code: Annotated[str, Field(max_length=20)] = "",
     strict: Annotated[str, AfterValidator(reject)] = "",
-    broken: Annotated[str, AfterValidator(crash)] = "",
+    crashing: Annotated[str, AfterValidator(crash)] = "",
     headers: dict[str, Annotated[str, Field(max_length=3)]] | None = None,
 ) -> str:
     return f"{host} {port} {code}"
@@ -232,7 +232,7 @@ async def connect(
         ({"strict": "{{secret:LONG}}"}, "strict: cannot use {{secret:LONG}}"),
         ({"headers": {"{{secret:LONG}}": "much too long"}}, "the secret's value does not fit"),
         ({"{{secret:LONG}}": 1}, "the secret's value does not fit"),
-        ({"broken": "{{secret:LONG}}"}, ""),
+        ({"crashing": "{{secret:LONG}}"}, ""),
     ],
 )
 def test_argument_problems_show_no_part_of_a_secret(arguments, problem):
@@ -264,9 +264,11 @@ def test_a_value_that_fits_is_used_even_if_its_placeholder_would_not():
     call = a_call("connect", code="{{secret:PORT}}", host="{{secret:UNKNOWN}}")
     result = result_of([connect], call, options={"secrets": LONG_SECRETS})
     assert result.text == "{{secret:UNKNOWN}} 0 {{secret:PORT}}"
-    limited = Secrets({"TOO_LONG_A_NAME_FOR_CODE": "s3cr3t"})
+    strict_secrets = Secrets({"TOO_LONG_A_NAME_FOR_CODE": "s3cr3t"})
     call = a_call("connect", code="{{secret:TOO_LONG_A_NAME_FOR_CODE}}")
-    assert result_of([connect], call, options={"secrets": limited}).text == " 0 {{secret:TOO_LONG_A_NAME_FOR_CODE}}"
+    assert (
+        result_of([connect], call, options={"secrets": strict_secrets}).text == " 0 {{secret:TOO_LONG_A_NAME_FOR_CODE}}"
+    )
 
 
 def test_what_an_approver_says_is_recorded_without_secrets():

@@ -19,7 +19,7 @@ from toolspeak.tools.builtin import workspace_tools
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="descriptors are counted as POSIX has them")
 CALLS = 10_000
-CODES = {"good": None, "bad": "exception", "late": "timeout", "gone": "cancelled", "wrong": "invalid_arguments"}
+CODES = {"good": None, "bad": "exception", "late": "timeout", "give_up": "cancelled", "wrong": "invalid_arguments"}
 
 
 @tool(effects=lambda key: Effects(writes={f"file:{key}"}))
@@ -42,7 +42,7 @@ async def late(key: int, rest: int) -> None:
 
 
 @tool(read_only=True)
-async def gone(key: int, rest: int) -> None:
+async def give_up(key: int, rest: int) -> None:
     raise asyncio.CancelledError
 
 
@@ -58,7 +58,7 @@ async def wrong(key: int) -> int:
     return key
 
 
-TOOLS = [good, bad, late, gone, thread, wrong]
+TOOLS = [good, bad, late, give_up, thread, wrong]
 
 
 def a_batch(chance, count):
@@ -100,7 +100,7 @@ def test_ten_thousand_calls_have_their_results_in_order_and_leave_nothing(schedu
         else:
             assert result.code == CODES[call.name], result
     assert tasks == set()
-    assert batch.orphaned == ()
+    assert batch.orphan_ids == ()
     assert leftovers() == before
 
 

@@ -21,13 +21,13 @@ async def quick() -> str:
 
 
 def test_a_hung_thread_holds_up_nothing_and_learns_that_it_was_given_up():
-    released, noticed = threading.Event(), threading.Event()
+    release_event, notice_event = threading.Event(), threading.Event()
 
     @tool(read_only=True, timeout=0.05)
     def hang(ctx: RunContext) -> None:
-        released.wait()
-        if ctx.cancelled():
-            noticed.set()
+        release_event.wait()
+        if ctx.is_cancelled():
+            notice_event.set()
 
     recorder = Recorder()
     calls = [a_call("hang", "h"), *(a_call("quick", f"q{number}") for number in range(20))]
@@ -38,8 +38,8 @@ def test_a_hung_thread_holds_up_nothing_and_learns_that_it_was_given_up():
     )
     assert [result.text for result in results[1:]] == ["quick"] * 20
     assert recorder.finishes[-1] == "h"
-    released.set()
-    assert noticed.wait(60)
+    release_event.set()
+    assert notice_event.wait(60)
 
 
 PROGRAM = """
@@ -57,7 +57,7 @@ print(*(result.code for result in batch.results))
 
 
 def test_hung_threads_do_not_keep_the_process_alive(request):
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-W", "error", "-c", PROGRAM],
         capture_output=True,
         text=True,
@@ -65,27 +65,27 @@ def test_hung_threads_do_not_keep_the_process_alive(request):
         check=False,
         cwd=request.path.parent,
     )
-    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["timeout"] * 3, "")
+    assert (result.returncode, result.stdout.split(), result.stderr) == (0, ["timeout"] * 3, "")
 
 
 def test_more_hung_threads_than_run_at_once_still_all_time_out():
-    released = threading.Event()
+    release_event = threading.Event()
 
     @tool(read_only=True, timeout=0.05)
     def hang() -> None:
-        released.wait()
+        release_event.wait()
 
     results = results_of([hang, quick], [*(a_call("hang") for _ in range(300)), a_call("quick")])
-    released.set()
+    release_event.set()
     assert [result.code for result in results] == ["timeout"] * 300 + [None]
 
 
 def test_the_deadline_orphans_threads():
-    released = threading.Event()
+    release_event = threading.Event()
 
     @tool(read_only=True)
     def hang() -> None:
-        released.wait()
+        release_event.wait()
 
     def attempt(seconds: float) -> None:
         results = results_of([hang, quick], [a_call("hang"), a_call("quick")], deadline=seconds)
@@ -94,26 +94,26 @@ def test_the_deadline_orphans_threads():
     try:
         in_time(attempt, 0.1, 5, 60)
     finally:
-        released.set()
+        release_event.set()
 
 
 def test_cancelling_does_not_wait_for_threads():
-    released, entered = threading.Event(), threading.Event()
+    release_event, start_event = threading.Event(), threading.Event()
 
     @tool(read_only=True)
     def hang() -> None:
-        entered.set()
-        released.wait()
+        start_event.set()
+        release_event.wait()
 
     async def main():
         task = asyncio.create_task(run_batch([hang], [a_call("hang")]))
-        await asyncio.to_thread(entered.wait)
+        await asyncio.to_thread(start_event.wait)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(main())
-    released.set()
+    release_event.set()
 
 
 def test_workers_are_used_again():
@@ -129,7 +129,7 @@ def test_workers_are_used_again():
 
 
 def test_only_so_many_synchronous_calls_run_at_once():
-    released, full = threading.Event(), asyncio.Event()
+    release_event, full = threading.Event(), asyncio.Event()
 
     class Watching(Recorder):
         async def __call__(self, event):
@@ -141,24 +141,24 @@ def test_only_so_many_synchronous_calls_run_at_once():
 
     @tool(read_only=True)
     def hold() -> None:
-        released.wait()
+        release_event.wait()
 
     @tool(read_only=True)
     async def release() -> int:
         await full.wait()
         for _ in range(100):  # time for the others to start, if they could
             await asyncio.sleep(0)
-        released.set()
+        release_event.set()
         return len(recorder.starts)
 
     calls = [*(a_call("hold") for _ in range(400)), a_call("release")]
-    *held, last = results_of([hold, release], calls, emit=recorder)
-    assert [result.status for result in held] == ["success"] * 400
+    *held_results, last = results_of([hold, release], calls, emit=recorder)
+    assert [result.status for result in held_results] == ["success"] * 400
     assert last.structured == 129
 
 
 @pytest.fixture
-def released():
+def release_event():
     event = threading.Event()
     yield event
     event.set()
@@ -181,12 +181,12 @@ async def touch(key: str) -> str:
         ("parallel", ["timeout", None, None, None, None, None]),
     ],
 )
-def test_what_conflicts_with_an_orphaned_call_is_not_started(released, schedule, expected):
+def test_what_conflicts_with_an_orphaned_call_is_not_started(release_event, schedule, expected):
     ran.clear()
 
     @tool(effects=Effects(writes={"file:a/b"}), timeout=0.05)
     def hang() -> None:
-        released.wait()
+        release_event.wait()
 
     recorder = Recorder()
     keys = ["file:a", "file:a/b/c", "file:a/d", "file:a/b", "file:e"]
@@ -202,14 +202,14 @@ def test_what_conflicts_with_an_orphaned_call_is_not_started(released, schedule,
 
 def test_an_orphaned_call_that_ended_meanwhile_holds_up_nobody():
     ran.clear()
-    released, loop_side = threading.Event(), {}
+    release_event, loop_side = threading.Event(), {}
 
     class Value:
         """Dropped by the worker once nothing of the call is left."""
 
     @tool(effects=Effects(writes={"file:a"}), timeout=0.05)
     def hang() -> object:
-        released.wait()
+        release_event.wait()
         value = Value()
         weakref.finalize(value, lambda: loop_side["loop"].call_soon_threadsafe(loop_side["ended"].set))
         return value
@@ -223,7 +223,7 @@ def test_an_orphaned_call_that_ended_meanwhile_holds_up_nobody():
     @tool(effects=Effects(writes={"file:b"}))
     async def meanwhile() -> None:
         await loop_side["timed_out"].wait()
-        released.set()
+        release_event.set()
         await loop_side["ended"].wait()
 
     @tool(effects=Effects(writes={"file:a", "file:b"}))
@@ -252,24 +252,24 @@ def test_async_calls_have_ended_at_their_timeout_and_hold_up_nobody():
     assert ran == ["file:a"]
 
 
-def test_a_call_orphaned_by_an_interceptor_holds_up_its_followers(released):
+def test_a_call_orphaned_by_an_interceptor_holds_up_its_followers(release_event):
     ran.clear()
 
     class Impatient(Interceptor):
         async def around(self, call, proceed, context):
             if call.name != "hang":
                 return await proceed(call)
-            entered = asyncio.create_task(proceed(call))
+            call_task = asyncio.create_task(proceed(call))
             await asyncio.to_thread(start.wait)
-            entered.cancel()
-            return await entered
+            call_task.cancel()
+            return await call_task
 
     start = threading.Event()
 
     @tool(effects=Effects(writes={"file:a"}))
     def hang() -> None:
         start.set()
-        released.wait()
+        release_event.wait()
 
     calls = [a_call("hang"), a_call("touch", key="file:a"), a_call("touch", key="file:b")]
     results = results_of([hang, touch], calls, options={"interceptors": (Impatient(),)})

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from crash_jobs import MortalJournal, main, write_line
-from toolspeak import Agent, Effects, Happened, Limits, RunContext, tool
+from toolspeak import Agent, Effects, Limits, RunContext, VerifiedResult, tool
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
@@ -64,12 +64,12 @@ def tools(folder: Path):
                 return "present"
         return "absent"
 
-    def paid(amount: int, ctx: RunContext):
+    def verify_payment(amount: int, ctx: RunContext):
         with contextlib.suppress(FileNotFoundError):
-            return ctx.idempotency_key in (folder / "receipts").read_text() and Happened(f"paid {amount}")
+            return ctx.idempotency_key in (folder / "receipts").read_text() and VerifiedResult(f"paid {amount}")
         return False
 
-    @tool(effects=Effects(writes={"bank:"}), verify=paid)
+    @tool(effects=Effects(writes={"bank:"}), verify=verify_payment)
     def pay(amount: int, ctx: RunContext) -> str:
         "Pays an amount."
         time.sleep(0.002)
@@ -85,8 +85,8 @@ def model() -> ScriptedProvider:
     dialect = get_dialect("cogency-json")
 
     def calling(text, calls):
-        made = tuple(ToolCall("", name, arguments) for name, arguments in calls)
-        return f"{text}\n{dialect.render([Message('assistant', made)])[0].text}"
+        tool_calls = tuple(ToolCall("", name, arguments) for name, arguments in calls)
+        return f"{text}\n{dialect.render([Message('assistant', tool_calls)])[0].text}"
 
     def turn(messages):
         texts = [message.text for message in messages if message.role == "assistant"]
@@ -101,7 +101,7 @@ def model() -> ScriptedProvider:
     return ScriptedProvider([turn] * 100, chunk=20)
 
 
-UNLIMITED = {"approve": "all", "limits": Limits(steps=None, repeats=None, failures=None)}
+NO_LIMITS = {"approve": "all", "limits": Limits(steps=None, repeats=None, failures=None)}
 """However often a run is killed, each time a little further on: on a busy machine that is dozens of times."""
 
 
@@ -109,7 +109,7 @@ async def work(job) -> None:
     folder = Path(job["folder"])
     journal = MortalJournal(folder / "toolspeak.db", job.get("die_at"), job.get("when", "after"))
     if "run_id" in job:
-        result = await Agent(model(), tools(folder / "0"), journal=journal, **UNLIMITED).resume(job["run_id"])
+        result = await Agent(model(), tools(folder / "0"), journal=journal, **NO_LIMITS).resume(job["run_id"])
         assert result.answer == ANSWER, (result.reason, result)
         return
     infos = {info.title: info for info in await journal.runs()}
@@ -120,7 +120,7 @@ async def work(job) -> None:
 
 
 async def go_on(journal, folder: Path, task: str, info) -> None:
-    agent = Agent(model(), tools(folder), journal=journal, **UNLIMITED)
+    agent = Agent(model(), tools(folder), journal=journal, **NO_LIMITS)
     if info is not None and info.status == "answered":  # killed behind its last record
         assert (await load_state(journal, info.run_id)).answer == ANSWER
         return

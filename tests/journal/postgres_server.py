@@ -18,8 +18,8 @@ def binaries() -> Path | None:
     initdb = shutil.which("initdb")
     if initdb:
         return Path(initdb).resolve().parent
-    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
-    return installed[-1].parent if installed else None
+    paths = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    return paths[-1].parent if paths else None
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from toolspeak.testing.journal import a_run, every_kind, write
 WRITER = Path(__file__).with_name("steady_writer.py")
 
 
-async def checked(path):
+async def check_copy(path):
     journal, progress = SqliteJournal(path), CheckProgress()
     findings = [finding async for finding in check_journal(journal, progress)]
     infos = await journal.runs()
@@ -31,15 +31,15 @@ async def checked(path):
 
 
 def toolspeak(*arguments, code=0):
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "toolspeak", *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
     )
-    assert done.returncode == code, done
-    return done.stdout + done.stderr
+    assert result.returncode == code, result
+    return result.stdout + result.stderr
 
 
 def test_each_copy_that_is_made_while_a_process_writes_is_whole(tmp_path):
@@ -55,7 +55,7 @@ def test_each_copy_that_is_made_while_a_process_writes_is_whole(tmp_path):
                 await journal.aclose()
 
             asyncio.run(make())
-            infos = asyncio.run(checked(copy))
+            infos = asyncio.run(check_copy(copy))
             assert len([info for info in infos if info.status == "answered"]) >= count
             count = int(writer.stdout.readline())
         writer.terminate()
@@ -123,12 +123,12 @@ async def story(journal, back_up, restore, open_copy):
     assert [amount for amount, _ in shop.payments] == [1, 2]
     await journal.aclose()
     await restore()
-    restored = open_copy()
-    info = await restored.run("order")
+    restored_journal = open_copy()
+    info = await restored_journal.run("order")
     assert info is not None
     assert info.status == "running"
-    result = await shop.agent(restored, turns=2).resume("order")
-    await restored.aclose()
+    result = await shop.agent(restored_journal, turns=2).resume("order")
+    await restored_journal.aclose()
     assert result.answer == "Paid."
     return shop.payments
 
@@ -193,6 +193,6 @@ def test_the_unfinished_runs_of_a_restored_journal_are_closed_on_request(tmp_pat
     assert "nothing was changed" in toolspeak(*arguments, code=2)
     assert toolspeak(*arguments, "--yes") == "closed: 1 run\n"
     assert toolspeak(*arguments, "--yes") == "closed: 0 runs\n"
-    (info,) = asyncio.run(checked(copy))
+    (info,) = asyncio.run(check_copy(copy))
     assert info.status == "no_answer"
     assert "unknown_outcome" in toolspeak("show", "order", "--json", "--journal", copy)

@@ -18,11 +18,11 @@ from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.testing.journal import a_run, every_kind, write
 
 STORES = ("sqlite", "postgres")
-SYNCED = RunFinished("answered", "yes", "answer")
+RUN_END = RunFinished("answered", "yes", "answer")
 CALL = get_dialect("cogency-json").render([Message("assistant", (ToolCall("", "effect", {}),))])[0].text
 
 
-def next_record(run_id, seq, event=SYNCED):
+def next_record(run_id, seq, event=RUN_END):
     return Record(event, run_id, seq, 0, 2.0)
 
 
@@ -50,8 +50,8 @@ def test_others_go_on_while_a_record_is_synced(tmp_path):
     async def main():
         await write(journal, a_run("r"))
         at_once = await turns_of_the_loop(journal.append(next_record("r", 1, RunResumed())))
-        synced = await turns_of_the_loop(journal.append(next_record("r", 2)))
-        assert synced > at_once
+        turns_for_sync = await turns_of_the_loop(journal.append(next_record("r", 2)))
+        assert turns_for_sync > at_once
         task = asyncio.create_task(journal.append(next_record("r", 3)))
         for _ in range(at_once):
             await asyncio.sleep(0)
@@ -93,7 +93,7 @@ def test_what_comes_while_a_record_is_synced_keeps_its_order_and_is_written(tmp_
         await write(journal, a_run("r"))
         tasks = []
         for seq in range(1, 60):
-            event = SYNCED if seq % 3 else RunResumed()
+            event = RUN_END if seq % 3 else RunResumed()
             tasks.append(asyncio.create_task(journal.append(next_record("r", seq, event))))
             await asyncio.sleep(0)
             if seq % 7 == 0:
@@ -111,31 +111,31 @@ def test_a_cancelled_append_is_either_not_written_or_known_to_be(journal):
         await write(journal, a_run(run_id))
         seq, outcomes = 1, []
         for turns in range(40):
-            done = []
+            steps = []
 
-            async def work(seq=seq, done=done):
+            async def work(seq=seq, steps=steps):
                 await journal.append(next_record(run_id, seq))
-                done.append(seq)
+                steps.append(seq)
                 await asyncio.sleep(0)
-                done.append("went on")
+                steps.append("went on")
 
             task = asyncio.create_task(work())
             for _ in range(turns % 10):
                 await asyncio.sleep(0)
-            cancelled = task.cancel()
+            is_cancelled = task.cancel()
             if turns > 20:  # twice
                 await asyncio.sleep(0)
-                cancelled = task.cancel() or cancelled
+                is_cancelled = task.cancel() or is_cancelled
             try:
                 await task
             except asyncio.CancelledError:
-                assert cancelled
-                assert "went on" not in done, "the cancellation was lost"
+                assert is_cancelled
+                assert "went on" not in steps, "the cancellation was lost"
             else:
-                assert not cancelled, "the cancellation was lost"
-            seq += seq in done
+                assert not is_cancelled, "the cancellation was lost"
+            seq += seq in steps
             assert len(await journal.read(run_id)) == seq
-            outcomes.append(bool(done))
+            outcomes.append(bool(steps))
         assert set(outcomes) == {True, False}
 
     use(journal, main)
@@ -177,7 +177,7 @@ def test_a_timeout_is_a_timeout_although_the_record_was_written(tmp_path):
     assert use(journal, main) in (1, 2)
 
 
-@pytest.mark.parametrize("event", [SYNCED, RunResumed()], ids=["synced", "at once"])
+@pytest.mark.parametrize("event", [RUN_END, RunResumed()], ids=["synced", "at once"])
 def test_while_the_file_is_locked_a_cancelled_append_gives_up(tmp_path, event):
     path = tmp_path / "toolspeak.db"
     journal = SqliteJournal(path)
@@ -349,7 +349,7 @@ atexit.register(lambda: asyncio.run(main()))
 @pytest.mark.parametrize("sync", ["effects", "always"])
 def test_a_process_that_is_ending_and_takes_no_more_threads_records_all_the_same(tmp_path, sync):
     path = tmp_path / "toolspeak.db"
-    done = subprocess.run([sys.executable, "-c", LATE, path, sync], capture_output=True, text=True, timeout=60)
-    assert done.stderr == ""
+    result = subprocess.run([sys.executable, "-c", LATE, path, sync], capture_output=True, text=True, timeout=60)
+    assert result.stderr == ""
     journal = SqliteJournal(path)
     assert len(use(journal, lambda: journal.read("r"))) == 7

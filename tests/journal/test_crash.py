@@ -56,19 +56,19 @@ def check_run(folder, records):
     assert [record.seq for record in records] == list(range(len(records)))
     assert isinstance(records[0].event, RunStarted)
     assert isinstance(records[-1].event, RunFinished)
-    starts, finished = Counter(), Counter()
+    starts, result_counts = Counter(), Counter()
     keys, once = {}, set()
     for record in records:
         match record.event:
             case ToolStarted(call_id, name, key):
-                assert not finished[call_id], "a call with a recorded result was started again"
+                assert not result_counts[call_id], "a call with a recorded result was started again"
                 starts[call_id] += 1
                 assert keys.setdefault(call_id, key) == key
                 if name in ("add_line", "pay"):
                     once.add(key)
             case ToolFinished(result):
-                finished[result.call_id] += 1
-    assert set(finished.values()) == {1}
+                result_counts[result.call_id] += 1
+    assert set(result_counts.values()) == {1}
     ran = Counter((folder / "ran").read_text().split())
     assert all(ran[key] <= 1 for key in once), "what must not run twice did"
     for call_id, key in keys.items():
@@ -98,13 +98,13 @@ def test_a_run_that_is_killed_at_a_record_is_resumed(crasher, number):
 
 def killed_at_random(crasher, seed, kills, runs=1):
     """Kills until the runs have ended all the same, again and again, until there were enough kills."""
-    chance, killed = random.Random(seed), 0
+    chance, kill_count = random.Random(seed), 0
     _, seconds = crasher.perform(crasher.folder(runs), runs=runs)
-    while killed < kills:
+    while kill_count < kills:
         folder, code = crasher.folder(runs), -9
         while code == -9:
             code, _ = crasher.perform(folder, runs=runs, die_after=chance.uniform(0, seconds))
-            killed += code == -9
+            kill_count += code == -9
         assert code == 0
         check(folder, runs)
 

@@ -25,22 +25,22 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes
 KILLED_AT = 24  # the records before: eight calls that ran, of which four must not run twice
 
 
-class Damaged(CrashJobs):
+class DamageJobs(CrashJobs):
     """Resumes a run that was killed, after a file of its journal was damaged."""
 
     def __init__(self, path):
         self._log = path / "said"
         with self._log.open("wb") as log:
             super().__init__(CHILD, path, stderr=log)
-        self.killed = self.folder()
-        assert self.perform(self.killed, die_at=KILLED_AT, when="after")[0] == -9
+        self.killed_run = self.folder()
+        assert self.perform(self.killed_run, die_at=KILLED_AT, when="after")[0] == -9
         self.taken_over = path / "taken over"
-        shutil.copytree(self.killed, self.taken_over)
+        shutil.copytree(self.killed_run, self.taken_over)
         (records,) = records_of(self.taken_over)
         self.run_id, self.records = records[0].run_id, records
         assert not (self.taken_over / "toolspeak.db-wal").exists()
 
-    def resumed(self, template, damage):
+    def outcome_of(self, template, damage):
         """How it came out: "whole" as if nothing had happened, "said" with an error that names the file."""
         folder = self.folder()
         shutil.rmtree(folder)
@@ -62,10 +62,10 @@ class Damaged(CrashJobs):
 
 
 @pytest.fixture(scope="module")
-def damaged(tmp_path_factory):
-    damaged = Damaged(tmp_path_factory.mktemp("damaged"))
-    yield damaged
-    damaged.close()
+def damage_jobs(tmp_path_factory):
+    damage_jobs = DamageJobs(tmp_path_factory.mktemp("damaged"))
+    yield damage_jobs
+    damage_jobs.close()
 
 
 def flip(file, byte, bit):
@@ -74,7 +74,7 @@ def flip(file, byte, bit):
     file.write_bytes(data)
 
 
-def flipped(name, byte, bit):
+def flipping(name, byte, bit):
     return lambda folder: flip(folder / name, byte, bit)
 
 
@@ -92,19 +92,24 @@ def last_transaction(log):
     return min(at for at, _ in frames if at > ends[-2])
 
 
-def test_what_was_killed_goes_on_as_before(damaged):
-    assert damaged.resumed(damaged.killed, lambda _: None) == "whole"
-    assert damaged.resumed(damaged.taken_over, lambda _: None) == "whole"
+def test_what_was_killed_goes_on_as_before(damage_jobs):
+    assert damage_jobs.outcome_of(damage_jobs.killed_run, lambda _: None) == "whole"
+    assert damage_jobs.outcome_of(damage_jobs.taken_over, lambda _: None) == "whole"
 
 
-def test_a_log_that_is_missing_or_empty_is_missed(damaged):
-    assert damaged.resumed(damaged.killed, lambda folder: (folder / "toolspeak.db-wal").unlink()) == "said"
-    assert damaged.resumed(damaged.killed, lambda folder: (folder / "toolspeak.db-wal").write_bytes(b"")) == "said"
+def test_a_log_that_is_missing_or_empty_is_missed(damage_jobs):
+    assert (
+        damage_jobs.outcome_of(damage_jobs.killed_run, lambda folder: (folder / "toolspeak.db-wal").unlink()) == "said"
+    )
+    assert (
+        damage_jobs.outcome_of(damage_jobs.killed_run, lambda folder: (folder / "toolspeak.db-wal").write_bytes(b""))
+        == "said"
+    )
 
 
 @pytest.mark.parametrize("part", ["header", "number of a page", "salt", "checksum", "page", "next to last transaction"])
-def test_a_log_that_is_damaged_in_its_middle_is_told(damaged, part):
-    _, frames = frames_of(damaged.killed / "toolspeak.db-wal")
+def test_a_log_that_is_damaged_in_its_middle_is_told(damage_jobs, part):
+    _, frames = frames_of(damage_jobs.killed_run / "toolspeak.db-wal")
     ends = [at for at, last in frames if last]
     middle, near_the_end = ends[len(ends) // 2], ends[-2]
     byte = {
@@ -115,13 +120,13 @@ def test_a_log_that_is_damaged_in_its_middle_is_told(damaged, part):
         "page": middle + 24 + 4000,
         "next to last transaction": near_the_end + 24 + 4000,
     }[part]
-    assert damaged.resumed(damaged.killed, flipped("toolspeak.db-wal", byte, 3)) == "said"
+    assert damage_jobs.outcome_of(damage_jobs.killed_run, flipping("toolspeak.db-wal", byte, 3)) == "said"
 
 
 @pytest.mark.parametrize("remainder", ["no frame", "a third", "all but the last", "all but half a frame"])
-def test_a_log_that_is_cut_short_or_an_older_copy_is_told(damaged, remainder):
+def test_a_log_that_is_cut_short_or_an_older_copy_is_told(damage_jobs, remainder):
     """A log of fewer transactions is what an older copy of it is, and has not one bad byte."""
-    size, frames = frames_of(damaged.killed / "toolspeak.db-wal")
+    size, frames = frames_of(damage_jobs.killed_run / "toolspeak.db-wal")
     ends = [at + 24 + size for at, last in frames if last]
     end = {
         "no frame": 32,
@@ -133,26 +138,26 @@ def test_a_log_that_is_cut_short_or_an_older_copy_is_told(damaged, remainder):
     def cut(folder):
         os.truncate(folder / "toolspeak.db-wal", end)
 
-    assert damaged.resumed(damaged.killed, cut) == "said"
-    folder = damaged.folder()
+    assert damage_jobs.outcome_of(damage_jobs.killed_run, cut) == "said"
+    folder = damage_jobs.folder()
     shutil.rmtree(folder)
-    shutil.copytree(damaged.killed, folder)
+    shutil.copytree(damage_jobs.killed_run, folder)
     cut(folder)
     for _ in range(2):  # looking does not make it look whole
-        done = completed_text(["sessions", "--journal", str(folder / "toolspeak.db")], cwd=folder)
-        assert done.returncode != 0
-        assert "toolspeak.db-wal ends before the newest records" in done.stderr
-        assert f"toolspeak salvage --journal {folder / 'toolspeak.db'}" in done.stderr
-    assert (damaged.run_id in done.stderr) == (remainder != "no frame")
+        result = completed_text(["sessions", "--journal", str(folder / "toolspeak.db")], cwd=folder)
+        assert result.returncode != 0
+        assert "toolspeak.db-wal ends before the newest records" in result.stderr
+        assert f"toolspeak salvage --journal {folder / 'toolspeak.db'}" in result.stderr
+    assert (damage_jobs.run_id in result.stderr) == (remainder != "no frame")
     assert sorted(each.name for each in folder.glob("*toolspeak*")) == sorted(
-        each.name for each in damaged.killed.glob("*toolspeak*")
+        each.name for each in damage_jobs.killed_run.glob("*toolspeak*")
     )
 
 
-def test_a_log_that_a_power_cut_has_torn_goes_on_as_after_a_crash(damaged):
+def test_a_log_that_a_power_cut_has_torn_goes_on_as_after_a_crash(damage_jobs):
     """What the machine's memory knew of the log says nothing once it was started anew."""
 
-    def torn(folder):
+    def tear(folder):
         file = folder / "toolspeak.db"
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as boot:
             name = boot.read().strip().encode()
@@ -160,23 +165,23 @@ def test_a_log_that_a_power_cut_has_torn_goes_on_as_after_a_crash(damaged):
         file.write_bytes(file.read_bytes().replace(name, name[::-1]))
         os.truncate(folder / "toolspeak.db-wal", (folder / "toolspeak.db-wal").stat().st_size - 100)
 
-    assert damaged.resumed(damaged.killed, torn) == "whole"
+    assert damage_jobs.outcome_of(damage_jobs.killed_run, tear) == "whole"
 
 
 # --- while a run is under way ------------------------------------------------------------------------------------
 
 
-def deleted(path):
+def delete(path):
     path.unlink()
 
 
-def replaced(path):
+def replace_file(path):
     other = path.with_name("other")
     other.write_bytes(path.read_bytes())
     other.replace(path)
 
 
-def emptied(path):
+def empty(path):
     path.write_bytes(b"")
 
 
@@ -184,7 +189,7 @@ CALL = get_dialect("cogency-json").render([Message("assistant", (ToolCall("", "e
 
 
 @pytest.mark.parametrize("name", ["toolspeak.db", "toolspeak.db-wal"])
-@pytest.mark.parametrize("happens", [deleted, replaced, emptied])
+@pytest.mark.parametrize("happens", [delete, replace_file, empty])
 def test_a_journal_that_goes_away_during_a_run_ends_the_run_before_the_next_effect(tmp_path, happens, name):
     ran = []
 
@@ -203,9 +208,11 @@ def test_a_journal_that_goes_away_during_a_run_ends_the_run_before_the_next_effe
         finally:
             journal.close()
 
-    with pytest.raises(JournalError, match=r"toolspeak\.db.*while it was in use.*restore it from a backup") as caught:
+    with pytest.raises(
+        JournalError, match=r"toolspeak\.db.*while it was in use.*restore it from a backup"
+    ) as raised_error:
         asyncio.run(main())
-    assert str(tmp_path / name) in str(caught.value)
+    assert str(tmp_path / name) in str(raised_error.value)
     assert ran == [1] or name.endswith("-wal")  # without its log nothing is lost before the process dies
 
 
@@ -272,23 +279,23 @@ def test_the_files_are_their_owners_alone(tmp_path):
 # --- going on with what is left ----------------------------------------------------------------------------------
 
 
-def test_what_is_left_is_gone_on_with_when_somebody_says_so_and_open_runs_are_closed(damaged):
-    folder = damaged.folder()
+def test_what_is_left_is_gone_on_with_when_somebody_says_so_and_open_runs_are_closed(damage_jobs):
+    folder = damage_jobs.folder()
     shutil.rmtree(folder)
-    shutil.copytree(damaged.killed, folder)
+    shutil.copytree(damage_jobs.killed_run, folder)
     path, log = folder / "toolspeak.db", folder / "toolspeak.db-wal"
     _, frames = frames_of(log)
     flip(log, [at for at, last in frames if last][-6] + 2000, 1)
     before = {each.name: each.read_bytes() for each in (path, log)}
     arguments = ("--journal", str(path))
     for command in ("resume", "sessions"):
-        done = completed_text([command, *arguments], cwd=folder)
-        assert done.returncode != 0
-        assert f"toolspeak salvage --journal {path}" in done.stderr
-        assert damaged.run_id in done.stderr
-    done = completed_text(["salvage", *arguments], cwd=folder)
-    assert done.returncode == 0, done.stderr
-    assert f"closed: run {damaged.run_id[:8]}" in done.stdout
+        result = completed_text([command, *arguments], cwd=folder)
+        assert result.returncode != 0
+        assert f"toolspeak salvage --journal {path}" in result.stderr
+        assert damage_jobs.run_id in result.stderr
+    result = completed_text(["salvage", *arguments], cwd=folder)
+    assert result.returncode == 0, result.stderr
+    assert f"closed: run {damage_jobs.run_id[:8]}" in result.stdout
     for name, data in before.items():
         assert (folder / f"{name}.damaged-1").read_bytes() == data
     (records,) = records_of(folder)
@@ -296,7 +303,7 @@ def test_what_is_left_is_gone_on_with_when_somebody_says_so_and_open_runs_are_cl
     results = [record.event.result for record in records if isinstance(record.event, ToolFinished)]
     assert "did not run" not in "".join(result.text for result in results)
     with pytest.raises(RunError, match="it has ended"):
-        asyncio.run(Agent(ScriptedProvider([]), journal=SqliteJournal(path)).resume(damaged.run_id))
+        asyncio.run(Agent(ScriptedProvider([]), journal=SqliteJournal(path)).resume(damage_jobs.run_id))
 
 
 def test_a_journal_that_is_open_is_not_salvaged(tmp_path):
@@ -305,51 +312,51 @@ def test_a_journal_that_is_open_is_not_salvaged(tmp_path):
     async def main():
         journal = SqliteJournal(path)
         await write(journal, a_run("r1"))
-        done = completed_text(["salvage", "--journal", str(path)], cwd=tmp_path)
+        result = completed_text(["salvage", "--journal", str(path)], cwd=tmp_path)
         journal.close()
-        return done
+        return result
 
-    done = asyncio.run(main())
-    assert done.returncode != 0
-    assert "is open in another process" in done.stderr
+    result = asyncio.run(main())
+    assert result.returncode != 0
+    assert "is open in another process" in result.stderr
     assert [each.name for each in tmp_path.iterdir()] == ["toolspeak.db"]
 
 
 # --- sweeps ------------------------------------------------------------------------------------------------------
 
 
-def swept(damaged, template, name, count, seed):
+def outcomes_of_sweep(damage_jobs, template, name, count, seed):
     """How flips at random places of a file come out."""
     chance, outcomes = random.Random(seed), Counter()
     size = (template / name).stat().st_size
     for _ in range(count):
         byte, bit = chance.randrange(size), chance.randrange(8)
-        outcomes[damaged.resumed(template, flipped(name, byte, bit))] += 1
+        outcomes[damage_jobs.outcome_of(template, flipping(name, byte, bit))] += 1
     return outcomes
 
 
-def test_a_bit_that_flipped_in_the_log_is_told(damaged):
-    assert swept(damaged, damaged.killed, "toolspeak.db-wal", 4, seed=1) == {"said": 4}
+def test_a_bit_that_flipped_in_the_log_is_told(damage_jobs):
+    assert outcomes_of_sweep(damage_jobs, damage_jobs.killed_run, "toolspeak.db-wal", 4, seed=1) == {"said": 4}
 
 
-def test_a_bit_that_flipped_in_the_last_transaction_is_told(damaged):
-    torn = last_transaction(damaged.killed / "toolspeak.db-wal")
-    assert damaged.resumed(damaged.killed, flipped("toolspeak.db-wal", torn + 500, 2)) == "said"
-
-
-@pytest.mark.slow
-def test_a_bit_that_flipped_in_the_file_makes_nothing_run_twice(damaged):
-    assert swept(damaged, damaged.taken_over, "toolspeak.db", 4, seed=1).total() == 4
+def test_a_bit_that_flipped_in_the_last_transaction_is_told(damage_jobs):
+    last_start = last_transaction(damage_jobs.killed_run / "toolspeak.db-wal")
+    assert damage_jobs.outcome_of(damage_jobs.killed_run, flipping("toolspeak.db-wal", last_start + 500, 2)) == "said"
 
 
 @pytest.mark.slow
-def test_flips_in_the_log(damaged):
-    outcomes = swept(damaged, damaged.killed, "toolspeak.db-wal", 200, seed=2)
+def test_a_bit_that_flipped_in_the_file_makes_nothing_run_twice(damage_jobs):
+    assert outcomes_of_sweep(damage_jobs, damage_jobs.taken_over, "toolspeak.db", 4, seed=1).total() == 4
+
+
+@pytest.mark.slow
+def test_flips_in_the_log(damage_jobs):
+    outcomes = outcomes_of_sweep(damage_jobs, damage_jobs.killed_run, "toolspeak.db-wal", 200, seed=2)
     print(outcomes)
     assert outcomes["whole"] == 0
 
 
 @pytest.mark.slow
-def test_flips_in_the_file(damaged):
-    outcomes = swept(damaged, damaged.taken_over, "toolspeak.db", 200, seed=2)
+def test_flips_in_the_file(damage_jobs):
+    outcomes = outcomes_of_sweep(damage_jobs, damage_jobs.taken_over, "toolspeak.db", 200, seed=2)
     print(outcomes)

@@ -32,7 +32,7 @@ from toolspeak.testing.journal import a_run, write
 
 WRITER = Path(__file__).with_name("steady_writer.py")
 MARKER = "Zebrafinkenlied"
-DONE = RunFinished("answered", "Done.", "answer")
+RUN_END = RunFinished("answered", "Done.", "answer")
 
 
 def events(text: str):
@@ -50,23 +50,23 @@ async def fill(journal):
     """Runs of ann, with a marker in every text, and runs of ben."""
     for number in range(8):  # more than a page of each table, so that pages are split and used again
         text = f"{MARKER}{number}"
-        await write(journal, a_run(f"{text}-a", *events(text), DONE, task=text, principal="ann"))
-        await write(journal, a_run(f"ben-{number}", *events(f"Amsel{number}"), DONE, task="Amsel", principal="ben"))
+        await write(journal, a_run(f"{text}-a", *events(text), RUN_END, task=text, principal="ann"))
+        await write(journal, a_run(f"ben-{number}", *events(f"Amsel{number}"), RUN_END, task="Amsel", principal="ben"))
     session = f"session-{MARKER}"
-    await write(journal, a_run("ann-s1", *events(MARKER), DONE, task=MARKER, principal="ann", session_id=session))
+    await write(journal, a_run("ann-s1", *events(MARKER), RUN_END, task=MARKER, principal="ann", session_id=session))
     await write(
         journal,
         a_run("ann-s2", RunPaused("awaiting_approval", ("c",)), task=MARKER, principal="ann", session_id=session,
               session_version=1, follows="ann-s1", follows_seq=5),
     )  # fmt: skip
     await fork_session(journal, session, "ann-s1")
-    sub_run = [replace(record, parent_run_id="ann-s1") for record in a_run("sub", *events(f"{MARKER}sub"), DONE)]
+    sub_run = [replace(record, parent_run_id="ann-s1") for record in a_run("sub", *events(f"{MARKER}sub"), RUN_END)]
     await write(journal, sub_run)
     await journal.add_input(RunInput("ann-s2", "event", f"event-{MARKER}", "key", {"text": MARKER}, "ann", 1.0))
     for number in range(600):
         await journal.publish("ann-s2", f"{MARKER} delta {number}")
     assert [hit.run_id for hit in await journal.search(f"{MARKER}3")]  # so that it is in the index of the search
-    await write(journal, a_run("deleted", *events(MARKER), DONE, task=MARKER, principal="ann"))
+    await write(journal, a_run("deleted", *events(MARKER), RUN_END, task=MARKER, principal="ann"))
     await journal.delete_group(await journal.group_of("deleted"))
 
 
@@ -79,7 +79,7 @@ async def what_remains(journal):
     assert {hit.run_id for hit in await journal.search("Amsel3")} == {"ben-3"}
     assert await journal.search(MARKER) == ()
     records = await journal.read("ben-5")
-    assert records == tuple(a_run("ben-5", *events("Amsel5"), DONE, task="Amsel", principal="ben"))
+    assert records == tuple(a_run("ben-5", *events("Amsel5"), RUN_END, task="Amsel", principal="ben"))
 
 
 def holders(folder: Path, text: str = MARKER) -> list[str]:
@@ -100,7 +100,7 @@ def test_nothing_of_an_erased_principal_is_in_the_file_or_its_log(tmp_path):
         await what_remains(journal)
         await what_remains(reader)
         assert holders(tmp_path, "Amsel") != []
-        await write(journal, a_run("next", DONE, principal="ben"))
+        await write(journal, a_run("next", RUN_END, principal="ben"))
         await journal.aclose()
         await reader.aclose()
         assert holders(tmp_path) == []
@@ -113,8 +113,8 @@ def test_deleted_pieces_of_text_do_not_wait_for_an_erasure(tmp_path):
 
     async def work():
         journal = SqliteJournal(tmp_path / "runs.db")
-        await write(journal, a_run("one", *events(MARKER), DONE, task=MARKER, principal="ann"))
-        await write(journal, a_run("two", DONE, task="Amsel"))
+        await write(journal, a_run("one", *events(MARKER), RUN_END, task=MARKER, principal="ann"))
+        await write(journal, a_run("two", RUN_END, task="Amsel"))
         await journal.delete_group(await journal.group_of("one"))
         await journal.aclose()
         return holders(tmp_path)
@@ -126,7 +126,7 @@ def test_an_erasure_waits_for_no_one(tmp_path):
     """It is refused before anything is erased, if another process has the file open or drives one of the runs."""
     path = tmp_path / "runs.db"
 
-    async def held():
+    async def check_refusals():
         journal = SqliteJournal(path)
         await write(journal, a_run("anns", task=MARKER, principal="ann"))
         lease = await journal.acquire("anns", "a process", 60)
@@ -135,24 +135,24 @@ def test_an_erasure_waits_for_no_one(tmp_path):
         await journal.release(lease)
         await journal.aclose()
 
-    async def erased():
+    async def erase():
         journal = SqliteJournal(path)
         try:
             return await journal.erase_principal("ann")
         finally:
             await journal.aclose()
 
-    asyncio.run(held())
+    asyncio.run(check_refusals())
     with subprocess.Popen([sys.executable, WRITER, path], stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout.readline() == "1\n"
         try:
             with pytest.raises(JournalError, match="open in another process"):
-                asyncio.run(erased())
+                asyncio.run(erase())
         finally:
             writer.terminate()
         writer.stdout.read()
     assert holders(tmp_path) == ["runs.db"]
-    assert asyncio.run(erased()) == (1, 0)
+    assert asyncio.run(erase()) == (1, 0)
     assert holders(tmp_path) == []
 
 
@@ -203,7 +203,7 @@ def test_a_decision_of_the_principal_about_another_ones_run_stays(tmp_path):
         await journal.add_input(RunInput("bens", "decision", "c", "c", {"approved": True}, "ann", 1.0))
         await journal.erase_principal("ann")
         inputs = await journal.inputs("bens")
-        await journal.append(Record(DONE, "bens", 2, 1, 1.0))
+        await journal.append(Record(RUN_END, "bens", 2, 1, 1.0))
         await journal.aclose()
         return [entry.principal for entry in inputs]
 

@@ -105,9 +105,9 @@ def in_both(work):
 
 @given(st.lists(steps, max_size=12))
 @settings(deadline=None, max_examples=fewer(25))
-def test_each_run_is_found_whole_whatever_was_written_in_which_order(done):
+def test_each_run_is_found_whole_whatever_was_written_in_which_order(steps_to_do):
     async def work(both):
-        for step in done:
+        for step in steps_to_do:
             await both.do(*step)
         await both.check()
 
@@ -145,23 +145,23 @@ def test_many_short_lived_processes_do_not_leave_ever_more_to_be_looked_through(
 
     asyncio.run(main())
     with sqlite3.connect(path) as db:
-        ((unnoted,),) = db.execute("SELECT count(*) FROM records WHERE id > (SELECT upto FROM noted)")
-        ((noted,),) = db.execute("SELECT sum(count) FROM stretches")
+        ((unnoted_count,),) = db.execute("SELECT count(*) FROM records WHERE id > (SELECT upto FROM noted)")
+        ((noted_count,),) = db.execute("SELECT sum(count) FROM stretches")
     db.close()
-    assert unnoted + noted == 800
-    assert unnoted < 300
+    assert unnoted_count + noted_count == 800
+    assert unnoted_count < 300
 
 
 @pytest.mark.parametrize(
-    ("lost", "run_id"),
+    ("deletion", "run_id"),
     [("DELETE FROM stretches WHERE pos % 4294967296 = 20", "r1"), ("DELETE FROM records WHERE id = 40", "r4")],
 )
-def test_a_part_of_a_run_that_is_missing_is_told(lost, run_id):
+def test_a_part_of_a_run_that_is_missing_is_told(deletion, run_id):
     async def work(both):
         await asyncio.gather(*(both.write(run_id, 60) for run_id in RUNS))
         both.close()
         with sqlite3.connect(both.path) as db:
-            db.execute(lost)
+            db.execute(deletion)
         db.close()
         with pytest.raises(JournalError, match=rf"{run_id}.*missing.*backup"):
             await both.journals[0].read(run_id)

@@ -50,8 +50,8 @@ def test_a_place_names_a_file_or_a_store_by_its_scheme(tmp_path):
 
 
 def test_a_place_of_an_unknown_scheme_is_refused_with_the_known_ones():
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(ConfigurationError) as raised_error:
         open_journal("mysql://db/runs")
-    assert str(caught.value) == (
+    assert str(raised_error.value) == (
         "there is no journal for mysql://; write the path of a file, or a URL with postgresql:// or postgres://"
     )

@@ -50,24 +50,24 @@ async def change(journal, sql):
         await db.change(sql)
 
 
-async def checked(journal):
+async def check_whole(journal):
     progress = CheckProgress()
     findings = [finding async for finding in check_journal(journal, progress)]
     return progress, findings
 
 
-def finished(run_id, **start):
+def ended_run(run_id, **start):
     return a_run(run_id, *every_kind(), **start)
 
 
 def test_a_journal_that_is_whole_has_no_findings(place):
     async def work(journal):
         for number in range(3):
-            await write(journal, finished(f"r{number}"))
+            await write(journal, ended_run(f"r{number}"))
         await write(journal, a_run("long", *[UserMessageQueued(Message.user("more"))] * 1200))
         await write(journal, a_run("s1", session_id="one"))
         await write(journal, a_run("s2", session_id="one", session_version=1, follows="s1", follows_seq=1))
-        return await checked(journal)
+        return await check_whole(journal)
 
     progress, findings = use(place, work)
     assert (progress.runs, progress.records, findings) == (6, 3 * 7 + 1201 + 2, [])
@@ -76,13 +76,13 @@ def test_a_journal_that_is_whole_has_no_findings(place):
 def test_each_record_that_does_not_read_is_named_and_the_others_are_read(place):
     async def work(journal):
         await write(journal, a_run("bad", *[UserMessageQueued(Message.user("more"))] * 600))
-        await write(journal, finished("good"))
+        await write(journal, ended_run("good"))
         # As if a program had written there: the sum is right, the record is none.
         sums = ", sum = NULL" if isinstance(journal, SqliteJournal) else ""
         (number,) = [number for number, info in await journal.run_page() if info.run_id == "bad"]
         for seq in (3, 555):
             await change(journal, f"UPDATE records SET data = '[1'{sums} WHERE pos = {(number << 32) + seq}")
-        return await checked(journal)
+        return await check_whole(journal)
 
     progress, findings = use(place, work)
     assert [(finding.kind, finding.run_id) for finding in findings] == [("damage", "bad")] * 2
@@ -93,9 +93,9 @@ def test_each_record_that_does_not_read_is_named_and_the_others_are_read(place):
 
 def test_a_gap_in_a_run_is_found(place):
     async def work(journal):
-        await write(journal, finished("r"))
+        await write(journal, ended_run("r"))
         await change(journal, "DELETE FROM records WHERE pos = (SELECT min(pos) + 2 FROM records)")
-        return await checked(journal)
+        return await check_whole(journal)
 
     _, findings = use(place, work)
     assert findings
@@ -105,8 +105,8 @@ def test_a_gap_in_a_run_is_found(place):
 def test_what_is_missing_between_tables_is_found(place):
     async def work(journal):
         await write(journal, a_run("follower", session_id="one", follows="gone", follows_seq=4))
-        await write(journal, finished("listed"))
-        await write(journal, finished("unlisted"))
+        await write(journal, ended_run("listed"))
+        await write(journal, ended_run("unlisted"))
         large = "x" * 70_000
         await write(journal, a_run("large", task=large))
         for sql in (
@@ -115,7 +115,7 @@ def test_what_is_missing_between_tables_is_found(place):
             "DELETE FROM runs WHERE run_id = 'unlisted'",
         ):
             await change(journal, sql)
-        return (await checked(journal))[1]
+        return (await check_whole(journal))[1]
 
     texts = "\n".join(f"{finding.kind}: {finding.text}" for finding in use(place, work))
     assert "damage: run follower follows run gone, of which the journal does not have all records" in texts
@@ -127,11 +127,11 @@ def test_what_is_missing_between_tables_is_found(place):
 
 def test_what_is_unusual_and_loses_nothing_is_a_note(place):
     async def work(journal):
-        child = [replace(record, parent_run_id="elsewhere") for record in finished("child")]
+        child = [replace(record, parent_run_id="elsewhere") for record in ended_run("child")]
         await write(journal, child)
         await journal.acquire("never-began", "a process", -1)
         await journal.acquire("beginning", "another process", 60)
-        return (await checked(journal))[1]
+        return (await check_whole(journal))[1]
 
     findings = use(place, work)
     assert {(finding.kind, finding.run_id) for finding in findings} == {("note", "child"), ("note", "never-began")}
@@ -141,8 +141,8 @@ def test_runs_are_counted_by_month_and_status(place):
     november, december = 1_700_000_000.0, 1_702_000_000.0
 
     async def work(journal):
-        await write(journal, finished("a", time=november))
-        await write(journal, finished("b", time=november))
+        await write(journal, ended_run("a", time=november))
+        await write(journal, ended_run("b", time=november))
         await write(journal, a_run("c", RunPaused("awaiting_approval", ("call",)), time=december))
         await write(journal, a_run("d", task="y" * 70_000, time=december, due=december))
         return await journal.statistics(), await journal.open_runs(), await journal.read("a")
@@ -161,7 +161,7 @@ def test_runs_are_counted_by_month_and_status(place):
     assert open_runs.waiting_since["awaiting_approval"] == december + 1
 
 
-async def filled(journal, name="r", runs=40):
+async def fill(journal, name="r", runs=40):
     """Fills a journal, and deletes most of it again."""
     for number in range(runs):
         text = random.Random(number).randbytes(10_000).hex()
@@ -174,14 +174,14 @@ async def filled(journal, name="r", runs=40):
 @pytest.mark.parametrize("full", [False, True])
 def test_the_space_of_deleted_runs_is_given_back(place, full):
     async def work(journal):
-        await filled(journal)
+        await fill(journal)
         before, after = await journal.vacuum(full=full)
-        progress, findings = await checked(journal)
+        progress, findings = await check_whole(journal)
         assert (progress.runs, findings) == (1, [])
         if full or isinstance(journal, SqliteJournal):
             assert after < before / 2
         else:  # PostgreSQL gives back only what is free at the end of a table, and uses the rest again
-            await filled(journal, "again")
+            await fill(journal, "again")
             assert (await journal.statistics()).size < before * 1.3
 
     use(place, work)
@@ -190,7 +190,7 @@ def test_the_space_of_deleted_runs_is_given_back(place, full):
 def test_a_process_that_writes_goes_on_while_the_file_is_made_smaller(tmp_path):
     """And while another one has the file open: neither takes the smaller file for a damaged one."""
     path = tmp_path / "runs.db"
-    use(lambda: SqliteJournal(path), lambda journal: filled(journal, runs=120))
+    use(lambda: SqliteJournal(path), lambda journal: fill(journal, runs=120))
     large = path.stat().st_size
     with subprocess.Popen([sys.executable, WRITER, path], stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout.readline() == "1\n"
@@ -205,7 +205,7 @@ def test_a_process_that_writes_goes_on_while_the_file_is_made_smaller(tmp_path):
         lines = writer.stdout.read().split()
     assert lines[-1] == "done", lines
     assert path.stat().st_size < large / 2
-    progress, findings = use(lambda: SqliteJournal(path), checked)
+    progress, findings = use(lambda: SqliteJournal(path), check_whole)
     assert [finding for finding in findings if finding.kind == "damage"] == []
     assert progress.records > 4
 
@@ -214,7 +214,7 @@ def test_a_file_that_another_program_truncates_is_still_named(tmp_path):
     path = tmp_path / "runs.db"
 
     async def work(journal):
-        await filled(journal)
+        await fill(journal)
         await journal.vacuum()
         await write(journal, a_run("next"))
         await journal.aclose()
@@ -229,7 +229,7 @@ def test_a_file_that_another_program_truncates_is_still_named(tmp_path):
 
 def test_a_file_of_an_earlier_toolspeak_is_rebuilt_once(tmp_path):
     path = tmp_path / "runs.db"
-    use(lambda: SqliteJournal(path), filled)
+    use(lambda: SqliteJournal(path), fill)
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA journal_mode = DELETE")
         db.execute("PRAGMA auto_vacuum = NONE")
@@ -237,17 +237,17 @@ def test_a_file_of_an_earlier_toolspeak_is_rebuilt_once(tmp_path):
         db.execute("PRAGMA journal_mode = WAL")
 
     async def work(journal):
-        await filled(journal, "b")
+        await fill(journal, "b")
         with pytest.raises(JournalError, match="vacuum --full"):
             await journal.vacuum()
         await journal.vacuum(full=True)
         size = path.stat().st_size
-        await filled(journal, "c")
+        await fill(journal, "c")
         await journal.vacuum()
         return size
 
-    rebuilt = use(lambda: SqliteJournal(path), work)
-    assert path.stat().st_size < rebuilt + 200_000 < 30 * 20_000
+    size_limit = use(lambda: SqliteJournal(path), work)
+    assert path.stat().st_size < size_limit + 200_000 < 30 * 20_000
 
 
 def test_a_group_that_is_held_or_has_changed_is_not_deleted(place):

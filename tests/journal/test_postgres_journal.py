@@ -42,10 +42,10 @@ LATER = {
 
 @pytest.mark.parametrize("version", range(1, 4))
 def test_a_schema_of_an_earlier_version_is_brought_forward_whole(postgres_url, version):
-    added = "".join(
+    later_steps = "".join(
         f"{LATER[number]} UPDATE schema_version SET version = {number};" for number in range(2, version + 1)
     )
-    asyncio.run(execute(postgres_url, SCHEMA_1 + added + f"ALTER SCHEMA old RENAME TO old_{version}"))
+    asyncio.run(execute(postgres_url, SCHEMA_1 + later_steps + f"ALTER SCHEMA old RENAME TO old_{version}"))
     journal = PostgresJournal(postgres_url, schema=f"old_{version}")
 
     async def main():
@@ -68,9 +68,9 @@ def test_a_schema_of_a_later_version_is_left_alone(postgres_url):
 
 def test_a_server_that_is_not_there_is_named_with_the_remedy_and_without_the_password(tmp_path):
     journal = PostgresJournal(f"postgresql://user:hunter2@/name?host={tmp_path}")
-    with pytest.raises(JournalError, match=r"postgresql:///name.*check that the server runs") as caught:
+    with pytest.raises(JournalError, match=r"postgresql:///name.*check that the server runs") as raised_error:
         use(journal, journal.runs)
-    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in str(raised_error.value)
 
 
 def test_a_database_that_is_not_there_is_named_with_the_remedy(postgres_url):
@@ -127,32 +127,32 @@ def test_connections_that_are_cut_again_and_again_are_told_as_the_journals_failu
     """Also where they are cut in the middle of a transaction's beginning or end."""
     journal = PostgresJournal(postgres_url, schema="cut")
     cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'toolspeak'"
-    failed = []
+    errors = []
 
     async def main():
-        ended = asyncio.Event()
+        end = asyncio.Event()
 
         async def write_on():
-            while not ended.is_set():
+            while not end.is_set():
                 try:
                     await write(journal, a_run(new_id()))
                 except JournalError as error:
-                    failed.append(str(error))
+                    errors.append(str(error))
 
         connection = await asyncpg.connect(postgres_url)
         async with asyncio.TaskGroup() as tasks:
             for _ in range(4):
                 tasks.create_task(write_on())
-            while len(failed) < 100:
+            while len(errors) < 100:
                 await connection.execute(cut)
-            ended.set()
+            end.set()
         await connection.close()
         run_id = new_id()
         await write(journal, a_run(run_id))
         assert await journal.read(run_id)
 
     use(journal, main)
-    assert all("postgresql:///postgres" in each for each in failed)
+    assert all("postgresql:///postgres" in each for each in errors)
 
 
 def test_a_journal_is_closed_although_its_server_does_not_answer(postgres_url, tmp_path):

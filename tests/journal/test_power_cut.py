@@ -64,11 +64,11 @@ class DirtyBytesJournal(SqliteJournal):
 
 def a_run(journal: DirtyBytesJournal) -> list[int]:
     """Runs two calls with an effect; what was not on the disk when the tool's function was entered."""
-    entered: list[int] = []
+    unwritten_counts: list[int] = []
 
     @tool(effects=Effects(writes="desk:"))
     def stamp(text: str) -> str:
-        entered.append(journal.unwritten())
+        unwritten_counts.append(journal.unwritten())
         return text
 
     call = '<tool_call>\n{{"name": "stamp", "arguments": {{"text": "{}"}}}}\n</tool_call>'
@@ -80,7 +80,7 @@ def a_run(journal: DirtyBytesJournal) -> list[int]:
         await journal.aclose()
 
     asyncio.run(main())
-    return entered
+    return unwritten_counts
 
 
 @pytest.fixture

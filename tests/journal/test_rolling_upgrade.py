@@ -23,8 +23,8 @@ from toolspeak.journal.sql_schema import SPAN, VERSION
 from toolspeak.testing.journal import a_run, write
 
 BEFORE = 7
-DONE = RunFinished("answered", "Done.", "answer")
-UNDONE = {
+RUN_END = RunFinished("answered", "Done.", "answer")
+DOWNGRADES = {
     8: "DROP INDEX {schema}runs_by_parent",
     9: "DROP INDEX {schema}runs_by_status; DROP INDEX {schema}runs_by_agent; DROP INDEX {schema}runs_by_principal;"
     " ALTER TABLE {schema}runs DROP COLUMN folder; ALTER TABLE {schema}runs DROP COLUMN dialect",
@@ -33,7 +33,7 @@ UNDONE = {
 START = """INSERT INTO runs (run_id, status, title, model, agent, created, updated, epoch)
     VALUES ('old', 'running', 'do it', 'model', 'agent', 1000.0, 1000.0, 0) RETURNING number"""
 END = "UPDATE runs SET status = 'answered', updated = 1002.0, due = NULL WHERE run_id = 'old'"
-RECORDS = a_run("old", ModelAnswered(Message.assistant("plans"), "stop"), DONE)
+RECORDS = a_run("old", ModelAnswered(Message.assistant("plans"), "stop"), RUN_END)
 
 
 async def whole(journal):
@@ -45,9 +45,9 @@ async def whole(journal):
 
 def test_a_process_that_has_the_file_open_goes_on_while_it_is_upgraded(tmp_path):
     path = tmp_path / "runs.db"
-    asyncio.run(at_once(SqliteJournal(path), a_run("first", DONE)))
+    asyncio.run(at_once(SqliteJournal(path), a_run("first", RUN_END)))
     with closing(sqlite3.connect(path, isolation_level=None)) as old:
-        for statements in reversed(UNDONE.values()):
+        for statements in reversed(DOWNGRADES.values()):
             old.executescript(statements.format(schema=""))
         old.execute("DROP TABLE vacuums")
         old.execute(f"PRAGMA user_version = {BEFORE}")
@@ -65,9 +65,9 @@ def test_a_process_that_has_the_file_open_goes_on_while_it_is_upgraded(tmp_path)
 
         async def main():
             journal = SqliteJournal(path)
-            await write(journal, a_run("new", DONE))
+            await write(journal, a_run("new", RUN_END))
             append(1)
-            await write(journal, a_run("newer", DONE))
+            await write(journal, a_run("newer", RUN_END))
             old.execute("BEGIN IMMEDIATE")
             append(2)
             old.execute(END)
@@ -89,9 +89,9 @@ def test_a_process_that_is_connected_goes_on_while_the_schema_is_upgraded(postgr
     schema = "rolling"
 
     async def main():
-        await at_once(PostgresJournal(postgres_url, schema=schema), a_run("first", DONE))
+        await at_once(PostgresJournal(postgres_url, schema=schema), a_run("first", RUN_END))
         old = await asyncpg.connect(postgres_url, server_settings={"search_path": schema})
-        for statements in reversed(UNDONE.values()):
+        for statements in reversed(DOWNGRADES.values()):
             await old.execute(statements.format(schema=f"{schema}."))
         await old.execute(f"UPDATE schema_version SET version = {BEFORE}")
 
@@ -102,9 +102,9 @@ def test_a_process_that_is_connected_goes_on_while_the_schema_is_upgraded(postgr
         number = await old.fetchval(START)
         await append(0)
         journal = PostgresJournal(postgres_url, schema=schema)
-        await write(journal, a_run("new", DONE))
+        await write(journal, a_run("new", RUN_END))
         await append(1)
-        await write(journal, a_run("newer", DONE))
+        await write(journal, a_run("newer", RUN_END))
         async with old.transaction():
             await append(2)
             await old.execute(END)
@@ -120,7 +120,7 @@ def test_a_process_that_is_connected_goes_on_while_the_schema_is_upgraded(postgr
 def test_the_version_before_is_not_started_on_an_upgraded_file(tmp_path):
     """As every version refuses a later one: the file says its version, and stays as it is."""
     path = tmp_path / "runs.db"
-    asyncio.run(at_once(SqliteJournal(path), a_run("first", DONE)))
+    asyncio.run(at_once(SqliteJournal(path), a_run("first", RUN_END)))
     with closing(sqlite3.connect(path)) as db:
         db.execute(f"PRAGMA user_version = {VERSION + 1}")
     before = path.read_bytes()

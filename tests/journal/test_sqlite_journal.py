@@ -43,7 +43,7 @@ def use(path, work, **options):
     return asyncio.run(main())
 
 
-def filled(path, runs=3, text=""):
+def fill_file(path, runs=3, text=""):
     """A journal with some runs in it; the first one's records."""
     first = a_run("r0", *every_kind(), task=f"task {text}")
 
@@ -126,7 +126,7 @@ def test_a_file_of_an_earlier_version_is_brought_forward_whole(path, version):
 
 
 def test_a_file_of_a_later_version_is_left_alone(path):
-    filled(path)
+    fill_file(path)
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA user_version = 99")
     db.close()
@@ -189,14 +189,14 @@ def no_database(path):
     path.write_bytes(b"This is a text file, and longer than a header of a hundred bytes would be. " * 100)
 
 
-def truncated(path):
-    filled(path, text="x" * 30_000)
+def truncate(path):
+    fill_file(path, text="x" * 30_000)
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2])
 
 
-def garbled(path):
-    filled(path, runs=30, text="x" * 3000)
+def garble(path):
+    fill_file(path, runs=30, text="x" * 3000)
     data = bytearray(path.read_bytes())
     data[4096:] = os.urandom(len(data) - 4096)
     path.write_bytes(data)
@@ -216,8 +216,8 @@ def in_a_file(path):
     [
         (others_database, "another program.*name another file"),
         (no_database, "not a SQLite database"),
-        (truncated, "damaged.*backup"),
-        (garbled, "damaged.*backup"),
+        (truncate, "damaged.*backup"),
+        (garble, "damaged.*backup"),
         (in_a_file, "cannot be created"),
         (a_folder, "is a folder: name a file in it"),
     ],
@@ -232,7 +232,7 @@ def test_a_file_that_cannot_be_used_is_named_with_the_remedy_and_nothing_runs(pa
 
 
 def test_a_record_that_was_garbled_is_named(path):
-    filled(path)
+    fill_file(path)
     with sqlite3.connect(path) as db:
         db.execute("UPDATE records SET data = substr(data, 1, 20) WHERE pos % 4294967296 = 2")
     db.close()
@@ -243,7 +243,7 @@ def test_a_record_that_was_garbled_is_named(path):
 
 
 def test_a_locked_file_is_waited_for_without_stopping_others_and_then_named(path):
-    filled(path)
+    fill_file(path)
     locker = sqlite3.connect(path, isolation_level=None)
     locker.execute("BEGIN IMMEDIATE")
     ran, turns = [], []
@@ -310,12 +310,12 @@ asyncio.run(main())
     "kilobytes", [pytest.param(300, marks=pytest.mark.slow), 417, pytest.param(1000, marks=pytest.mark.slow)]
 )
 def test_a_full_disk_ends_the_run_before_the_effect_and_the_journal_stays_good(path, kilobytes):
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", FULL, str(path), str(kilobytes * 1024), CALL], capture_output=True, text=True, timeout=60
     )
-    assert done.returncode == 0, done.stderr
-    assert "toolspeak.db" in done.stdout
-    assert "free some space" in done.stdout
+    assert result.returncode == 0, result.stderr
+    assert "toolspeak.db" in result.stdout
+    assert "free some space" in result.stdout
 
     async def look(journal):
         run = (await journal.runs())[0]
@@ -334,7 +334,7 @@ def test_a_file_that_is_read_only_is_named_with_the_remedy(tmp_path):
     folder = tmp_path / "closed"
     folder.mkdir()
     path = folder / "toolspeak.db"
-    filled(path)
+    fill_file(path)
     for name in folder.iterdir():
         name.chmod(0o444)
     folder.chmod(0o555)
@@ -375,16 +375,16 @@ def test_a_file_that_is_brought_forward_while_the_disk_is_full_stays_as_it_was(p
         "resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000));"
         "asyncio.run(SqliteJournal(sys.argv[1]).runs())"
     )
-    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=60)
-    assert "toolspeak.db" in done.stderr
-    assert "free some space" in done.stderr
+    result = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=60)
+    assert "toolspeak.db" in result.stderr
+    assert "free some space" in result.stderr
     assert len(use(path, lambda journal: journal.read("r1"))) == 33
 
 
 @pytest.mark.parametrize("name", [":memory:", "odd name?mode=ro"])
 def test_a_name_is_a_file_s_whatever_it_looks_like(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
-    first = filled(name)
+    first = fill_file(name)
     assert (tmp_path / name).exists()
     assert list(use(name, lambda journal: journal.read("r0"))) == first
 
@@ -407,7 +407,7 @@ def test_a_word_for_sync_that_nobody_knows_is_refused(path):
 
 
 def test_a_journal_that_was_closed_opens_again(path):
-    first = filled(path)
+    first = fill_file(path)
 
     async def main(journal):
         await journal.read("r0")
@@ -433,7 +433,7 @@ def bytes_read():
 
 @counts_bytes
 def test_a_look_for_due_runs_does_not_pass_over_the_finished_ones(path):
-    def finished(number):
+    def ended_run(number):
         return [replace(each, agent="a") for each in a_run(f"run-{number}", RunFinished("answered", "x", "answer"))]
 
     async def look(journal):
@@ -444,7 +444,7 @@ def test_a_look_for_due_runs_does_not_pass_over_the_finished_ones(path):
 
     counts = []
     for numbers in (range(300), range(300, 3_000)):
-        use(path, lambda journal, numbers=numbers: journal.add_runs([finished(number) for number in numbers]))
+        use(path, lambda journal, numbers=numbers: journal.add_runs([ended_run(number) for number in numbers]))
         counts.append(use(path, look))
     assert counts[1] < 2 * counts[0]
 

@@ -54,19 +54,21 @@ def test_whatever_was_the_last_syncs_decide(before, fast, slow):
 def test_short_syncs_are_made_in_the_loop_and_others_still_get_their_turn():
     async def main(journal):
         await write(journal, a_run("r"))
-        unsynced = [
+        turns_without_sync = [
             await turns_of_the_loop(journal.append(Record(RunResumed(), "r", seq, 0, 2.0))) for seq in range(1, 4)
         ]
-        ended = RunFinished("answered", "yes", "answer")
-        synced = [await turns_of_the_loop(journal.append(Record(ended, "r", seq, 0, 2.0))) for seq in range(4, 200)]
+        run_end = RunFinished("answered", "yes", "answer")
+        turns_with_sync = [
+            await turns_of_the_loop(journal.append(Record(run_end, "r", seq, 0, 2.0))) for seq in range(4, 200)
+        ]
         await journal.aclose()
-        return unsynced, synced
+        return turns_without_sync, turns_with_sync
 
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
-        unsynced, synced = asyncio.run(main(SqliteJournal(Path(folder, "toolspeak.db"))))
-    assert min(unsynced) > 1
-    assert synced[0] > max(unsynced)  # in the thread: nothing is known of the disk
-    assert min(synced) == max(unsynced)  # in the loop
+        turns_without_sync, turns_with_sync = asyncio.run(main(SqliteJournal(Path(folder, "toolspeak.db"))))
+    assert min(turns_without_sync) > 1
+    assert turns_with_sync[0] > max(turns_without_sync)  # in the thread: nothing is known of the disk
+    assert min(turns_with_sync) == max(turns_without_sync)  # in the loop
 
 
 @pytest.mark.parametrize("sync", ["never", "always"])

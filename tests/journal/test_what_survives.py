@@ -23,15 +23,15 @@ def rows(page: str, heading: str) -> dict[str, str]:
 
 
 PROMISES = rows("explanation/what-survives.md", "what is promised")
-VERIFIED = rows("reference/verification.md", "test")
+VERIFICATIONS = rows("reference/verification.md", "test")
 
 
 def test_both_pages_have_the_same_rows():
     assert len(PROMISES) > 40
-    assert list(PROMISES) == list(VERIFIED)
+    assert list(PROMISES) == list(VERIFICATIONS)
 
 
-@pytest.mark.parametrize("references", VERIFIED.values(), ids=[happens[:40] for happens in VERIFIED])
+@pytest.mark.parametrize("references", VERIFICATIONS.values(), ids=[happens[:40] for happens in VERIFICATIONS])
 def test_every_row_names_a_test_that_is_there(references):
     names = [name.replace("…", "test_") for name in re.findall(r"`(…\w+|check_\w+)`", references)]
     files = re.findall(r"\]\(([^)#]+)\)", references)

@@ -50,7 +50,7 @@ class Person:
         if isinstance(entry, bool):
             return Decision(entry)
         try:
-            revision = await request.revised(entry)
+            revision = await request.revise(entry)
         except ConfigurationError as error:
             self.problems.append(str(error))
             return await self(request)

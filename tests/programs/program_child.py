@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from crash_jobs import MortalJournal, main, write_line
-from toolspeak import Agent, Approval, Effects, Happened, Limits, MemoryJournal, Rule, RunContext, tool
+from toolspeak import Agent, Approval, Effects, Limits, MemoryJournal, Rule, RunContext, VerifiedResult, tool
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.journal import Journal
 from toolspeak.programs import interpreter  # noqa: F401 - the forks need not import it
@@ -75,10 +75,10 @@ def tools(folder: Path):
         ran(ctx)
         return "added"
 
-    def paid(amount: int, ctx: RunContext):
-        return ctx.idempotency_key in text_of("receipts") and Happened(f"paid {amount}")
+    def verify_payment(amount: int, ctx: RunContext):
+        return ctx.idempotency_key in text_of("receipts") and VerifiedResult(f"paid {amount}")
 
-    @tool(effects=Effects(writes={"bank:"}), verify=paid)
+    @tool(effects=Effects(writes={"bank:"}), verify=verify_payment)
     def pay(amount: int, ctx: RunContext) -> str:
         "Pays an amount."
         if not amount:

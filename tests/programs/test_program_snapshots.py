@@ -105,7 +105,7 @@ def of_another_version(position):
     position["version"] = "pydantic-monty 0.1"
 
 
-def damaged(position):
+def damage(position):
     position["snapshot"] = position["snapshot"][:-40] + "A" * 40
 
 
@@ -113,7 +113,7 @@ def cut(position):
     position["snapshot"] = position["snapshot"][: len(position["snapshot"]) // 2]
 
 
-def flipped(position):
+def flip(position):
     data = bytearray(zlib.decompress(base64.b64decode(position["snapshot"])))
     data[len(data) // 2] ^= 0xFF
     position["snapshot"] = base64.b64encode(zlib.compress(bytes(data))).decode()
@@ -123,7 +123,7 @@ def no_text(position):
     position["snapshot"] = {"a": [1]}
 
 
-@pytest.mark.parametrize("change", [without, of_another_version, damaged, cut, flipped, no_text])
+@pytest.mark.parametrize("change", [without, of_another_version, damage, cut, flip, no_text])
 def test_without_a_snapshot_the_program_gets_the_recorded_results_again(change):
     desk = Desk()
     assert desk.process(desk.process()[1], change=change)[0].answer == ANSWER

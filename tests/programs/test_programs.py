@@ -537,7 +537,7 @@ def test_tools_that_are_deferred_become_functions_once_they_are_found():
 
     find = ScriptedTurn("", calls=[ScriptedCall("find_tools", {"query": "weather"})])
     model = ScriptedProvider([find, program("await weather('Rome')"), "{{last}}"])
-    agent = Agent(model, Toolset([weather]).deferred(), code_mode=True)
+    agent = Agent(model, Toolset([weather]).defer(), code_mode=True)
     assert agent.run_sync("Go.").answer == "Rome: dry"
     assert [[each.name for each in request.tools] for request in model.requests] == [["run_code", "find_tools"]] * 3
     assert "async def weather" not in model.requests[0].tools[0].description

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from toolspeak import Agent, Effects, Happened, Limits, RunContext, tool
+from toolspeak import Agent, Effects, Limits, RunContext, VerifiedResult, tool
 from toolspeak.data.messages import Message, TextMessage, ToolCall
 from toolspeak.dialects import get_dialect
 from toolspeak.engines import Worker, WorkLimits, open_engine
@@ -40,9 +40,9 @@ def write_line(path: Path, line: str) -> None:
 
 
 def an_agent(journal: Journal, folder: Path, name: str) -> Agent[Any, Any]:
-    def happened(number: int, ctx: RunContext[None]) -> Happened | bool:
+    def happened(number: int, ctx: RunContext[None]) -> VerifiedResult | bool:
         lines = (folder / "effects").read_text().splitlines() if (folder / "effects").exists() else []
-        return Happened(f"paid {number}") if ctx.idempotency_key in lines else False
+        return VerifiedResult(f"paid {number}") if ctx.idempotency_key in lines else False
 
     @tool(name=name, effects=Effects(writes=frozenset({"bank:"})), verify=happened)
     async def pay(number: int, ctx: RunContext[None]) -> str:

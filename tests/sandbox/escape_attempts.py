@@ -30,7 +30,7 @@ _NUMBERS = {
     "aarch64": {"unshare": 97, "setns": 268, "clone": 220, "ptrace": 117, "process_vm_readv": 270, "add_key": 217,
                 "mount": 40, "bpf": 280, "perf_event_open": 241, "userfaultfd": 282, "chroot": 51, "kcmp": 272},
 }  # fmt: skip
-_SHARED = {"io_uring_setup": 425, "clone3": 435, "fsopen": 430, "pidfd_open": 434, "pidfd_getfd": 438,
+_SHARED_NUMBERS = {"io_uring_setup": 425, "clone3": 435, "fsopen": 430, "pidfd_open": 434, "pidfd_getfd": 438,
            "pidfd_send_signal": 424, "open_tree": 428}  # fmt: skip
 
 PRELUDE = """
@@ -175,8 +175,8 @@ class EscapeStage:
         (home / ".ssh" / "id_test").write_text(SECRET)
         (self.workspace / "link").symlink_to(self.outside)
         (self.workspace / "rules.json").write_text(StandingRules([]).dumps())
-        self.shared = Path(f"/dev/shm/{folder.name}-{os.getpid()}")
-        self.shared.write_text("old")
+        self.shared_file = Path(f"/dev/shm/{folder.name}-{os.getpid()}")
+        self.shared_file.write_text("old")
         self.sockets = OutsideSockets(self.outside)
         secret = os.open(self.outside / "secret", os.O_RDONLY)
         os.set_inheritable(secret, True)
@@ -205,32 +205,32 @@ class EscapeStage:
             "mark": MARK, "outside": self.outside, "victim": self.victim.pid, "descriptor": self.descriptor,
             "journal": self.journal, "tcp": self.sockets.tcp, "udp": self.sockets.udp, "unix": self.sockets.stream,
             "datagram": self.sockets.datagram, "abstract": self.sockets.abstract, "key": self.key,
-            "shared": self.shared, "groups": " ".join(map(str, groups)), "parent_secret": SECRET,
+            "shared": self.shared_file, "groups": " ".join(map(str, groups)), "parent_secret": SECRET,
         }  # fmt: skip
         script = attempt.script.format(**names)
         if not attempt.is_python:
             return script
-        numbers = {**_SHARED, **_NUMBERS[platform.machine()]}
+        numbers = {**_SHARED_NUMBERS, **_NUMBERS[platform.machine()]}
         (self.workspace / "attempt.py").write_text(PRELUDE.format(numbers=numbers, mark=MARK) + script + "\n")
         return f"{PYTHON} -I -S attempt.py 2>/dev/null"  # a traceback would quote the script
 
     def is_out(self, output: str) -> bool:
         """Whether a command that has ended got out. Looks everywhere."""
-        watched = [
-            *self.outside.glob("file*"), *(self.workspace / ".git" / "hooks").glob("*"), self.journal, self.shared,
+        target_files = [
+            *self.outside.glob("file*"), *(self.workspace / ".git" / "hooks").glob("*"), self.journal, self.shared_file,
             *(self.workspace / name for name in (".git/config", "rules.json", ".mcp.json", ".toolspeak/config.toml")),
             self.home / ".bashrc",
         ]  # fmt: skip
-        changed = any(MARK in file.read_text("utf-8", "replace") for file in watched if file.is_file())
+        has_changed = any(MARK in file.read_text("utf-8", "replace") for file in target_files if file.is_file())
         with suppress(subprocess.TimeoutExpired):
             self.victim.wait(0.05)
-        reached = any(MARK.encode() in each for each in self.sockets.arrivals())
-        return MARK in output or SECRET in output or changed or reached or self.victim.returncode is not None
+        has_arrived = any(MARK.encode() in each for each in self.sockets.arrivals())
+        return MARK in output or SECRET in output or has_changed or has_arrived or self.victim.returncode is not None
 
     def close(self) -> None:
         self.victim.kill()
         self.victim.communicate()
         self.sockets.close()
         os.close(self.descriptor)
-        self.shared.unlink(missing_ok=True)
+        self.shared_file.unlink(missing_ok=True)
         self._libc.shmctl(self._segment, 0, None)

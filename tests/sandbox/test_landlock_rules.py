@@ -32,7 +32,7 @@ class Home:
         self._sandbox = sandbox
 
     async def run(self, command: str) -> str:
-        confinement = Confinement((str(self.workspace),), hidden=(str(self.key),))
+        confinement = Confinement((str(self.workspace),), hidden_paths=(str(self.key),))
         return (await run_command(self._sandbox, command, self.workspace, confinement)).output
 
     async def settle(self) -> None:

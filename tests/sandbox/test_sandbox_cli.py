@@ -46,11 +46,11 @@ def run(
     command = ["run", "task", "--model", f"scripted:{book}", "--dialect", "hermes", "--approve", "all", "--json",
                "--journal", str(folder.parent / "journal.db"), *options]  # fmt: skip
     if env is not None and "PYTHONPATH" in env:
-        return started(command, folder, env)
+        return run_fresh_process(command, folder, env)
     return completed_text(command, cwd=folder, env={**os.environ, **(env or {})}, session=True)
 
 
-def started(arguments: list[str], folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess:
+def run_fresh_process(arguments: list[str], folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess:
     """`toolspeak`, started from nothing, so that Python takes what `env` changes of it."""
     return subprocess.run(
         [sys.executable, "-m", "toolspeak", *arguments],
@@ -65,23 +65,23 @@ def started(arguments: list[str], folder: Path, env: dict[str, str]) -> subproce
     )
 
 
-def records(done: subprocess.CompletedProcess) -> list[Record]:
-    entries = [loads(line) for line in done.stdout.splitlines()]
+def records(result: subprocess.CompletedProcess) -> list[Record]:
+    entries = [loads(line) for line in result.stdout.splitlines()]
     return [each for each in entries if isinstance(each, Record)]
 
 
-def results(done: subprocess.CompletedProcess) -> list[dict]:
-    return [each.event.result.structured or each.event.result.text for each in records(done)
+def results(result: subprocess.CompletedProcess) -> list[dict]:
+    return [each.event.result.structured or each.event.result.text for each in records(result)
             if isinstance(each.event, ToolFinished)]  # fmt: skip
 
 
 @needs_boundary
 def test_what_is_active_is_said_and_stands_in_each_record(folder: Path):
-    done = run(folder, [{"command": "echo hi"}])
-    assert done.returncode == 0, done.stderr
-    level = done.stderr.split("toolspeak: sandbox: ")[1].split()[0].strip(";:")
+    result = run(folder, [{"command": "echo hi"}])
+    assert result.returncode == 0, result.stderr
+    level = result.stderr.split("toolspeak: sandbox: ")[1].split()[0].strip(";:")
     assert level in ("bubblewrap", "landlock")
-    starts = [each.event for each in records(done) if isinstance(each.event, ToolStarted)]
+    starts = [each.event for each in records(result) if isinstance(each.event, ToolStarted)]
     assert [each.sandbox for each in starts] == [level]
 
     async def journal_records() -> list[Record]:
@@ -99,7 +99,7 @@ def test_what_is_active_is_said_and_stands_in_each_record(folder: Path):
 @needs_boundary
 def test_a_command_is_held_to_what_its_call_declares(folder: Path):
     (folder / "src").mkdir()
-    done = run(
+    result = run(
         folder,
         [
             {"command": "echo a > a", "writes": []},
@@ -109,22 +109,22 @@ def test_a_command_is_held_to_what_its_call_declares(folder: Path):
             {"command": "true", "writes": ["missing/folder"]},
         ],
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*")) == ["c", "src", "src/b"]
     assert not (folder.parent / "c").exists()
-    declared = [each.event.effects for each in records(done) if isinstance(each.event, ToolStarted)]
-    assert [sorted(each.writes) for each in declared[:3]] == [[], [f"file:{folder / 'src'}"], [f"file:{folder}"]]
-    assert not any(each.external for each in declared)
-    *_, outside, missing = results(done)
+    call_effects = [each.event.effects for each in records(result) if isinstance(each.event, ToolStarted)]
+    assert [sorted(each.writes) for each in call_effects[:3]] == [[], [f"file:{folder / 'src'}"], [f"file:{folder}"]]
+    assert not any(each.external for each in call_effects)
+    *_, outside, missing = results(result)
     assert "lies outside of the workspace" in outside
     assert "does not exist: name the folder" in missing
 
 
 def test_off_is_off(folder: Path):
-    done = run(folder, [{"command": "echo a > ../a", "writes": []}], "--sandbox", "off")
-    assert "toolspeak: sandbox: off: commands have all your rights\n" in done.stderr
+    result = run(folder, [{"command": "echo a > ../a", "writes": []}], "--sandbox", "off")
+    assert "toolspeak: sandbox: off: commands have all your rights\n" in result.stderr
     assert (folder.parent / "a").exists()
-    assert [each.event.sandbox for each in records(done) if isinstance(each.event, ToolStarted)] == ["none"]
+    assert [each.event.sandbox for each in records(result) if isinstance(each.event, ToolStarted)] == ["none"]
 
 
 def without_boundaries(folder: Path) -> dict[str, str]:
@@ -137,25 +137,27 @@ def without_boundaries(folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("options", [(), ("--sandbox", "required")])
 def test_where_one_is_required_and_there_is_none_nothing_begins_and_the_remedy_is_named(folder: Path, options):
-    done = run(folder, [{"command": "echo a > a"}], *options, env=without_boundaries(folder))
-    assert done.returncode == 2
-    assert "commands need a sandbox here, and this system has none (bubblewrap: " in done.stderr
-    assert "install bubblewrap" in done.stderr
-    assert "--sandbox off, or TOOLSPEAK_SANDBOX=off" in done.stderr
+    result = run(folder, [{"command": "echo a > a"}], *options, env=without_boundaries(folder))
+    assert result.returncode == 2
+    assert "commands need a sandbox here, and this system has none (bubblewrap: " in result.stderr
+    assert "install bubblewrap" in result.stderr
+    assert "--sandbox off, or TOOLSPEAK_SANDBOX=off" in result.stderr
     assert list(folder.iterdir()) == []
     assert not (folder.parent / "journal.db").exists()
 
 
 def test_a_worker_that_cannot_hold_commands_does_not_start(folder: Path):
-    done = started(["worker", "nowhere:agent"], folder, without_boundaries(folder))
-    assert done.returncode == 2
-    assert "install bubblewrap" in done.stderr
+    result = run_fresh_process(["worker", "nowhere:agent"], folder, without_boundaries(folder))
+    assert result.returncode == 2
+    assert "install bubblewrap" in result.stderr
 
 
 def test_the_doctor_says_what_holds_commands_and_what_to_do(folder: Path):
     def finding(**env: str) -> tuple[str, str]:
-        done = started(["doctor", "--json"], folder, {**without_boundaries(folder), "HOME": str(folder), **env})
-        (row,) = [row for row in json.loads(done.stdout)["findings"] if row["subject"] == "sandbox"]
+        result = run_fresh_process(
+            ["doctor", "--json"], folder, {**without_boundaries(folder), "HOME": str(folder), **env}
+        )
+        (row,) = [row for row in json.loads(result.stdout)["findings"] if row["subject"] == "sandbox"]
         return row["state"], f"{row['text']} {row['remedy']}"
 
     state, text = finding()
@@ -168,8 +170,8 @@ def test_the_doctor_says_what_holds_commands_and_what_to_do(folder: Path):
 
 
 def test_auto_goes_on_without_one_and_says_so(folder: Path):
-    done = run(folder, [{"command": "echo a > a"}], "--sandbox", "auto", env=without_boundaries(folder))
-    assert "toolspeak: sandbox: none (" in done.stderr
+    result = run(folder, [{"command": "echo a > a"}], "--sandbox", "auto", env=without_boundaries(folder))
+    assert "toolspeak: sandbox: none (" in result.stderr
     assert (folder / "a").exists()
 
 
@@ -233,14 +235,14 @@ def test_hosts_of_the_list_are_reached_and_others_are_named(folder: Path, server
         {"command": "python3 ask.py http://other.example:81/", "network": True, "writes": []},
         {"command": f"python3 ask.py http://127.0.0.1:{server}/", "network": True, "writes": []},
     ]
-    answer, unasked, refusal, address = results(run(folder, calls, "--allow-net", f"localhost:{server}"))
+    answer, unlisted_answer, refusal, address = results(run(folder, calls, "--allow-net", f"localhost:{server}"))
     assert "hello" in answer["output"], answer
     assert "sandbox" not in answer
-    assert unasked["exit_code"] != 0
+    assert unlisted_answer["exit_code"] != 0
     assert "`--allow-net other.example:81` allows it" in refusal["sandbox"]
     assert f"`--allow-net 127.0.0.1:{server}` allows it" in address["sandbox"]
-    (closed,) = results(run(folder, calls[:1]))
-    assert "no host is allowed here" in closed
+    (no_host_answer,) = results(run(folder, calls[:1]))
+    assert "no host is allowed here" in no_host_answer
     (literal,) = results(run(folder, calls[3:], "--allow-net", f"127.0.0.1:{server}"))
     assert "hello" in literal["output"], literal
 
@@ -249,18 +251,18 @@ def test_hosts_of_the_list_are_reached_and_others_are_named(folder: Path, server
     "rule", ["http://a.example", "a.example:0", "a.example:70000", "a*.example", "*.*.example", ""]
 )
 def test_what_is_no_host_is_refused_with_how_to_write_it(folder: Path, rule: str):
-    done = run(folder, [], "--allow-net", rule)
-    assert done.returncode == 2
-    assert "443" in done.stderr
+    result = run(folder, [], "--allow-net", rule)
+    assert result.returncode == 2
+    assert "443" in result.stderr
 
 
 @needs_bubblewrap
 def test_the_journal_in_the_workspace_is_not_seen(folder: Path):
     journal = folder / "toolspeak.db"
-    done = run(folder, [{"command": "cat toolspeak.db; echo > toolspeak.db; rm -f toolspeak.db; true"}],
+    result = run(folder, [{"command": "cat toolspeak.db; echo > toolspeak.db; rm -f toolspeak.db; true"}],
                "--journal", str(journal))  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "SQLite" not in str(results(done))
+    assert result.returncode == 0, result.stderr
+    assert "SQLite" not in str(results(result))
     assert journal.read_bytes().startswith(b"SQLite format 3")
 
 
@@ -293,6 +295,6 @@ def test_your_configuration_opens_what_it_names_and_a_projects_may_not(folder: P
     assert ["rejected" in str(each) for each in outcomes] == [True, False]
     (folder / ".toolspeak").mkdir()
     (folder / ".toolspeak" / "config.toml").write_text('[sandbox]\nmode = "off"\n')
-    done = run(folder, [{"command": "echo a > ../a"}])
-    assert "config.toml:1: sandbox: only your own file" in done.stderr, done.stderr
+    result = run(folder, [{"command": "echo a > ../a"}])
+    assert "config.toml:1: sandbox: only your own file" in result.stderr, result.stderr
     assert not (folder.parent / "a").exists()

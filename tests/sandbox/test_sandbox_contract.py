@@ -13,7 +13,7 @@ from sandbox_levels import LEVELS, open_level
 
 from toolspeak.sandbox.base import Confinement, ProcessLimits
 from toolspeak.sandbox.control_groups import ControlGroups
-from toolspeak.sandbox.unconfined import Unconfined
+from toolspeak.sandbox.no_sandbox import NoSandbox
 from toolspeak.testing.sandbox import PROCESS_CHECKS, SANDBOX_CHECKS, CommandReport, run_command
 
 
@@ -100,7 +100,7 @@ def test_a_shells_command_does_what_it_does_without_a_boundary(level: str, tmp_p
                 (
                     command,
                     await run_command(sandbox, command, tmp_path, confinement),
-                    await run_command(Unconfined(), command, tmp_path, confinement),
+                    await run_command(NoSandbox(), command, tmp_path, confinement),
                 )
                 for command in COMMANDS
             ]
@@ -119,16 +119,16 @@ def test_it_keeps_the_contract(check, level: str):
 
 @pytest.mark.parametrize("check", PROCESS_CHECKS, ids=lambda check: check.__name__)
 def test_without_a_boundary_processes_start_and_end_in_the_same_way(check):
-    async def open_sandbox() -> Unconfined:
-        return Unconfined()
+    async def open_sandbox() -> NoSandbox:
+        return NoSandbox()
 
     asyncio.run(check(open_sandbox))
 
 
 @pytest.mark.parametrize("check", SANDBOX_CHECKS[len(PROCESS_CHECKS) + 1 :], ids=lambda check: check.__name__)
 def test_each_check_of_the_boundary_finds_that_there_is_none(check):
-    async def open_sandbox() -> Unconfined:
-        return Unconfined()
+    async def open_sandbox() -> NoSandbox:
+        return NoSandbox()
 
     if check.__name__ == "check_a_list_of_hosts_lets_those_through_and_no_other":
         pytest.skip("without a boundary there are no lists of hosts, and the check asks for none")

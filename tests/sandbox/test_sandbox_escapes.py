@@ -37,9 +37,9 @@ def environment(stage: EscapeStage) -> dict[str, str]:
 def confinement(stage: EscapeStage) -> Confinement:
     workspace = str(stage.workspace)
     places = (*read_only_places((workspace,)), str(stage.workspace / "rules.json"))
-    hidden = (str(stage.journal), str(stage.home / ".ssh"))
+    hidden_paths = (str(stage.journal), str(stage.home / ".ssh"))
     readable = (workspace, str(stage.outside), str(stage.home), str(stage.journal.parent))
-    return Confinement((workspace,), places, hidden, readable)
+    return Confinement((workspace,), places, hidden_paths, readable)
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda attempt: attempt.name)
@@ -48,7 +48,7 @@ def test_it_gets_out_where_nothing_holds_it(attempt: Attempt, stage: EscapeStage
         pytest.skip("only root can do this anywhere")
     variables = [f"{name}={each}" for name, each in environment(stage).items()]
     # The shell around the command is what `$PPID` names. It has the secret in its environment.
-    done = subprocess.run(
+    result = subprocess.run(
         ["/bin/sh", "-c", 'env -i "$@"; :', "sh", *variables, "/bin/sh", "-c", stage.command(attempt)],
         cwd=stage.workspace,
         env={"CANARY": SECRET, "PATH": os.environ["PATH"]},
@@ -59,7 +59,7 @@ def test_it_gets_out_where_nothing_holds_it(attempt: Attempt, stage: EscapeStage
         timeout=60,
         check=False,
     )
-    output = done.stdout.decode("utf-8", "replace")
+    output = result.stdout.decode("utf-8", "replace")
     is_out = stage.is_out(output)
     if attempt.needs and not is_out:
         pytest.skip(f"this kernel, or what this process runs in, lets nobody do this: {output[-200:]}")

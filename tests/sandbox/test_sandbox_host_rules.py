@@ -31,9 +31,9 @@ from toolspeak.sandbox.host_rules import HostRule, is_public, normal_host
     ],
 )
 def test_a_rule_allows_the_host_that_it_names(rule: str, host: str, port: int, allows: bool):
-    parsed = HostRule.parse(rule)
-    assert parsed.allows(normal_host(host), port) == allows
-    assert HostRule.parse(str(parsed)) == parsed
+    host_rule = HostRule.parse(rule)
+    assert host_rule.allows(normal_host(host), port) == allows
+    assert HostRule.parse(str(host_rule)) == host_rule
 
 
 @pytest.mark.parametrize(
@@ -120,15 +120,15 @@ def test_socks_reaches_what_the_list_has_and_nothing_else(tmp_path: Path):
         head = b"\x05\x01\x00\x05\x01\x00\x01" + socket.inet_aton("127.0.0.1") + port.to_bytes(2, "big")
         (tmp_path / "one").mkdir()
         (tmp_path / "two").mkdir()
-        reached, _ = await talk([f"127.0.0.1:{port}"], tmp_path / "one", head)
-        closed, refusals = await talk(["a.example:80"], tmp_path / "two", head)
+        open_bytes, _ = await talk([f"127.0.0.1:{port}"], tmp_path / "one", head)
+        refused_bytes, refusals = await talk(["a.example:80"], tmp_path / "two", head)
         server.close()
-        return reached, closed, refusals
+        return open_bytes, refused_bytes, refusals
 
-    reached, closed, refusals = asyncio.run(main())
-    assert reached[:4] == b"\x05\x00\x05\x00"
-    assert reached.endswith(b"hello")
-    assert closed[:4] == b"\x05\x00\x05\x02"
+    open_bytes, refused_bytes, refusals = asyncio.run(main())
+    assert open_bytes[:4] == b"\x05\x00\x05\x00"
+    assert open_bytes.endswith(b"hello")
+    assert refused_bytes[:4] == b"\x05\x00\x05\x02"
     assert "allows it" in refusals[0]
 
 

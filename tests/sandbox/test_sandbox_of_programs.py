@@ -57,13 +57,13 @@ def server_in(folder: Path, sandbox: object) -> Path:
 
 
 async def write(servers: tuple, *paths: Path) -> list[str]:
-    async with McpServers(servers) as connected:
-        tool = connected.tools.get("notes__write")
+    async with McpServers(servers) as connections:
+        tool = connections.tools.get("notes__write")
         assert tool is not None
         texts: list[str] = []
         for path in paths:
-            returned = await tool.function({"path": str(path), "text": "new"})
-            texts.append(str(returned))
+            answer = await tool.function({"path": str(path), "text": "new"})
+            texts.append(str(answer))
         return [tool.boundary, *texts]
 
 
@@ -93,8 +93,8 @@ def test_a_mistake_in_an_entry_names_the_place(tmp_path: Path, entry: object):
 
 
 def test_a_server_whose_sandbox_cannot_be_kept_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    hidden = tmp_path / "home" / ".ssh"
-    hidden.mkdir(parents=True)
+    key_folder = tmp_path / "home" / ".ssh"
+    key_folder.mkdir(parents=True)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", str(tmp_path))  # no `bwrap`
     if problem_with("landlock"):
@@ -214,9 +214,9 @@ def test_a_model_that_tries_every_way_out_gets_nothing(tmp_path: Path, stage: Es
     ]
     assert len(calls) >= 100
     turns = [calls[at : at + 20] for at in range(0, len(calls), 20)]
-    done = run_model(tmp_path, stage, turns)
-    assert done.returncode == 0, done.stderr
-    records = [each for each in map(loads, done.stdout.splitlines()) if isinstance(each, Record)]
+    result = run_model(tmp_path, stage, turns)
+    assert result.returncode == 0, result.stderr
+    records = [each for each in map(loads, result.stdout.splitlines()) if isinstance(each, Record)]
     results = [each.event.result for each in records if isinstance(each.event, ToolFinished)]
     assert len(results) == len(calls)
     assert {each.event.sandbox for each in records if isinstance(each.event, ToolStarted)} == {"bubblewrap"}
@@ -258,7 +258,7 @@ def test_a_program_an_mcp_server_and_the_web_bring_nothing_out(tmp_path: Path, s
     redirecting = ThreadingHTTPServer(("127.0.0.1", 0), Redirect)
     threading.Thread(target=redirecting.serve_forever, daemon=True).start()
     try:
-        port, allowed = stage.sockets.tcp, redirecting.server_address[1]
+        port, allowed_port = stage.sockets.tcp, redirecting.server_address[1]
         Redirect.target = f"http://127.0.0.1:{port}/{MARK}"
         commands = [
             stage.command(attempt)
@@ -269,18 +269,18 @@ def test_a_program_an_mcp_server_and_the_web_bring_nothing_out(tmp_path: Path, s
                  str(stage.home / ".bashrc"), str(stage.workspace / "rules.json")]  # fmt: skip
         hosts = ("127.0.0.1", "localhost", "[::1]", "127.1", "0x7f.1", "2130706433", "[::ffff:127.0.0.1]", "0.0.0.0")
         urls = [f"http://{host}:{port}/{MARK}" for host in hosts]
-        urls += [f"http://127.0.0.1:{allowed}/", f"http://user:{MARK}@127.0.0.1:{allowed}/"]
+        urls += [f"http://127.0.0.1:{allowed_port}/", f"http://user:{MARK}@127.0.0.1:{allowed_port}/"]
         servers = server_in(tmp_path, {"writable": []})
         code = PROGRAM % (commands, MARK, paths, urls)
         count = 2 * len(commands) + len(paths) + len(urls)
         assert count >= 100
         direct = [{"name": "run_code", "arguments": {"code": code}}]
-        options = ("--code-mode", "--web", "--web-allow", f"127.0.0.1:{allowed}", "--mcp", str(servers))
-        done = run_model(tmp_path, stage, [direct], "--defer", "none", *options)
-        assert done.returncode == 0, done.stderr
+        options = ("--code-mode", "--web", "--web-allow", f"127.0.0.1:{allowed_port}", "--mcp", str(servers))
+        result = run_model(tmp_path, stage, [direct], "--defer", "none", *options)
+        assert result.returncode == 0, result.stderr
         (text,) = [
             record.event.result.text
-            for record in map(loads, done.stdout.splitlines())
+            for record in map(loads, result.stdout.splitlines())
             if isinstance(record, Record) and isinstance(record.event, ToolFinished)
         ]
         assert len(text.splitlines()) == count, text

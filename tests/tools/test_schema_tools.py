@@ -18,10 +18,10 @@ from toolspeak.testing import ScriptedCall, ScriptedProvider, ScriptedTurn
 WORD = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
 
 
-def results_of(made: Tool, *calls: dict[str, Any], deps: Any = None) -> list[str]:
+def results_of(new_tool: Tool, *calls: dict[str, Any], deps: Any = None) -> list[str]:
     """What the model reads after these calls."""
-    turn = ScriptedTurn("", calls=[ScriptedCall(made.name, arguments) for arguments in calls])
-    result = Agent(ScriptedProvider([turn, "Done."]), [made], approve="all").run_sync("Go.", deps=deps)
+    turn = ScriptedTurn("", calls=[ScriptedCall(new_tool.name, arguments) for arguments in calls])
+    result = Agent(ScriptedProvider([turn, "Done."]), [new_tool], approve="all").run_sync("Go.", deps=deps)
     return [execution.result.text for execution in result.steps[0].executions]
 
 
@@ -29,42 +29,44 @@ def test_a_function_of_a_schema_gets_its_arguments_by_name():
     async def look(word, ctx: RunContext[str]):
         return f"{ctx.deps} {word}"
 
-    made = Tool.from_schema(look, name="look-up", description="Looks.", parameters=WORD, read_only=True)
-    assert (made.name, made.spec.description, made.deps) == ("look-up", "Looks.", "str")
-    assert made.spec.parameters == WORD
-    assert made.spec.effects.read_only
-    assert results_of(made, {"word": "pear"}, deps="the") == ["the pear"]
+    new_tool = Tool.from_schema(look, name="look-up", description="Looks.", parameters=WORD, read_only=True)
+    assert (new_tool.name, new_tool.spec.description, new_tool.deps) == ("look-up", "Looks.", "str")
+    assert new_tool.spec.parameters == WORD
+    assert new_tool.spec.effects.read_only
+    assert results_of(new_tool, {"word": "pear"}, deps="the") == ["the pear"]
 
 
 def test_arguments_are_checked_by_the_schema():
     schema = {**WORD, "properties": {**WORD["properties"], "size": {"enum": ["s", "l"]}}}
-    made = Tool.from_schema(lambda word, size="s": word + size, name="f", parameters=schema)
-    wrong, unknown, right = results_of(made, {"word": 3, "size": "m"}, {"word": "a", "sise": "l"}, {"word": "a"})
+    new_tool = Tool.from_schema(lambda word, size="s": word + size, name="f", parameters=schema)
+    wrong, unknown_text, right = results_of(
+        new_tool, {"word": 3, "size": "m"}, {"word": "a", "sise": "l"}, {"word": "a"}
+    )
     assert 'word: 3 is not of type "string"' in wrong
     assert "size: " in wrong
-    assert "sise: unknown argument; known: word, size" in unknown
+    assert "sise: unknown argument; known: word, size" in unknown_text
     assert right == "as"
 
 
 def test_a_default_of_the_schema_is_filled_in():
     calls: list[Any] = []
     schema = {"properties": {"tags": {"default": []}, "word": {"default": "pear"}}}
-    made = Tool.from_schema(lambda tags, word: calls.append((tags, word)), name="f", parameters=schema)
-    results_of(made, {}, {"tags": ["a"]})
+    new_tool = Tool.from_schema(lambda tags, word: calls.append((tags, word)), name="f", parameters=schema)
+    results_of(new_tool, {}, {"tags": ["a"]})
     assert calls == [([], "pear"), (["a"], "pear")]
     assert calls[0][0] is not schema["properties"]["tags"]["default"]
 
 
 def test_any_arguments_pass_to_a_function_that_takes_any():
-    made = Tool.from_schema(lambda **rest: str(rest), name="f", parameters={"type": "object"})
-    assert results_of(made, {"class": 1, "self": 2}) == ["{'class': 1, 'self': 2}"]
+    new_tool = Tool.from_schema(lambda **rest: str(rest), name="f", parameters={"type": "object"})
+    assert results_of(new_tool, {"class": 1, "self": 2}) == ["{'class': 1, 'self': 2}"]
 
 
 def test_effects_of_a_schema_tool_are_a_function_of_its_properties():
-    made = Tool.from_schema(
+    new_tool = Tool.from_schema(
         lambda **rest: None, name="f", parameters=WORD, effects=lambda word: Effects(writes={f"word:{word}"})
     )
-    assert made.effects_of({"word": "pear"}) == Effects(writes={"word:pear"})
+    assert new_tool.effects_of({"word": "pear"}) == Effects(writes={"word:pear"})
     with pytest.raises(ToolDefinitionError, match="'words' does not belong to the tool; its parameters: word"):
         Tool.from_schema(lambda **rest: None, name="f", parameters=WORD, effects=lambda words: Effects())
 
@@ -101,8 +103,8 @@ def test_a_property_must_not_have_the_name_of_an_injected_parameter():
 
 def test_a_schema_that_combines_others_is_taken_as_it_is():
     schema = {"oneOf": [WORD, {"properties": {"number": {"type": "integer"}}, "required": ["number"]}]}
-    made = Tool.from_schema(lambda word=None, number=None: word or number, name="f", parameters=schema)
-    assert results_of(made, {"word": "a"}, {"number": 3}) == ["a", "3"]
+    new_tool = Tool.from_schema(lambda word=None, number=None: word or number, name="f", parameters=schema)
+    assert results_of(new_tool, {"word": "a"}, {"number": 3}) == ["a", "3"]
 
 
 def test_unknown_options_and_what_is_no_function_are_refused():
@@ -118,15 +120,15 @@ def test_unknown_options_and_what_is_no_function_are_refused():
 def test_a_definition_of_openai(flat: bool):
     fields = {"name": "look", "description": "Looks.", "parameters": WORD, "strict": True}
     definition = {"type": "function", **fields} if flat else {"type": "function", "function": fields}
-    made = Tool.from_openai(lambda word: word, definition, read_only=True)
-    assert (made.name, made.spec.description, made.spec.parameters) == ("look", "Looks.", WORD)
-    assert results_of(made, {"word": "pear"}) == ["pear"]
+    new_tool = Tool.from_openai(lambda word: word, definition, read_only=True)
+    assert (new_tool.name, new_tool.spec.description, new_tool.spec.parameters) == ("look", "Looks.", WORD)
+    assert results_of(new_tool, {"word": "pear"}) == ["pear"]
 
 
 def test_a_definition_without_parameters_has_none():
-    made = Tool.from_openai(lambda: "now", {"type": "function", "function": {"name": "clock"}})
-    assert made.spec.parameters == {"type": "object", "properties": {}}
-    assert results_of(made, {}) == ["now"]
+    new_tool = Tool.from_openai(lambda: "now", {"type": "function", "function": {"name": "clock"}})
+    assert new_tool.spec.parameters == {"type": "object", "properties": {}}
+    assert results_of(new_tool, {}) == ["now"]
 
 
 @pytest.mark.parametrize(
@@ -151,9 +153,9 @@ def test_a_function_of_a_model_gets_the_instance():
         bookings.append(booking)
         return ctx.call.name
 
-    made = Tool.from_model(book, effects=lambda booking: Effects(writes={f"day:{booking.day}"}))
-    assert (made.name, made.spec.description) == ("book", "Books a table.")
-    assert made.spec.parameters == {
+    new_tool = Tool.from_model(book, effects=lambda booking: Effects(writes={f"day:{booking.day}"}))
+    assert (new_tool.name, new_tool.spec.description) == ("book", "Books a table.")
+    assert new_tool.spec.parameters == {
         "type": "object",
         "properties": {
             "day": {"type": "string", "format": "date"},
@@ -162,30 +164,30 @@ def test_a_function_of_a_model_gets_the_instance():
         "required": ["day"],
         "additionalProperties": False,
     }
-    texts = results_of(made, {"day": "2026-05-01"}, {"day": "2026-05-01", "guests": 0}, {"day": "May", "gests": 1})
+    texts = results_of(new_tool, {"day": "2026-05-01"}, {"day": "2026-05-01", "guests": 0}, {"day": "May", "gests": 1})
     assert texts[0] == "book"
     assert bookings == [Booking(day=datetime.date(2026, 5, 1))]
     assert "guests: " in texts[1]
     assert "gests: unknown argument; known: day, guests" in texts[2]
     assert "day: expected a date" in texts[2]
-    assert made.effects_of({"booking": bookings[0]}) == Effects(writes={"day:2026-05-01"})
+    assert new_tool.effects_of({"booking": bookings[0]}) == Effects(writes={"day:2026-05-01"})
 
 
 def test_a_model_may_forbid_or_allow_what_it_does_not_know():
-    class Closed(BaseModel):
+    class StrictForm(BaseModel):
         model_config = ConfigDict(extra="forbid")
         a: int = 1
 
     class Open(BaseModel):
         model_config = ConfigDict(extra="allow")
 
-    def closed(value: Closed) -> str:
+    def fill_form(value: StrictForm) -> str:
         return str(value)
 
     def open_model(value: Open) -> str:
         return str(value.model_extra)
 
-    (text,) = results_of(Tool.from_model(closed), {"b": 2})
+    (text,) = results_of(Tool.from_model(fill_form), {"b": 2})
     assert text.count("unknown argument") == 1
     assert results_of(Tool.from_model(open_model), {"b": 2}) == ["{'b': 2}"]
 
@@ -223,9 +225,13 @@ def test_an_object_that_can_be_called_is_a_tool():
         def __call__(self, other: int) -> int:
             return other
 
-    made = tool(Adder(3), read_only=True)
-    assert (made.name, made.spec.description, made.is_async) == ("Adder", "Adds a number that it knows.", True)
-    assert results_of(made, {"other": 4}) == ["7"]
+    new_tool = tool(Adder(3), read_only=True)
+    assert (new_tool.name, new_tool.spec.description, new_tool.is_async) == (
+        "Adder",
+        "Adds a number that it knows.",
+        True,
+    )
+    assert results_of(new_tool, {"other": 4}) == ["7"]
     assert tool(Bare(3)).spec.description == ""
 
 
@@ -233,5 +239,5 @@ def test_the_error_names_the_extra_that_is_missing(tmp_path: Path):
     (tmp_path / "jsonschema_rs.py").write_text("raise ModuleNotFoundError('none', name='jsonschema_rs')")
     code = "from toolspeak import Tool\nTool.from_schema(print, parameters={})"
     path = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", code], env=path, capture_output=True, text=True, check=False)
-    assert "ConfigurationError: tools of a JSON Schema need: pip install 'toolspeak[schemas]'" in done.stderr
+    result = subprocess.run([sys.executable, "-c", code], env=path, capture_output=True, text=True, check=False)
+    assert "ConfigurationError: tools of a JSON Schema need: pip install 'toolspeak[schemas]'" in result.stderr

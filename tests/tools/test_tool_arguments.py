@@ -105,7 +105,7 @@ def value_of(annotation: Any, value: Any) -> Any:
     return arguments["v"]
 
 
-ACCEPTED = [
+GOOD_VALUES = [
     (float, 1, 1.0),
     (dt.date, "2026-01-01", dt.date(2026, 1, 1)),
     (dt.datetime, "2026-01-01T10:00:00Z", dt.datetime(2026, 1, 1, 10, tzinfo=dt.UTC)),
@@ -128,7 +128,7 @@ ACCEPTED = [
 ]
 
 
-@pytest.mark.parametrize(("annotation", "value", "expected"), ACCEPTED)
+@pytest.mark.parametrize(("annotation", "value", "expected"), GOOD_VALUES)
 def test_accepted(annotation, value, expected):
     actual = value_of(annotation, value)
     assert actual == expected
@@ -208,36 +208,36 @@ def test_deep_nesting():
 
 
 def test_missing_and_unknown():
-    made = tool(read)
-    assert [p.message for p in made.read_arguments({"paht": "x", "zzz": 1})] == [
+    new_tool = tool(read)
+    assert [p.message for p in new_tool.read_arguments({"paht": "x", "zzz": 1})] == [
         "path: required (string)",
         "paht: unknown argument; known: path, start, lines. Did you mean path?",
         "zzz: unknown argument; known: path, start, lines",
     ]
-    assert [p.path for p in made.read_arguments({"paht": "x"})] == ["path", "paht"]
+    assert [p.path for p in new_tool.read_arguments({"paht": "x"})] == ["path", "paht"]
     nothing = tool(lambda: 1, name="f")
     assert nothing.read_arguments({"a": 1})[0].message == "a: unknown argument; the tool takes none"
 
 
 def test_the_hint_knows_the_aliases():
-    made = tool(read, aliases={"filename": "path"})
-    problems = made.read_arguments({"file_name": "x"})
+    new_tool = tool(read, aliases={"filename": "path"})
+    problems = new_tool.read_arguments({"file_name": "x"})
     assert problems[-1].message.endswith("Did you mean path?")
 
 
 def test_aliases():
-    made = tool(read, aliases={"file": "path", "filename": "path"})
+    new_tool = tool(read, aliases={"file": "path", "filename": "path"})
     expected = {"path": "a", "start": 1, "lines": None}
-    assert made.read_arguments({"file": "a"}) == expected
-    assert made.read_arguments({"file": "a", "path": "a"}) == expected
-    assert made.read_arguments({"file": "a", "filename": "a"}) == expected
-    assert made.spec.aliases == {"file": "path", "filename": "path"}
-    assert "file" not in made.spec.properties
-    both = made.read_arguments({"path": "a", "file": "b"})
+    assert new_tool.read_arguments({"file": "a"}) == expected
+    assert new_tool.read_arguments({"file": "a", "path": "a"}) == expected
+    assert new_tool.read_arguments({"file": "a", "filename": "a"}) == expected
+    assert new_tool.spec.aliases == {"file": "path", "filename": "path"}
+    assert "file" not in new_tool.spec.properties
+    both = new_tool.read_arguments({"path": "a", "file": "b"})
     assert [p.message for p in both] == [
         "path: given twice, as 'path' and 'file', with different values; give 'path' only"
     ]
-    more = made.read_arguments({"file": "a", "filename": "b", "start": "1"})
+    more = new_tool.read_arguments({"file": "a", "filename": "b", "start": "1"})
     assert [p.path for p in more] == ["path", "start"]
     assert "'file' and 'filename'" in more[0].message
 
@@ -260,9 +260,9 @@ def test_long_values_and_many_problems_are_shortened():
 def test_the_default_is_not_shared_between_calls():
     def f(items: list[int] = []) -> None: ...  # noqa: B006
 
-    made = tool(f)
-    made.read_arguments({})["items"].append(1)
-    assert made.read_arguments({}) == {"items": []}
+    new_tool = tool(f)
+    new_tool.read_arguments({})["items"].append(1)
+    assert new_tool.read_arguments({}) == {"items": []}
 
 
 leaves = st.builds(Node, st.text(), st.just([]))
@@ -292,8 +292,8 @@ TYPES: list[tuple[Any, st.SearchStrategy[Any]]] = [
 def test_what_pydantic_writes_for_a_type_is_read_back(data):
     annotation, values = data.draw(st.sampled_from(TYPES))
     value = data.draw(values)
-    written = TypeAdapter(annotation).dump_python(value, mode="json")
-    assert value_of(annotation, written) == value
+    json_value = TypeAdapter(annotation).dump_python(value, mode="json")
+    assert value_of(annotation, json_value) == value
 
 
 anything = st.recursive(
@@ -316,7 +316,7 @@ anything = st.recursive(
 def every(
     node: Node | None = None,
     pet: Pet | None = None,
-    mixed: int | list[Item | str] | dict[int, float] | Cat | Dog = 0,
+    one_of_many: int | list[Item | str] | dict[int, float] | Cat | Dog = 0,
     entry: Entry | dt.date | None = None,
     even: list[Even] = [],  # noqa: B006
     boom: Exploding = 1,

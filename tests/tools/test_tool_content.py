@@ -32,7 +32,7 @@ class Model(BaseModel):
     inner: Any = Field(None, alias="in")
 
 
-class Broken(BaseModel):
+class CrashingModel(BaseModel):
     n: int = 1
 
     @field_serializer("n")
@@ -85,10 +85,10 @@ AS_JSON = [
 
 @pytest.mark.parametrize(("value", "expected"), AS_JSON)
 def test_values_become_one_json_part(value, expected):
-    parts, structured = to_content(value)
+    parts, structured_content = to_content(value)
     assert parts == (JsonPart(expected),)
-    assert structured == expected
-    assert json.dumps(structured) == json.dumps(expected)
+    assert structured_content == expected
+    assert json.dumps(structured_content) == json.dumps(expected)
 
 
 IMAGES = [
@@ -145,7 +145,7 @@ REFUSALS = [
     (Point(float("inf")), ["result.x is inf"]),
     (Model(**{"in": [float("nan")]}), ["result.in[0] is nan"]),
     (Model(**{"in": object()}), ["result is of type Model", "object"]),
-    (Broken(), ["result is of type Broken", "no n"]),
+    (CrashingModel(), ["result is of type CrashingModel", "no n"]),
     (circle(), ["result[1].again is a list that contains itself"]),
     (deep(), ["128 levels"]),
     ({"n": 10**4300}, ["result.n is an integer of more than 4300 digits"]),
@@ -159,21 +159,21 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("value", "phrases"), REFUSALS)
 def test_what_must_be_json_is_refused_with_type_and_place(value, phrases):
-    with pytest.raises(Unserialisable) as caught:
+    with pytest.raises(Unserialisable) as raised_error:
         jsonable(value)
-    assert isinstance(caught.value, ToolError)
+    assert isinstance(raised_error.value, ToolError)
     for words in phrases:
-        assert words in str(caught.value)
+        assert words in str(raised_error.value)
 
 
 @pytest.mark.parametrize(("value", "phrases"), REFUSALS)
 def test_what_json_cannot_hold_is_shown_as_text_with_type_and_place(value, phrases):
-    parts, structured = to_content(value)
+    parts, structured_content = to_content(value)
     note = parts[-1].text
     assert "The call ran." in note
     for words in phrases:
         assert words in note
-    assert " at 0x" not in json.dumps(structured)
+    assert " at 0x" not in json.dumps(structured_content)
 
 
 class Scalar:
@@ -227,11 +227,11 @@ def test_text_stands_where_json_cannot_hold_a_value():
         def __str__(self):
             return "a\n1"
 
-    (part, note), structured = to_content({"table": Table(), "share": float("nan"), "rows": 2})
-    assert part.value == structured == {"table": "a\n1", "share": "nan", "rows": 2}
+    (part, note), structured_content = to_content({"table": Table(), "share": float("nan"), "rows": 2})
+    assert part.value == structured_content == {"table": "a\n1", "share": "nan", "rows": 2}
     assert "result.table is of type Table; result.share is nan" in note.text
-    (part,), structured = to_content(Table())
-    assert structured == "a\n1"
+    (part,), structured_content = to_content(Table())
+    assert structured_content == "a\n1"
     assert part.text.startswith("a\n1\n[The call ran.")
     (part, note), _ = to_content([float("inf")] * 100)
     assert part.value == ["inf"] * 100
@@ -243,8 +243,8 @@ def test_text_stands_where_json_cannot_hold_a_value():
 
 
 def test_the_same_value_twice_is_no_cycle():
-    shared = [1]
-    assert to_content({"a": shared, "b": shared})[1] == {"a": [1], "b": [1]}
+    numbers = [1]
+    assert to_content({"a": numbers, "b": numbers})[1] == {"a": [1], "b": [1]}
 
 
 json_values = st.recursive(
@@ -255,6 +255,6 @@ json_values = st.recursive(
 
 @given(json_values.filter(lambda value: not isinstance(value, str)))
 def test_json_stays_as_it_is(value):
-    (part,), structured = to_content(value)
+    (part,), structured_content = to_content(value)
     assert isinstance(part, JsonPart)
-    assert part.value == structured == value
+    assert part.value == structured_content == value

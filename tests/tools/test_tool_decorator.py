@@ -56,9 +56,9 @@ def test_options_replace_name_and_description():
 
 
 def test_fixed_effects():
-    made = tool(lambda: 1, name="f", effects=Effects(writes="file:a"), external=True, destructive=False)
-    assert made.spec.effects == Effects(writes="file:a", external=True, destructive=False)
-    assert made.effects_of({}) == made.spec.effects
+    new_tool = tool(lambda: 1, name="f", effects=Effects(writes="file:a"), external=True, destructive=False)
+    assert new_tool.spec.effects == Effects(writes="file:a", external=True, destructive=False)
+    assert new_tool.effects_of({}) == new_tool.spec.effects
 
 
 def test_read_only_reads_anything():
@@ -77,10 +77,10 @@ def copy(source: str, target: str, force: bool = False) -> None: ...
 
 
 def test_effects_function_gets_the_arguments_it_names():
-    made = tool(copy, effects=lambda target, source: Effects(reads={source}, writes={target}), idempotent=True)
-    arguments = made.read_arguments({"source": "a", "target": "b"})
-    assert made.effects_of(arguments) == Effects(reads={"a"}, writes={"b"}, idempotent=True)
-    assert made.spec.effects == Effects(reads="*", writes="*", idempotent=True)
+    new_tool = tool(copy, effects=lambda target, source: Effects(reads={source}, writes={target}), idempotent=True)
+    arguments = new_tool.read_arguments({"source": "a", "target": "b"})
+    assert new_tool.effects_of(arguments) == Effects(reads={"a"}, writes={"b"}, idempotent=True)
+    assert new_tool.spec.effects == Effects(reads="*", writes="*", idempotent=True)
 
 
 def test_effects_function_may_name_no_parameter():
@@ -105,18 +105,18 @@ def test_effects_that_are_none_are_refused(effects):
 
 def test_effects_beyond_the_bound_count_as_undeclared():
     bound = Effects(reads="file:", writes="file:out")
-    made = tool(copy, effects=lambda source, target: Effects(reads={source}, writes={target}), effects_bound=bound)
-    assert made.spec.effects == bound
+    new_tool = tool(copy, effects=lambda source, target: Effects(reads={source}, writes={target}), effects_bound=bound)
+    assert new_tool.spec.effects == bound
     inside = {"source": "file:a", "target": "file:out/b"}
-    assert made.effects_of(inside) == Effects(reads="file:a", writes="file:out/b")
-    assert made.effects_of({"source": "file:a", "target": "file:b"}) == UNDECLARED_EFFECTS
-    assert made.effects_of({"source": "net:a", "target": "file:out"}) == UNDECLARED_EFFECTS
+    assert new_tool.effects_of(inside) == Effects(reads="file:a", writes="file:out/b")
+    assert new_tool.effects_of({"source": "file:a", "target": "file:b"}) == UNDECLARED_EFFECTS
+    assert new_tool.effects_of({"source": "net:a", "target": "file:out"}) == UNDECLARED_EFFECTS
 
 
 def test_read_only_binds_an_effects_function():
-    made = tool(copy, effects=lambda target: Effects(writes={target}), read_only=True)
-    assert made.spec.effects == READ_ANYTHING
-    assert made.effects_of({"target": "b"}) == UNDECLARED_EFFECTS
+    new_tool = tool(copy, effects=lambda target: Effects(writes={target}), read_only=True)
+    assert new_tool.spec.effects == READ_ANYTHING
+    assert new_tool.effects_of({"target": "b"}) == UNDECLARED_EFFECTS
 
 
 def test_preview_gets_named_arguments_and_raises_only_what_the_call_would():
@@ -151,12 +151,12 @@ def test_context_parameter_is_found_wherever_it_stands():
 
     def last(a: int, *, ctx: "RunContext | None" = None) -> None: ...
 
-    made = tool(first)
-    assert made.injected == {"ctx": "context"}
-    assert list(made.spec.properties) == ["a"]
-    assert made(RunContext(2, ToolCall("1", "first", {})), a=3) == 5
-    assert tool(last).injected == {"ctx": "context"}
-    problems = made.read_arguments({"a": 1, "ctx": 2})
+    new_tool = tool(first)
+    assert new_tool.injected_kinds == {"ctx": "context"}
+    assert list(new_tool.spec.properties) == ["a"]
+    assert new_tool(RunContext(2, ToolCall("1", "first", {})), a=3) == 5
+    assert tool(last).injected_kinds == {"ctx": "context"}
+    problems = new_tool.read_arguments({"a": 1, "ctx": 2})
     assert [problem.message for problem in problems] == ["ctx: unknown argument; known: a"]
 
 
@@ -180,8 +180,8 @@ def test_bound_methods_partials_and_callable_objects():
     assert method(item="x") == 1
     bound = tool(partial(copy, "a", force=True))
     assert (bound.name, list(bound.spec.properties)) == ("copy", ["target"])
-    called = tool(store)
-    assert (called.name, called.is_async, called.spec.description) == ("Store", True, "Call it.")
+    store_tool = tool(store)
+    assert (store_tool.name, store_tool.is_async, store_tool.spec.description) == ("Store", True, "Call it.")
 
 
 def positional(a: int, /) -> None: ...
@@ -231,7 +231,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("function", "options", "phrases"), REFUSALS)
 def test_refusals_name_the_parameter_and_the_remedy(function, options, phrases):
-    with pytest.raises(ToolDefinitionError) as caught:
+    with pytest.raises(ToolDefinitionError) as raised_error:
         tool(function, **options)
     for words in phrases:
-        assert words in str(caught.value)
+        assert words in str(raised_error.value)

@@ -62,9 +62,9 @@ def test_the_whole_schema_of_a_plain_function():
         """
         return path
 
-    made = tool(read)
-    assert made.spec.description == "Read a file.\n\nAs text."
-    assert made.spec.parameters == {
+    new_tool = tool(read)
+    assert new_tool.spec.description == "Read a file.\n\nAs text."
+    assert new_tool.spec.parameters == {
         "type": "object",
         "properties": {
             "path": {"type": "string", "description": "Where it is,\nbelow the root."},
@@ -196,15 +196,15 @@ def test_defaults_in_fields_and_defaults_json_cannot_hold():
         day: date = date(2026, 1, 31),
     ) -> None: ...
 
-    made = tool(f)
-    schemas = made.spec.properties
+    new_tool = tool(f)
+    schemas = new_tool.spec.properties
     assert schemas["a"]["default"] == 3
     assert schemas["b"] == {"type": "integer", "default": 4, "description": "B"}
     assert "default" not in schemas["d"]
     assert schemas["day"]["default"] == "2026-01-31"
-    assert "required" not in made.spec.parameters
-    json.dumps(made.spec.parameters, allow_nan=False)
-    values = made.read_arguments({})
+    assert "required" not in new_tool.spec.parameters
+    json.dumps(new_tool.spec.parameters, allow_nan=False)
+    values = new_tool.read_arguments({})
     assert values == {"a": 3, "b": 4, "c": [], "d": float("inf"), "e": object, "day": date(2026, 1, 31)}
 
 
@@ -219,29 +219,29 @@ def test_names_a_pydantic_field_may_not_have():
 class Opaque: ...
 
 
-def unknown(a: int, thing: Opaque) -> None: ...
+def takes_opaque(a: int, thing: Opaque) -> None: ...
 def callback(then: type) -> None: ...
 def pattern(text: Annotated[str, Field(pattern="(")]) -> None: ...
 def alias(text: Annotated[str, Field(alias="t")]) -> None: ...
 def missing(a: "Nowhere") -> None: ...  # noqa: F821
-def nested(a: "list[Nowhere]") -> None: ...  # noqa: F821
+def takes_nowhere(a: "list[Nowhere]") -> None: ...  # noqa: F821
 def wrong(a: "1 +") -> None: ...  # noqa: F722
 
 
 @pytest.mark.parametrize(
     ("function", "phrases"),
     [
-        (unknown, ["'thing'", "Opaque", "Use a type that JSON can hold"]),
+        (takes_opaque, ["'thing'", "Opaque", "Use a type that JSON can hold"]),
         (callback, ["'then'"]),
         (pattern, ["'text'"]),
         (alias, ["'text'", "aliases"]),
         (missing, ["'a'", "'Nowhere'", "module level"]),
-        (nested, ["'a'", "'Nowhere'", "module level"]),
+        (takes_nowhere, ["'a'", "'Nowhere'", "module level"]),
         (wrong, ["'a'", "not a type"]),
     ],
 )
 def test_types_without_a_schema_are_refused(function, phrases):
-    with pytest.raises(ToolDefinitionError) as caught:
+    with pytest.raises(ToolDefinitionError) as raised_error:
         tool(function)
     for words in phrases:
-        assert words in str(caught.value)
+        assert words in str(raised_error.value)

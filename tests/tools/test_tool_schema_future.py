@@ -20,9 +20,9 @@ class Point:
 def test_module_types_and_context():
     def move(ctx: RunContext[str], to: Point, back: list[Point] | None = None) -> Nowhere: ...  # noqa: F821
 
-    made = tool(move)
-    assert made.injected == {"ctx": "context"}
-    assert made.read_arguments({"to": {"x": 1}}) == {"to": Point(1), "back": None}
+    new_tool = tool(move)
+    assert new_tool.injected_kinds == {"ctx": "context"}
+    assert new_tool.read_arguments({"to": {"x": 1}}) == {"to": Point(1), "back": None}
 
 
 def test_local_types_in_the_closure_are_found():
@@ -46,7 +46,7 @@ def test_local_types_outside_the_closure_are_refused_with_a_remedy():
 
 
 def test_wrapped_functions_and_methods():
-    def logged(function):
+    def log_calls(function):
         @functools.wraps(function)
         def call(*args, **kwargs):
             return function(*args, **kwargs)
@@ -54,11 +54,11 @@ def test_wrapped_functions_and_methods():
         return call
 
     class Mover:
-        @logged
+        @log_calls
         def move(self, to: Point) -> int:
             """Move."""
             return to.x
 
-    made = tool(Mover().move)
-    assert made.spec.description == "Move."
-    assert made(**made.read_arguments({"to": {"x": 4}})) == 4
+    new_tool = tool(Mover().move)
+    assert new_tool.spec.description == "Move."
+    assert new_tool(**new_tool.read_arguments({"to": {"x": 4}})) == 4

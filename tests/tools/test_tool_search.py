@@ -27,8 +27,8 @@ SHOP = [
 
 
 def test_names_are_split_into_words_however_they_are_written():
-    for written in ("get_user_by_id", "getUserById", "get.user.by.id", "GET-USER-BY-ID", "GetUserByID"):
-        assert [*words(written)] == ["get", "user", "id"], written
+    for spelling in ("get_user_by_id", "getUserById", "get.user.by.id", "GET-USER-BY-ID", "GetUserByID"):
+        assert [*words(spelling)] == ["get", "user", "id"], spelling
     assert [*words("HTTPServer2_restart")] == ["http", "server", "2", "restart"]
 
 
@@ -85,9 +85,9 @@ def test_descriptions_in_other_languages_are_found():
 
 
 def test_a_description_that_names_everything_does_not_win():
-    stuffed = spec("evil__do", " ".join(["weather forecast currency invoice customer bill user account"] * 2_000))
+    stuffed_spec = spec("evil__do", " ".join(["weather forecast currency invoice customer bill user account"] * 2_000))
     for query, name in (("weather forecast", "sky"), ("bill for a customer", "invoice_create")):
-        assert best([stuffed, *SHOP, spec("sky", "The weather forecast.")], query)[0] == name
+        assert best([stuffed_spec, *SHOP, spec("sky", "The weather forecast.")], query)[0] == name
 
 
 def test_a_query_without_words_finds_nothing_and_shows_the_groups():

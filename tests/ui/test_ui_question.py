@@ -15,7 +15,7 @@ from toolspeak.data.messages import ToolCall
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.execute import ApprovalRequest
 from toolspeak.tools.files.diff import unified_diff
-from toolspeak.tools.files.text_format import quoted, visible
+from toolspeak.tools.files.text_format import quote_path, visible
 from toolspeak.ui import Question, make_console
 
 DIFF = "--- a\n+++ a\n@@ -1 +1 @@\n-x\n+y\n"
@@ -28,7 +28,7 @@ class Terminal(io.StringIO):
 
 def request(arguments: dict[str, object], preview: str, argument_names: Iterable[str] | None = None) -> ApprovalRequest:
     call, made_of = ToolCall("c", "t", arguments), frozenset(arguments if argument_names is None else argument_names)
-    return ApprovalRequest(call, ToolSpec("t", "", {}), Effects(), preview, "writes x", previewed=made_of)
+    return ApprovalRequest(call, ToolSpec("t", "", {}), Effects(), preview, "writes x", preview_parameters=made_of)
 
 
 def screens(approval: ApprovalRequest, width: int, rows: int) -> list[str]:
@@ -150,9 +150,9 @@ def test_a_path_cannot_forge_a_diff():
     assert diff.count("\n") == 4
     assert diff.startswith('--- "a.txt\\n+++ b.txt')
     for plain in ("a.txt", "dir/b c.md", "ü.txt", "--- x"):
-        assert quoted(plain) == plain
+        assert quote_path(plain) == plain
     for odd in (" a", "a ", "a  b", 'a"b', "a\\b", "a\tb", "", "a\u202eb"):
-        assert quoted(odd).startswith('"'), odd
+        assert quote_path(odd).startswith('"'), odd
 
 
 def test_marks_that_are_heaped_on_a_letter_are_spelled_out():

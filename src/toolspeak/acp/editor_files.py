@@ -19,8 +19,8 @@ from toolspeak.acp.json_rpc import Peer, PeerGone, RpcError, params_as
 from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.data.tools import NO_VERSION
 from toolspeak.errors import ToolError
-from toolspeak.execute.sub_runs import ENTERED
-from toolspeak.tools.builtin.edit import edited
+from toolspeak.execute.sub_runs import CURRENT_SUB_RUNS
+from toolspeak.tools.builtin.edit import edit_text
 from toolspeak.tools.builtin.line_edit import lines_edited
 from toolspeak.tools.files.text_format import decode
 from toolspeak.tools.files.workspace import Workspace
@@ -127,7 +127,7 @@ class EditorFiles(Workspace):
             self._ask("fs/write_text_file", {"path": self._place(path), "content": text})
         except RpcError as error:
             raise ToolError(f"{path!r} was not written by the user's editor: {error}") from None
-        call = ENTERED.get()
+        call = CURRENT_SUB_RUNS.get()
         if call is not None and max(len(before or b""), len(text)) <= MOST_SHOWN:
             with suppress(ToolError):  # what was there is no text
                 present = None if before is None else decode(before, path)
@@ -176,7 +176,7 @@ def file_change(workspace: Workspace, call: ToolCall) -> FileChange | None:
             case "append", {"content": str(content)}:
                 after = (before or "") + content
             case "edit", {"old": str(old), "new": str(new)} if before is not None:
-                after = edited(before, old, new, path)
+                after = edit_text(before, old, new, path)
             case "line_edit", {"startLine": int(start), "endLine": int(end), "newContent": str(content)}:
                 after = lines_edited(before or "", start, end, content, path)
             case _:

@@ -49,7 +49,7 @@ from toolspeak.journal.leases import holder_of, is_held
 from toolspeak.mcp.servers_file import Server
 from toolspeak.project.configuration.configured_setup import with_model_of
 from toolspeak.project.recorded_setup import last_run_of, setup_of_run
-from toolspeak.sandbox.processes import finished
+from toolspeak.sandbox.processes import finish_work
 from toolspeak.tools.builtin import Workspace
 from toolspeak.tools.files.workspace_folders import Folders
 from toolspeak.ui.format import printable
@@ -292,7 +292,7 @@ class EditorSession:
             raise RpcError(str(error), INTERNAL_ERROR) from None
         except asyncio.CancelledError:
             if self._is_cancelled:
-                await finished(self._end_run(run.run_id, view))
+                await finish_work(self._end_run(run.run_id, view))
             raise
 
     async def _next_run(self, agent: Agent, message: Message | None) -> tuple[Run, RunUpdates]:

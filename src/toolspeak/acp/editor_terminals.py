@@ -11,7 +11,7 @@ from toolspeak.acp.client_messages import TerminalCreated, TerminalExit, Termina
 from toolspeak.acp.json_rpc import Peer, PeerGone, RpcError, params_as
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ToolError
-from toolspeak.sandbox.processes import finished
+from toolspeak.sandbox.processes import finish_work
 from toolspeak.tools import RunContext
 from toolspeak.tools.builtin.shell import CommandOutcome
 
@@ -60,7 +60,7 @@ class EditorTerminals:
                 await self._ask(_Nothing, "terminal/kill", terminalId=terminal_id)
             text = await self._ask(TerminalText, "terminal/output", terminalId=terminal_id)
         finally:
-            await finished(self._release(creation))
+            await finish_work(self._release(creation))
         exit_status = text.exit_status or exit_status
         output = f"[the beginning of the output was left out]\n{text.output}" if text.truncated else text.output
         if exit_status.signal and exit_status.exit_code is None:

@@ -105,6 +105,6 @@ def foreign_tool(
         is_async=is_async,
         read_arguments=_ForeignReader(validate, parameters),
         effects_of=lambda read: effects_of(read["values"]),
-        injected={"context": "context"},
+        injected_kinds={"context": "context"},
         timeout=timeout,
     )

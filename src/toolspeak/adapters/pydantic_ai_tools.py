@@ -22,7 +22,7 @@ from toolspeak.data.messages import FilePart, ImagePart
 from toolspeak.errors import ToolDefinitionError, ToolError
 from toolspeak.tools import RunContext as ToolspeakContext
 from toolspeak.tools import Tool, Toolset
-from toolspeak.tools.returned_values import Returned, to_content
+from toolspeak.tools.returned_values import ReturnValue, to_content
 
 _NO_EFFECTS: EffectsByName = MappingProxyType({})
 
@@ -145,7 +145,7 @@ def _content(value: object) -> object:
         content: Any = answer.content or ()
         more: list[object] = [content] if isinstance(content, str) else list(content)
         content = tuple(part for each in more for part in to_content(_part(each))[0])
-        return Returned((*parts, *content), structured_content)
+        return ReturnValue((*parts, *content), structured_content)
     if isinstance(value, list | tuple):
         items = cast("Sequence[object]", value)
         if any(isinstance(each, BinaryContent | ImageUrl) for each in items):

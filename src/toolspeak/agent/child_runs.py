@@ -30,14 +30,14 @@ from toolspeak.execute.approval.approvers import (
 )
 from toolspeak.execute.approval.evaluator import PolicyEvaluator, needs_person_reason, unapproved_repair
 from toolspeak.execute.approval.policy_rules import resolve_policy
-from toolspeak.execute.sub_runs import ENTERED, SubRun, SubRuns
+from toolspeak.execute.sub_runs import CURRENT_SUB_RUNS, SubRun, SubRuns
 from toolspeak.journal.base import Journal
 from toolspeak.journal.memory_journal import MemoryJournal
 
 
 def parent_call(parent_run_id: str | None) -> SubRuns | None:
     """The call whose function runs here, if it is a call of this run."""
-    call = ENTERED.get()
+    call = CURRENT_SUB_RUNS.get()
     return call if call is not None and parent_run_id is not None and call.run_id == parent_run_id else None
 
 
@@ -83,7 +83,7 @@ def journal_of_parent(parent_run_id: str | None) -> Journal | None:
 def web_of_parent(parent_run_id: str | None, messages: Sequence[Message]) -> Mapping[str, JSON]:
     """What RunStarted says of the web, for a run with these messages that a tool starts here: what its parent has read,
     and the URLs of its task that the parent's model did not make up."""
-    call = ENTERED.get()
+    call = CURRENT_SUB_RUNS.get()
     parents = dict.fromkeys((parent_run_id, None if call is None else call.run_id))
     states = [ACTIVE_RUNS[each].recorder.current for each in parents if each in ACTIVE_RUNS]
     readers = [state for state in states if state is not None and state.sources]

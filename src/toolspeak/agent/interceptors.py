@@ -37,7 +37,7 @@ from toolspeak.execute import (
     InterceptorChain,
     Level,
     Secrets,
-    applied,
+    hook_facts,
     in_order,
 )
 
@@ -276,7 +276,7 @@ class InterceptorRunner:
             if is_over(outcome):
                 changes = [
                     fact
-                    for fact in applied([notes], metadata(), level, self.secrets.hide_text)
+                    for fact in hook_facts([notes], metadata(), level, self.secrets.hide_text)
                     if isinstance(fact, MetadataSet)
                 ]
                 notes.current = {**metadata(), **{key: fact.values[key] for fact in changes for key in fact.values}}
@@ -314,7 +314,7 @@ class InterceptorRunner:
     def _facts(
         self, level: Level, notes: HookNotes, metadata: Mapping[str, JSON], error: HookError | AgentStop | None = None
     ) -> list[Event]:
-        facts: list[Event] = [*applied([notes], metadata, level, self.secrets.hide_text)]
+        facts: list[Event] = [*hook_facts([notes], metadata, level, self.secrets.hide_text)]
         if isinstance(error, HookError):
             fact = error.fact()
             facts.append(replace(fact, error=self.secrets.hide_text(fact.error)))

@@ -32,7 +32,7 @@ from toolspeak.execute.approval.policy_rules import tools_called
 from toolspeak.execute.calls.observe import ToolCallStarted
 from toolspeak.programs.code_mode import CodeMode
 from toolspeak.tools import RunContext, Tool, ToolList, Toolset, TurnTools, tool
-from toolspeak.tools.returned_values import Returned
+from toolspeak.tools.returned_values import ReturnValue
 from toolspeak.tools.stored_results import READ_RESULT
 from toolspeak.tools.tool_catalogue import FIND_TOOLS
 
@@ -140,7 +140,7 @@ def _tools_for_model(agent: Any, mode: CodeMode, driver: ProgramDriver, tools: T
     if RUN_CODE in tools:
         raise ConfigurationError(f"code mode has the tool {RUN_CODE!r} itself: give yours another name")
     direct_names = {*mode.direct, *_ALWAYS_DIRECT}
-    functions = tools.filtered(lambda each: each.name != FIND_TOOLS)
+    functions = tools.filter(lambda each: each.name != FIND_TOOLS)
     return_types = {each.name: programs.type_returned_by(each) for each in tools}
     driver.return_types = {**driver.return_types, **return_types}
     return Toolset(
@@ -149,7 +149,7 @@ def _tools_for_model(agent: Any, mode: CodeMode, driver: ProgramDriver, tools: T
 
 
 def _program_tool(agent: Any, mode: CodeMode, tools: Toolset, return_types: Mapping[str, str]) -> Tool:
-    async def run_code(code: str, ctx: RunContext[Any]) -> Returned:
+    async def run_code(code: str, ctx: RunContext[Any]) -> ReturnValue:
         parent = cast("RunState | None", ctx.state)
         call = None if parent is None else parent_call(parent.run_id)
         if parent is None or call is None or call.pause is None:
@@ -184,7 +184,7 @@ def _program_tool(agent: Any, mode: CodeMode, tools: Toolset, return_types: Mapp
         if result.reason != "answer":
             failure_text = result.answer or f"The program gave no result: {result.error}"
             raise ToolError("\n".join([failure_text, *notes]), extra=extra)
-        return Returned((TextPart("\n".join([result.answer, *notes])),), extra=extra)
+        return ReturnValue((TextPart("\n".join([result.answer, *notes])),), extra=extra)
 
     stubs = programs.ToolFunctions(tools.specs, return_types).stubs_for_model()
     run_tool = tool(

@@ -38,7 +38,7 @@ from toolspeak.data.messages import Message, ToolCall
 from toolspeak.data.run_values import PAUSED_STATUSES
 from toolspeak.errors import ProviderError, RunError
 from toolspeak.execute import Answer, ApprovalRequest, ToolExecution
-from toolspeak.execute.sub_runs import ENTERED
+from toolspeak.execute.sub_runs import CURRENT_SUB_RUNS
 from toolspeak.journal.base import Journal
 
 
@@ -79,7 +79,7 @@ class Run(Generic[AnswerT]):
         self._lease = LeaseKeeper(settings.journal, run_id, contexts.pause.request)
         self._publisher: Publisher | None = None
         self._usage = UsageRollUp(run_id, recorder, settings.journal)
-        self._call = ENTERED.get()  # the call whose function drives this run, if one does
+        self._call = CURRENT_SUB_RUNS.get()  # the call whose function drives this run, if one does
         self._pending: tuple[ApprovalRequest, ...] = ()
         self._trace: RunTrace = NO_TRACE
 

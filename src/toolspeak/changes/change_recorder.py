@@ -23,7 +23,7 @@ from toolspeak.execute import HookContext, Interceptor, Proceed
 from toolspeak.execute.hooks import Level
 from toolspeak.journal import Journal
 from toolspeak.journal.leases import new_owner
-from toolspeak.sandbox.processes import finished
+from toolspeak.sandbox.processes import finish_work
 from toolspeak.tools.builtin import Workspace
 from toolspeak.tools.files.tree import printable_path
 
@@ -107,13 +107,13 @@ class ChangeRecorder(Interceptor):
             result = await proceed(call)
         finally:
             _ENCLOSING.reset(token)
-            changes, uncovered = await _in_thread(lambda: self._end(running))
-        if not changes and not uncovered:
+            changes, uncovered_paths = await _in_thread(lambda: self._end(running))
+        if not changes and not uncovered_paths:
             return result
         fact = {
             "count": len(changes),
             "paths": [printable_path(change.path) for change in changes[:_MOST_PATHS]],
-            "uncovered": [printable_path(path) for path in list(uncovered)[:_MOST_PATHS]],
+            "uncovered": [printable_path(path) for path in list(uncovered_paths)[:_MOST_PATHS]],
         }
         return replace(result, extra={**result.extra, FILES_CHANGED: fact})
 
@@ -201,11 +201,11 @@ class ChangeRecorder(Interceptor):
                     if running.places is None and any(each.places is not None for each in rivals):
                         continue  # the effects of the other call name the path
                     changes.append(PathChange(path, before, after, tuple(each.call_id for each in rivals)))
-                uncovered = _worth_saying(running, tree)
-                self.store.end(running.number, changes, uncovered)
+                uncovered_paths = _worth_saying(running, tree)
+                self.store.end(running.number, changes, uncovered_paths)
             for each in self._running.values():
                 add_changes(each.tree, [change for change in changes if each.may_change(change.path)])
-            return changes, uncovered
+            return changes, uncovered_paths
 
 
 @contextmanager
@@ -225,7 +225,7 @@ def recorders(folder: str, journal: Journal) -> Generator[tuple[ChangeRecorder, 
 def _worth_saying(running: RunningCall, tree: TreeState) -> dict[str, str]:
     """What the call may have changed and the store does not have: what a scan leaves out, if the call may change
     anything there, with the reason."""
-    return {path: reason for path, reason in tree.uncovered.items() if reason and running.may_change(path)}
+    return {path: reason for path, reason in tree.uncovered_paths.items() if reason and running.may_change(path)}
 
 
 async def _in_thread(work: Callable[[], OutcomeT]) -> OutcomeT:
@@ -235,5 +235,5 @@ async def _in_thread(work: Callable[[], OutcomeT]) -> OutcomeT:
     async def run() -> None:
         outcome.append(await asyncio.to_thread(work))
 
-    await finished(run())
+    await finish_work(run())
     return outcome[0]

@@ -35,14 +35,14 @@ def recover_changes(store: ChangeStore, workspace: Workspace, name: str = "") ->
                 current = scanner.probe(tree.single | tree.states.keys())
             add_changes(tree, store.later_changes(change_set.number, change_set.owner))
             changes = [PathChange(path, before, after) for path, before, after in differences(tree, current)]
-            store.end(change_set.number, changes, current.uncovered, is_recovered=True)
+            store.end(change_set.number, changes, current.uncovered_paths, is_recovered=True)
             _remove_half_files(workspace, tree, current)
     return len(change_sets)
 
 
 def _remove_half_files(workspace: Workspace, before: TreeState, now: TreeState) -> None:
     """Removes the files in which the dead process was writing new content: no path has that content yet."""
-    paths = {path for path in now.uncovered if path.rpartition("/")[2] == CHANGE_FILE} | before.single
+    paths = {path for path in now.uncovered_paths if path.rpartition("/")[2] == CHANGE_FILE} | before.single
     for above in {path.rpartition("/")[0] for path in paths}:
         with suppress(OSError), workspace.folder(parts_of(above)) as folder:
             folder.take_away(CHANGE_FILE)

@@ -164,11 +164,13 @@ class ChangeStore:
         digest = hashlib.sha256(data).digest()
         db = self._open()
         if db.execute("SELECT 1 FROM contents WHERE digest = ?", (digest,)).fetchone() is None:
-            packed = zlib.compress(data, 1) if len(data) > _SMALL else data
-            if len(packed) >= len(data):
-                packed = data
-            is_packed = packed is not data
-            db.execute("INSERT INTO contents (digest, packed, data) VALUES (?, ?, ?)", (digest, is_packed, packed))
+            content_data = zlib.compress(data, 1) if len(data) > _SMALL else data
+            if len(content_data) >= len(data):
+                content_data = data
+            is_packed = content_data is not data
+            db.execute(
+                "INSERT INTO contents (digest, packed, data) VALUES (?, ?, ?)", (digest, is_packed, content_data)
+            )
         return digest
 
     def content(self, digest: bytes) -> bytes:
@@ -209,7 +211,12 @@ class ChangeStore:
             return int(cursor.lastrowid or 0)
 
     def end(
-        self, number: int, changes: Iterable[PathChange], uncovered: Mapping[str, str], *, is_recovered: bool = False
+        self,
+        number: int,
+        changes: Iterable[PathChange],
+        uncovered_paths: Mapping[str, str],
+        *,
+        is_recovered: bool = False,
     ) -> None:
         """Records what a call has changed."""
         with self.transaction() as db:
@@ -221,12 +228,12 @@ class ChangeStore:
                         os.fsencode(each.path),
                         *columns_of(each.before),
                         *columns_of(each.after),
-                        "\n".join(each.shared),
+                        "\n".join(each.sharing_calls),
                     )
                     for each in changes
                 ],
             )
-            places = msgspec.msgpack.encode([(os.fsencode(path), reason) for path, reason in uncovered.items()])
+            places = msgspec.msgpack.encode([(os.fsencode(path), reason) for path, reason in uncovered_paths.items()])
             db.execute(
                 "UPDATE change_sets SET tree = NULL, end_time = ?, is_recovered = ?, uncovered = ?,"
                 " sequence = (SELECT coalesce(max(sequence), 0) + 1 FROM change_sets) WHERE number = ?",
@@ -349,35 +356,35 @@ def store_beside(file: Path) -> ChangeStore:
     return ChangeStore(file.with_name(f"{file.name}.files"))
 
 
-def contents_in_cache(packed: bytes) -> set[bytes]:
+def contents_in_cache(blob: bytes) -> set[bytes]:
     """The digests of the contents in what was read of a workspace."""
-    return {row[3] for row in msgspec.msgpack.decode(zlib.decompress(packed))}
+    return {row[3] for row in msgspec.msgpack.decode(zlib.decompress(blob))}
 
 
-def contents_in_tree(packed: bytes) -> set[bytes]:
+def contents_in_tree(blob: bytes) -> set[bytes]:
     """The digests of the contents in the state before a call."""
-    return {state.content for state in _tree(packed).states.values() if state.kind == "file"}
+    return {state.content for state in _tree(blob).states.values() if state.kind == "file"}
 
 
 def _packed_tree(tree: TreeState) -> bytes:
     rows = [(os.fsencode(path), *columns_of(state)) for path, state in tree.states.items()]
     folders, single = ([os.fsencode(path) for path in paths] for paths in (tree.folders, tree.single))
-    uncovered = [(os.fsencode(path), reason) for path, reason in tree.uncovered.items()]
-    return zlib.compress(msgspec.msgpack.encode((rows, folders, single, uncovered)), 1)
+    uncovered_paths = [(os.fsencode(path), reason) for path, reason in tree.uncovered_paths.items()]
+    return zlib.compress(msgspec.msgpack.encode((rows, folders, single, uncovered_paths)), 1)
 
 
-def _tree(packed: bytes) -> TreeState:
-    rows, folders, single, uncovered = msgspec.msgpack.decode(zlib.decompress(packed))
+def _tree(blob: bytes) -> TreeState:
+    rows, folders, single, uncovered_paths = msgspec.msgpack.decode(zlib.decompress(blob))
     return TreeState(
         {os.fsdecode(row[0]): FileState(*row[1:]) for row in rows},
         {os.fsdecode(path) for path in folders},
         {os.fsdecode(path) for path in single},
-        {os.fsdecode(path): reason for path, reason in uncovered},
+        {os.fsdecode(path): reason for path, reason in uncovered_paths},
     )
 
 
 def _change_set(row: Sequence[Any], changes: Sequence[PathChange]) -> ChangeSet:
-    uncovered = () if row[13] is None else msgspec.msgpack.decode(row[13])
+    uncovered_paths = () if row[13] is None else msgspec.msgpack.decode(row[13])
     return ChangeSet(
         number=row[0],
         run_id=row[1],
@@ -392,6 +399,6 @@ def _change_set(row: Sequence[Any], changes: Sequence[PathChange]) -> ChangeSet:
         within=row[10],
         owner=row[11],
         is_recovered=bool(row[12]),
-        uncovered=tuple([(os.fsdecode(path), reason) for path, reason in uncovered]),
+        uncovered_paths=tuple([(os.fsdecode(path), reason) for path, reason in uncovered_paths]),
         changes=changes,
     )

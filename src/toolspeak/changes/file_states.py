@@ -33,13 +33,13 @@ class PathChange:
     """A change of one path. None: nothing is there.
 
     - `path`: relative to the workspace, written with `/`. Bytes that are not UTF-8 are surrogates, as in `os.fsdecode`.
-    - `shared`: calls that ran at the same time and may have made the change instead.
+    - `sharing_calls`: calls that ran at the same time and may have made the change instead.
     """
 
     path: str
     before: FileState | None
     after: FileState | None
-    shared: tuple[str, ...] = ()
+    sharing_calls: tuple[str, ...] = ()
 
 
 @quick()
@@ -55,7 +55,7 @@ class ChangeSet:
     - `within`: the change set of the call whose sub-run made this one.
     - `owner`: the process that made it.
     - `is_recovered`: the process died during the call. What others changed since is among the changes.
-    - `uncovered`: what is not covered, with the reason.
+    - `uncovered_paths`: what is not covered, with the reason.
     """
 
     number: int
@@ -71,7 +71,7 @@ class ChangeSet:
     within: int | None
     owner: str
     is_recovered: bool
-    uncovered: tuple[tuple[str, str], ...] = ()
+    uncovered_paths: tuple[tuple[str, str], ...] = ()
     changes: Sequence[PathChange] = field(default_factory=list[PathChange])
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from toolspeak.changes.file_states import FileState
 from toolspeak.changes.run_changes import NetChange
 from toolspeak.data.values import quick
-from toolspeak.tools.files.diff import grouped, span
+from toolspeak.tools.files.diff import opcode_groups, span
 from toolspeak.tools.files.text_format import split_lines, visible
 
 _LINE_BYTES = 52
@@ -23,15 +23,15 @@ class PathPatch:
     """One path's part of a patch.
 
     - `kind`: what happened to it: "created", "deleted" or "changed".
-    - `added`, `removed`: the lines; None if they are no text, or not in the patch.
+    - `lines_added`, `lines_removed`: the lines; None if they are no text, or not in the patch.
     - `note`: why the patch does not hold the change; "" if it does.
     - `data`: the part itself.
     """
 
     path: str
     kind: str
-    added: int | None
-    removed: int | None
+    lines_added: int | None
+    lines_removed: int | None
     note: str
     data: bytes
 
@@ -53,7 +53,7 @@ def path_patches(
         parts = [(before, after)]
         if before is not None and after is not None and before.kind != after.kind:
             parts = [(before, None), (None, after)]  # a file and a link are two patches to git
-        data, added, removed = b"", 0, 0
+        data, lines_added, lines_removed = b"", 0, 0
         for one, two in parts:
             is_text = not any(side is not None and b"\0" in side for side in sides)
             blobs = _blob(one, content), _blob(two, content)
@@ -62,9 +62,9 @@ def path_patches(
                 data += _binary_body(*blobs)
             elif blobs[0] != blobs[1]:
                 body, more, fewer = _text_body(net.path, *blobs)
-                data, added, removed = data + body, added + more, removed + fewer
+                data, lines_added, lines_removed = data + body, lines_added + more, lines_removed + fewer
         is_text = b"GIT binary patch" not in data
-        yield PathPatch(net.path, kind, added if is_text else None, removed if is_text else None, "", data)
+        yield PathPatch(net.path, kind, lines_added if is_text else None, lines_removed if is_text else None, "", data)
 
 
 def patch_of(parts: Sequence[PathPatch]) -> bytes:
@@ -110,7 +110,7 @@ def _head(
     *,
     full: bool,
 ) -> bytes:
-    lines = [b"diff --git %s %s" % (_quoted("a/", path), _quoted("b/", path))]
+    lines = [b"diff --git %s %s" % (_git_path("a/", path), _git_path("b/", path))]
     if before is None and after is not None:
         lines.append(f"new file mode {_git_mode(after)}".encode())
     elif after is None and before is not None:
@@ -133,11 +133,11 @@ def _text_body(path: str, before: bytes | None, after: bytes | None) -> tuple[by
     """The hunks of a text, and how many lines they add and remove."""
     old, new = (split_lines((data or b"").decode(errors="surrogateescape")) for data in (before, after))
     ends = "\t" if " " in path else ""
-    names = [b"/dev/null" if before is None else _quoted("a/", path) + ends.encode()]
-    names.append(b"/dev/null" if after is None else _quoted("b/", path) + ends.encode())
+    names = [b"/dev/null" if before is None else _git_path("a/", path) + ends.encode()]
+    names.append(b"/dev/null" if after is None else _git_path("b/", path) + ends.encode())
     lines: list[str] = []
-    added = removed = 0
-    for group in grouped(old, new):
+    lines_added = lines_removed = 0
+    for group in opcode_groups(old, new):
         first, last = group[0], group[-1]
         lines.append(f"@@ -{span(first[1], last[2])} +{span(first[3], last[4])} @@\n")
         for tag, i1, i2, j1, j2 in group:
@@ -146,11 +146,11 @@ def _text_body(path: str, before: bytes | None, after: bytes | None) -> tuple[by
                 continue
             lines += [_hunk_line("-", line) for line in old[i1:i2]]
             lines += [_hunk_line("+", line) for line in new[j1:j2]]
-            added, removed = added + j2 - j1, removed + i2 - i1
+            lines_added, lines_removed = lines_added + j2 - j1, lines_removed + i2 - i1
     if not lines:
         return b"", 0, 0
     head = b"--- %s\n+++ %s\n" % (names[0], names[1])
-    return head + "".join(lines).encode(errors="surrogateescape"), added, removed
+    return head + "".join(lines).encode(errors="surrogateescape"), lines_added, lines_removed
 
 
 def _hunk_line(sign: str, line: str) -> str:
@@ -163,15 +163,15 @@ def _binary_body(before: bytes | None, after: bytes | None) -> bytes:
 
 
 def _literal(data: bytes) -> bytes:
-    packed = zlib.compress(data)
+    compressed_data = zlib.compress(data)
     lines = [b"literal %d" % len(data)]
-    for start in range(0, len(packed), _LINE_BYTES):
-        piece = packed[start : start + _LINE_BYTES]
+    for start in range(0, len(compressed_data), _LINE_BYTES):
+        piece = compressed_data[start : start + _LINE_BYTES]
         lines.append(_LENGTHS[len(piece) - 1].encode() + base64.b85encode(piece, pad=True))
     return b"\n".join(lines) + b"\n\n"
 
 
-def _quoted(prefix: str, path: str) -> bytes:
+def _git_path(prefix: str, path: str) -> bytes:
     """A name as git writes it: in C's quotation if it holds anything but plain characters."""
     name = prefix.encode() + path.encode(errors="surrogateescape")
     if all(32 <= byte < 127 and byte not in b'"\\' for byte in name):

@@ -163,4 +163,4 @@ def by_workspace(
 
 def uncovered_by(change_sets: Iterable[ChangeSet]) -> dict[str, str]:
     """What the change sets do not cover, with the reasons."""
-    return {path: reason for each in change_sets for path, reason in each.uncovered}
+    return {path: reason for each in change_sets for path, reason in each.uncovered_paths}

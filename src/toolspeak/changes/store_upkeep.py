@@ -38,10 +38,10 @@ def free_contents(store: ChangeStore, *, caches: bool = False) -> None:
             db.execute("DELETE FROM workspaces")
         db.execute("DELETE FROM workspaces WHERE time < ?", (time.time() - _CACHE_SECONDS,))
         digests: set[bytes] = set()
-        for (packed,) in db.execute("SELECT cache FROM workspaces").fetchall():
-            digests |= contents_in_cache(packed)
-        for (packed,) in db.execute("SELECT tree FROM change_sets WHERE tree IS NOT NULL").fetchall():
-            digests |= contents_in_tree(packed)
+        for (blob,) in db.execute("SELECT cache FROM workspaces").fetchall():
+            digests |= contents_in_cache(blob)
+        for (blob,) in db.execute("SELECT tree FROM change_sets WHERE tree IS NOT NULL").fetchall():
+            digests |= contents_in_tree(blob)
         db.execute("CREATE TEMP TABLE IF NOT EXISTS needed (digest BLOB PRIMARY KEY)")
         db.execute("DELETE FROM needed")
         db.executemany("INSERT INTO needed VALUES (?)", [(digest,) for digest in digests])
@@ -69,9 +69,9 @@ async def delete_stranded(store: ChangeStore | None, journal: Journal) -> int:
     if store is None or not store.exists():
         return 0
     # The store first: a run is in the journal before its changes are in the store.
-    stranded = await stranded_roots(store, journal)
-    delete_roots(store, stranded)
-    return len(stranded)
+    root_ids = await stranded_roots(store, journal)
+    delete_roots(store, root_ids)
+    return len(root_ids)
 
 
 async def stranded_roots(store: ChangeStore, journal: Journal) -> list[str]:

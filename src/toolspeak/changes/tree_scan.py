@@ -51,21 +51,21 @@ class TreeState:
     """The state of the paths of a folder, relative to it and written with `/`; "" is the folder itself.
 
     - `states`: what is there, by path.
-    - `folders`: the folders whose entries are all in `states`, but for those in `uncovered`.
+    - `folders`: the folders whose entries are all in `states`, but for those in `uncovered_paths`.
     - `single`: paths that were looked up one by one.
-    - `uncovered`: what is not covered, with the reason.
+    - `uncovered_paths`: what is not covered, with the reason.
     """
 
     states: dict[str, FileState] = field(default_factory=dict[str, FileState])
     folders: set[str] = field(default_factory=set[str])
     single: set[str] = field(default_factory=set[str])
-    uncovered: dict[str, str] = field(default_factory=dict[str, str])
+    uncovered_paths: dict[str, str] = field(default_factory=dict[str, str])
 
     def covers(self, path: str) -> bool:
         """Whether the state says what is at the path, or that nothing is there."""
         if path in self.single or path in self.states:
-            return path not in self.uncovered or path in self.states
-        if path in self.uncovered or not path:
+            return path not in self.uncovered_paths or path in self.states
+        if path in self.uncovered_paths or not path:
             return False
         above = path.rpartition("/")[0]
         if above in self.folders:
@@ -111,7 +111,7 @@ class TreeScanner:
         self._tree = TreeState()
         self._trusted_until = 0
         self._size = 0
-        self._protected: frozenset[str] = frozenset()
+        self._protected_paths: frozenset[str] = frozenset()
 
     def scan(self, places: Iterable[str] | None = None) -> TreeState:
         """The state of the whole workspace, or of these places with what is in and above them.
@@ -144,13 +144,13 @@ class TreeScanner:
             return None
         tree = self._end()
         if path not in tree.states:
-            raise OSError(errno.EINVAL, tree.uncovered.get(path, "not readable"))
+            raise OSError(errno.EINVAL, tree.uncovered_paths.get(path, "not readable"))
         return tree.states[path]
 
     def _begin(self) -> None:
         self._tree, self._size = TreeState(), 0
         self._trusted_until = time.time_ns() - _TICK
-        self._protected = protected_below(str(self.workspace.root))
+        self._protected_paths = protected_below(str(self.workspace.root))
 
     def _end(self) -> TreeState:
         tree, self._tree = self._tree, TreeState()
@@ -191,7 +191,7 @@ class TreeScanner:
                 folder = inner
         except OSError as error:
             tree.single.discard(path)
-            tree.uncovered[path] = error.strerror or str(error)
+            tree.uncovered_paths[path] = error.strerror or str(error)
         finally:
             folder.close()
 
@@ -203,28 +203,28 @@ class TreeScanner:
         tree.folders.add(path)
         if path and any(entry.name in _CACHES for entry in entries):
             tree.folders.discard(path)
-            tree.uncovered[path] = "a cache or a virtual environment"
+            tree.uncovered_paths[path] = "a cache or a virtual environment"
             return
         above = f"{path}/" if path else ""
         for entry in entries:
             here = above + entry.name
             if len(tree.states) > MAX_FILES:
                 tree.folders.discard(path)
-                tree.uncovered[here] = f"beyond the first {MAX_FILES:,} files of the workspace"
+                tree.uncovered_paths[here] = f"beyond the first {MAX_FILES:,} files of the workspace"
                 return
-            if _TEMPORARY.fullmatch(entry.name) or here in self._protected:
-                tree.uncovered[here] = ""
+            if _TEMPORARY.fullmatch(entry.name) or here in self._protected_paths:
+                tree.uncovered_paths[here] = ""
                 continue
             try:
                 status = entry.stat(follow_symlinks=False)
                 if stat.S_ISDIR(status.st_mode) and entry.name in SKIPPED_FOLDERS:
-                    tree.uncovered[here] = SKIPPED_FOLDERS[entry.name]
+                    tree.uncovered_paths[here] = SKIPPED_FOLDERS[entry.name]
                 else:
                     self._add(folder, entry.name, here, status, deep=True)
             except FileNotFoundError:
                 continue  # it was removed while the folder was read
             except OSError as error:
-                tree.uncovered[here] = error.strerror or str(error)
+                tree.uncovered_paths[here] = error.strerror or str(error)
 
     def _add(self, folder: Folder, name: str, path: str, status: os.stat_result, *, deep: bool) -> None:
         """Adds what is at a path; with `deep` also what is in a folder."""
@@ -240,7 +240,7 @@ class TreeScanner:
                     self._list(inner, path)
         else:
             tree.states.pop(path, None)
-            tree.uncovered[path] = "no regular file"
+            tree.uncovered_paths[path] = "no regular file"
 
     def _file(self, folder: Folder, name: str, path: str, status: os.stat_result) -> FileState:
         key: StatKey = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_mode)
@@ -250,12 +250,12 @@ class TreeScanner:
             return entry[1]
         mode = stat.S_IMODE(status.st_mode)
         data = None
-        if path in self._protected:
-            self._tree.uncovered[path] = "this program depends on it"
+        if path in self._protected_paths:
+            self._tree.uncovered_paths[path] = "this program depends on it"
         elif status.st_size > MAX_FILE:
-            self._tree.uncovered[path] = f"larger than {MAX_FILE // 1024 // 1024} MB"
+            self._tree.uncovered_paths[path] = f"larger than {MAX_FILE // 1024 // 1024} MB"
         elif self._size > MAX_CONTENT:
-            self._tree.uncovered[path] = f"beyond the first {MAX_CONTENT // 1024 // 1024} MB of the workspace"
+            self._tree.uncovered_paths[path] = f"beyond the first {MAX_CONTENT // 1024 // 1024} MB of the workspace"
         else:
             try:
                 with os.fdopen(folder.open(name, os.O_RDONLY), "rb") as file:
@@ -263,7 +263,7 @@ class TreeScanner:
             except FileNotFoundError:
                 raise
             except OSError as error:
-                self._tree.uncovered[path] = error.strerror or str(error)
+                self._tree.uncovered_paths[path] = error.strerror or str(error)
         if data is None or len(data) > MAX_FILE:
             # Without its content, but a change of it shows.
             return FileState("unread", mode, repr(key[:4]).encode(), status.st_size)

@@ -120,7 +120,7 @@ def _outlook(net: NetChange, tree: TreeState) -> UndoEntry:
     """What an undo can do with a path."""
     now = tree.states.get(net.path)
     if now is None and not tree.covers(net.path):
-        return UndoEntry(net.path, "failed", tree.uncovered.get(net.path, ""))
+        return UndoEntry(net.path, "failed", tree.uncovered_paths.get(net.path, ""))
     if now == net.before:
         return UndoEntry(net.path, "already")
     if now != net.after:
@@ -163,7 +163,7 @@ def _begin(store: ChangeStore, last: ChangeSet, tree: TreeState) -> tuple[int, s
             within=None,
             owner=new_owner(),
             is_recovered=False,
-            uncovered=(),
+            uncovered_paths=(),
         )
         return store.begin(change_set, tree), name
 

@@ -336,7 +336,7 @@ class CallApprover:
             ):
                 self._note("The arguments are unchanged.")
                 return
-            current.revise(await current.request.revised(new_arguments))
+            current.revise(await current.request.revise(new_arguments))
         except ConfigurationError as error:
             self._note(printable(str(error)), "error")
 

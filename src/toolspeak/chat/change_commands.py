@@ -37,7 +37,11 @@ async def show_changes(chat: Chat) -> None:
         chat.transcript.note("· the conversation changed no files")
         return
     for part in parts if len(parts) > 1 else ():
-        size = (part.note or "binary") if part.added is None else f"+{part.added:,} -{part.removed or 0:,}"
+        size = (
+            (part.note or "binary")
+            if part.lines_added is None
+            else f"+{part.lines_added:,} -{part.lines_removed or 0:,}"
+        )
         chat.transcript.note(f"  {part.kind:8} {visible_name(part.path)}  {size}", "code")
     lines = visible_lines(patch.decode(errors="replace"))
     chat.front.print(colour_lines(lines[:_MOST_LINES], lexer_of_language("diff")))

@@ -306,7 +306,7 @@ async def _decision(request: ApprovalRequest, line: Mapping[str, Any]) -> Decisi
     made of the call."""
     decision = Decision(line["approved"], line.get("reason", ""), by="input", ends_run=line.get("ends_run", False))
     if line.get("arguments") is not None:
-        revision = await request.revised(line["arguments"])
+        revision = await request.revise(line["arguments"])
         decision = replace(decision, arguments=revision.call.arguments, digest=revision.digest)
     if line.get("always") is not None:
         decision = replace(decision, always=request.always(line["always"]))

@@ -48,7 +48,7 @@ from toolspeak.execute.hooks import (
     InterceptorChain,
     Level,
     Proceed,
-    applied,
+    hook_facts,
     in_order,
 )
 from toolspeak.execute.invocation import EarlyStart
@@ -104,11 +104,11 @@ __all__ = [
     "ToolCallStarted",
     "ToolExecution",
     "Wait",
-    "applied",
     "approve_all",
     "approve_none",
     "check_decision",
     "hints",
+    "hook_facts",
     "in_order",
     "plan",
     "resolve_approver",

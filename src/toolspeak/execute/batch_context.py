@@ -259,7 +259,7 @@ class BatchResult:
     - `results`: the results in call order, one for each call; empty if calls are pending.
     - `pending`: the unanswered questions.
     - `approval_seconds`: how long approvers took. The deadline moved by as much.
-    - `orphaned`: the ids of the run's orphaned calls that have not ended.
+    - `orphan_ids`: the ids of the run's orphaned calls that have not ended.
     - `run_id`: the run of the batch.
     - `calls`: the calls of the results, as they ran.
     - `times`: when each call started and completed, in Unix seconds.
@@ -269,7 +269,7 @@ class BatchResult:
     results: tuple[ToolResult, ...]
     pending: tuple[ApprovalRequest, ...] = ()
     approval_seconds: float = 0.0
-    orphaned: tuple[str, ...] = ()
+    orphan_ids: tuple[str, ...] = ()
     run_id: str = ""
     calls: tuple[ToolCall | MalformedCall, ...] = ()
     times: tuple[tuple[float, float], ...] = ()

@@ -77,8 +77,8 @@ class Call:
     Admission:
 
     - `original`: the call as the model wrote it.
-    - `passed`: the call as each `before` let it pass. As many interceptors get its result in their `after`.
-    - `prepared`: the call made ready, if it may run.
+    - `passed_calls`: the call as each `before` let it pass. As many interceptors get its result in their `after`.
+    - `prepared_call`: the call made ready, if it may run.
     - `early`: its early start, if it has one.
     - `result`: the result, if it does not run; otherwise `run_call` sets it.
     - `refused_by`: who refused it, an interceptor's name or a decision's author.
@@ -104,8 +104,8 @@ class Call:
 
     original: ToolCall | MalformedCall
     phase: Phase = "proposed"
-    passed: Sequence[ToolCall] = ()
-    prepared: PreparedCall | None = None
+    passed_calls: Sequence[ToolCall] = ()
+    prepared_call: PreparedCall | None = None
     early: EarlyCall | None = None
     result: ToolResult | None = None
     refused_by: str = ""
@@ -126,27 +126,27 @@ class Call:
     @property
     def call(self) -> ToolCall | MalformedCall:
         """The call as it runs: as the model wrote it, unless an interceptor or a decision changed it."""
-        return self.original if self.prepared is None else self.prepared.call
+        return self.original if self.prepared_call is None else self.prepared_call.call
 
     def move(self, phase: Phase) -> None:
         """Enters the next phase. Raises AssertionError if the table does not allow it: a fault of the executor."""
         assert phase in NEXT[self.phase], f"the call {self.original.id} cannot go from {self.phase} to {phase}"
         self.phase = phase
 
-    def admit(self, prepared: PreparedCall) -> None:
+    def admit(self, prepared_call: PreparedCall) -> None:
         """Lets the call run."""
         self.move("admitted")
-        self.prepared = prepared
+        self.prepared_call = prepared_call
 
     def resolve(self, result: ToolResult, refused_by: str = "", *, is_recorded: bool = False) -> None:
         """Gives the call a result. It does not run."""
         self.move("resolved")
-        self.prepared, self.result, self.refused_by, self.is_recorded = None, result, refused_by, is_recorded
+        self.prepared_call, self.result, self.refused_by, self.is_recorded = None, result, refused_by, is_recorded
 
-    def ask(self, prepared: PreparedCall, request: ApprovalRequest, *, asks_to_repeat: bool = False) -> None:
+    def ask(self, prepared_call: PreparedCall, request: ApprovalRequest, *, asks_to_repeat: bool = False) -> None:
         """Lets the call wait for an answer to the question."""
         self.move("pending")
-        self.prepared, self.request, self.asks_to_repeat = prepared, request, asks_to_repeat
+        self.prepared_call, self.request, self.asks_to_repeat = prepared_call, request, asks_to_repeat
 
     def release(self) -> None:
         """Releases the slots that the call holds."""
@@ -177,7 +177,7 @@ class BatchState:
     - `cancellations`: how often `owner` was cancelled before the batch.
     - `uses_cache`: whether a read may be answered from the result cache.
     - `under_way`: the number of tasks that have begun and not ended.
-    - `expired`: whether the run's time is over.
+    - `is_expired`: whether the run's time is over.
     - `is_failing`: whether the batch ends before its calls are done.
     - `error`: why it ended early.
     - `waiting_calls`: for each call that waits, the runs that its function started.
@@ -199,7 +199,7 @@ class BatchState:
     cancellations: int = 0
     uses_cache: bool = False
     under_way: int = 0
-    expired: bool = False
+    is_expired: bool = False
     is_failing: bool = False
     error: BaseException | None = None
     waiting_calls: list[SubRuns] = field(default_factory=list[SubRuns])
@@ -209,21 +209,21 @@ class BatchState:
         settings = self.settings
         return prepare(call, settings.tools, settings.secrets, self.context.run_id, of_turn=settings.of_turn)
 
-    def prepared_call(self, call: ToolCall) -> PreparedCall | ToolResult:
+    def prepare_or_reuse(self, call: ToolCall) -> PreparedCall | ToolResult:
         """As `prepare`; the call as it began early, if it did and its effects are still the same."""
         early = None if self.early is None else self.early.calls.get(call.id)
-        if early is not None and (early.prepared.call is call or early.prepared.call == call):
-            prepared = early.prepared
-            effects = prepared.tool.effects_of(prepared.arguments)
-            if effects is prepared.effects or effects == prepared.effects:
-                return prepared
+        if early is not None and (early.prepared_call.call is call or early.prepared_call.call == call):
+            prepared_call = early.prepared_call
+            effects = prepared_call.tool.effects_of(prepared_call.arguments)
+            if effects is prepared_call.effects or effects == prepared_call.effects:
+                return prepared_call
         return self.prepare(call)
 
     async def record_notes(self) -> None:
         """Records what the `before` of interceptors noted."""
         notes, hide = self.notes, self.settings.secrets.hide_text
-        for failed in notes.failed:
-            await self.emit(replace(failed, error=hide(failed.error)))
+        for fact in notes.failures:
+            await self.emit(replace(fact, error=hide(fact.error)))
         for fact in (*notes.approvals, *(change.fact for change in notes.changes)):
             await self.emit(fact)
         for text in notes.messages:
@@ -231,7 +231,9 @@ class BatchState:
 
     @property
     def is_late(self) -> bool:
-        return self.expired or (self.deadline.at is not None and asyncio.get_running_loop().time() >= self.deadline.at)
+        return self.is_expired or (
+            self.deadline.at is not None and asyncio.get_running_loop().time() >= self.deadline.at
+        )
 
     @property
     def is_being_cancelled(self) -> bool:

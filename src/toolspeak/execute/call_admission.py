@@ -40,11 +40,11 @@ from toolspeak.execute.calls.result_limits import result_of_value, stopped_resul
 from toolspeak.execute.calls.secrets import hide_effects
 from toolspeak.execute.hooks import Answer, Block, HookError, chain_of, hook_failure
 from toolspeak.execute.recovery import IN_DOUBT_REASON, has_person, unknown_outcome
-from toolspeak.tools.verify import Happened
+from toolspeak.tools.verify import VerifiedResult
 
 ResultT = TypeVar("ResultT")
 
-_ENDED = "not started: the run was ended by a decision"
+_RUN_ENDED = "not started: the run was ended by a decision"
 
 
 class _TooLateError(Exception):
@@ -109,41 +109,41 @@ class CallAdmission:
             else:
                 try:
                     if batch.settings.interceptors:
-                        prepared = await self._intercepted(call, original)
+                        prepared_call = await self._pass_before(call, original)
                     else:
-                        prepared = batch.prepared_call(original)
-                    if type(prepared) is ToolResult:
-                        self._keep_from_running(call, prepared)
-                    elif prepared is not None and original.id in batch.doubtful_calls.decisions:
-                        await self._recover(call, prepared)
-                    elif prepared is not None:
-                        question = self._judge(call, prepared)
+                        prepared_call = batch.prepare_or_reuse(original)
+                    if type(prepared_call) is ToolResult:
+                        self._keep_from_running(call, prepared_call)
+                    elif prepared_call is not None and original.id in batch.doubtful_calls.decisions:
+                        await self._recover(call, prepared_call)
+                    elif prepared_call is not None:
+                        question = self._judge(call, prepared_call)
                         if question is not None:
-                            before = [each.prepared.effects for each in batch.calls if each.prepared is not None]
-                            outcome = await self._in_time(self._builder.for_person(question, prepared, before))
+                            before = [each.effects for one in batch.calls if (each := one.prepared_call) is not None]
+                            outcome = await self._in_time(self._builder.for_person(question, prepared_call, before))
                             if isinstance(outcome, ToolResult):
                                 self._keep_from_running(call, outcome)
                             else:
-                                call.ask(prepared, outcome)
+                                call.ask(prepared_call, outcome)
                 except _TooLateError:
                     self._keep_from_running(call, failure(original, "skipped", deadline.before_start()))
                 except AgentStop as stop:
                     self._stop_run(stop, original)
                     self._keep_from_running(call, stopped_result(original, stop))
-            if call.prepared is None:
+            if call.prepared_call is None:
                 self._skip_after(call)
                 continue
             if looks_back:
-                self._earlier.append(call.prepared.call)
+                self._earlier.append(call.prepared_call.call)
             if call.request is not None:
                 self.has_pending = True
 
-    async def _intercepted(self, call: Call, original: ToolCall) -> PreparedCall | ToolResult | None:
+    async def _pass_before(self, call: Call, original: ToolCall) -> PreparedCall | ToolResult | None:
         """Passes the call through every `before`. Returns the call made ready, or its result, or None if an interceptor
         refused it: then it is resolved."""
         batch, notes = self._batch, self._batch.notes
         chain = chain_of(original, batch.settings.interceptors, batch.context, notes)
-        call.passed = chain.passed
+        call.passed_calls = chain.passed_values
         try:
             verdict = await self._in_time(chain.before(original))
         except HookError as error:
@@ -152,19 +152,19 @@ class CallAdmission:
             return self._keep_from_running(call, failure(original, "blocked", verdict.reason), notes.last)
         if isinstance(verdict, Answer):
             return result_of_value(original, verdict.value, batch.settings.secrets)
-        prepared = batch.prepared_call(verdict)
-        if isinstance(prepared, ToolResult):
-            call.passed = ()  # `after` is called here: it may rescue a failure that would end the batch
+        prepared_call = batch.prepare_or_reuse(verdict)
+        if isinstance(prepared_call, ToolResult):
+            call.passed_calls = ()  # `after` is called here: it may rescue a failure that would end the batch
             chain = chain_of(verdict, batch.settings.interceptors, batch.context, notes)
-            return await self._in_time(chain.after(verdict, prepared))
-        return replace(prepared, changed=True) if verdict is not original and verdict != original else prepared
+            return await self._in_time(chain.after(verdict, prepared_call))
+        is_changed = verdict is not original and verdict != original
+        return replace(prepared_call, changed=True) if is_changed else prepared_call
 
-    async def _refuse_malformed(self, call: Call, malformed: MalformedCall) -> None:
+    async def _refuse_malformed(self, call: Call, malformed_call: MalformedCall) -> None:
         """Resolves a malformed call. Interceptors see it as a call without arguments."""
-        batch, result = self._batch, failure(malformed, "malformed", malformed.reason)
-        stand_in = ToolCall(
-            malformed.id, malformed.name or "", {}, extra={**malformed.extra, "malformed": malformed.raw}
-        )
+        batch, result = self._batch, failure(malformed_call, "malformed", malformed_call.reason)
+        extra = {**malformed_call.extra, "malformed": malformed_call.raw}
+        stand_in = ToolCall(malformed_call.id, malformed_call.name or "", {}, extra=extra)
         try:
             if batch.settings.interceptors:
                 chain = chain_of(stand_in, batch.settings.interceptors, batch.context, batch.notes)
@@ -176,44 +176,44 @@ class CallAdmission:
             result = stopped_result(stand_in, stop)
         self._keep_from_running(call, result)
 
-    async def _recover(self, call: Call, prepared: PreparedCall) -> None:
+    async def _recover(self, call: Call, prepared_call: PreparedCall) -> None:
         """Decides about a call in doubt. Its approval stays valid and is not requested again."""
-        batch, tool_call, tool = self._batch, prepared.call, prepared.tool
-        effects = hide_effects(prepared.effects, batch.settings.secrets)
+        batch, tool_call, tool = self._batch, prepared_call.call, prepared_call.tool
+        effects = hide_effects(prepared_call.effects, batch.settings.secrets)
         digest = request_digest(tool_call, tool.now, effects, again=True)
-        context = batch.context.run_context(tool_call, prepared.idempotency_key)
-        outcome = await batch.doubtful_calls.settle(prepared, digest, context)
-        if not isinstance(outcome, Happened) and is_refusal(batch.notes.decisions.get(call.original.id)):
+        context = batch.context.run_context(tool_call, prepared_call.idempotency_key)
+        outcome = await batch.doubtful_calls.settle(prepared_call, digest, context)
+        if not isinstance(outcome, VerifiedResult) and is_refusal(batch.notes.decisions.get(call.original.id)):
             outcome = False
-        if isinstance(outcome, Happened):
+        if isinstance(outcome, VerifiedResult):
             self._keep_from_running(call, result_of_value(tool_call, outcome.value, batch.settings.secrets))
         elif outcome is None and (self._approver is None or has_person(self._approver)):
             request = ApprovalRequest(
                 tool_call, tool.now, effects, "", IN_DOUBT_REASON, digest, state=batch.context.state
             )
-            request = await self._in_time(self._builder.with_preview(request, prepared))
-            call.ask(prepared, request, asks_to_repeat=True)
+            request = await self._in_time(self._builder.with_preview(request, prepared_call))
+            call.ask(prepared_call, request, asks_to_repeat=True)
         elif outcome:
-            call.admit(prepared)
+            call.admit(prepared_call)
         else:
-            self._keep_from_running(call, batch.doubtful_calls.unknown(tool_call))
+            self._keep_from_running(call, batch.doubtful_calls.result_of_unknown(tool_call))
 
-    def _judge(self, call: Call, prepared: PreparedCall) -> ApprovalRequest | None:
+    def _judge(self, call: Call, prepared_call: PreparedCall) -> ApprovalRequest | None:
         """Admits or refuses a call, or returns the question that a person must answer.
 
         The order: an earlier decision, the policy, an interceptor, the rules, the effects, a standing approver.
         """
-        evaluator, builder, tool_call = self._evaluator, self._builder, prepared.call
+        evaluator, builder, tool_call = self._evaluator, self._builder, prepared_call.call
         notes, hook = self._batch.notes, self._batch.notes.decisions.get(call.original.id)
         standing = self._approver if isinstance(self._approver, StandingApprover) else None
         is_open = evaluator.policy is None and hook is None and tool_call.id not in evaluator.decisions
-        if is_open and not prepared.effects.needs_approval:
+        if is_open and not prepared_call.effects.needs_approval:
             answer = None  # as for most reads
         elif hook is None and standing is not None and evaluator.only_effects_decide(tool_call):
             answer = standing.decision  # without the question: to make it takes longer than all the rest
         else:
-            request = builder.about(prepared, self._earlier)
-            answer = builder.decided_before(prepared) or evaluator.answer(request)
+            request = builder.about(prepared_call, self._earlier)
+            answer = builder.decided_before(prepared_call) or evaluator.answer(request)
             answer = builder.counting_answer(request, answer, hook, notes.approvals)
             if isinstance(answer, Escalate):
                 request = replace(request.because(answer.reason), needs_person=answer.person)
@@ -231,16 +231,16 @@ class CallAdmission:
                     answer = standing.decision
         if answer is None:
             early = None if self._batch.early is None else self._batch.early.calls.get(tool_call.id)
-            if early is not None and early.prepared is prepared:
+            if early is not None and early.prepared_call is prepared_call:
                 call.early = early
-            call.admit(prepared)
+            call.admit(prepared_call)
         else:
-            self._apply(call, prepared, answer)
+            self._apply(call, prepared_call, answer)
         return None
 
-    def _apply(self, call: Call, prepared: PreparedCall, decision: Decision) -> None:
+    def _apply(self, call: Call, prepared_call: PreparedCall, decision: Decision) -> None:
         """Applies a decision to a call."""
-        tool_call = prepared.call
+        tool_call = prepared_call.call
         if not decision.approved:
             reason = f": {decision.reason}" if decision.reason else ""
             if decision.ends_run:
@@ -248,7 +248,7 @@ class CallAdmission:
                 self.ends_run = True
             self._keep_from_running(call, failure(tool_call, "rejected", f"the call was rejected{reason}"), decision.by)
         elif decision.arguments is None or same_json(decision.arguments, tool_call.arguments):
-            call.admit(prepared)
+            call.admit(prepared_call)
         else:
             new_prepared = self._batch.prepare(replace(tool_call, arguments=decision.arguments))
             if isinstance(new_prepared, ToolResult):
@@ -266,7 +266,7 @@ class CallAdmission:
         if result is None or call.is_recorded or self._skip_reason:
             return
         if self.ends_run:
-            self._skip_reason = _ENDED
+            self._skip_reason = _RUN_ENDED
         elif result.code in ("blocked", "rejected"):
             if settings.stop_on_block:
                 self._skip_reason = f"not started: {result.name} was blocked before it"
@@ -314,8 +314,8 @@ class CallAdmission:
 
     async def _ask(self, call: Call, together: Mapping[str, Decision | Escalate]) -> None:
         """Asks about one call and applies the answer. Without an answer the call stays pending."""
-        batch, prepared, request = self._batch, call.prepared, call.request
-        assert prepared is not None, "the call is pending"
+        batch, prepared_call, request = self._batch, call.prepared_call, call.request
+        assert prepared_call is not None, "the call is pending"
         assert request is not None, "the call is pending"
         tool_call = request.call
         if not together:
@@ -327,14 +327,14 @@ class CallAdmission:
             if answer is None:
                 if isinstance(self._approver, BatchApprover):
                     raise TypeError("a batch approver cannot answer about a single call")
-                answer = await self._timed(ask(self._approver, request))
+                answer = await self._outside_deadline(ask(self._approver, request))
         except AgentStop as stop:
             self._stop_run(stop, tool_call)
             self._keep_from_running(call, stopped_result(tool_call, stop))
             return
         revision: ApprovalRequest | None = request
         if isinstance(answer, Decision) and is_of_a_revision(answer, request):
-            revision = self._builder.revision_of(prepared, answer)
+            revision = self._builder.revision_of(prepared_call, answer)
             if revision is not None:
                 await batch.emit(question_fact(revision))
         if isinstance(answer, Escalate) or revision is None:
@@ -342,11 +342,11 @@ class CallAdmission:
         fact = decision_fact(tool_call.id, answer, revision.digest, batch.settings.secrets)
         await record_decision(fact, batch.emit, self._evaluator.rules)
         if not call.asks_to_repeat or answer.ends_run:
-            self._apply(call, prepared, replace(answer, reason=fact.reason))
+            self._apply(call, prepared_call, replace(answer, reason=fact.reason))
         elif answer.approved:
-            call.admit(prepared)
+            call.admit(prepared_call)
         else:
-            self._keep_from_running(call, unknown_outcome(prepared.call, fact.reason))
+            self._keep_from_running(call, unknown_outcome(prepared_call.call, fact.reason))
 
     async def _ask_together(
         self, approver: BatchApprover, requests: Sequence[ApprovalRequest]
@@ -354,7 +354,7 @@ class CallAdmission:
         for request in requests:
             await self._batch.emit(question_fact(request))
         try:
-            answers = await self._timed(ask_together(approver, requests))
+            answers = await self._outside_deadline(ask_together(approver, requests))
         except AgentStop as stop:
             self._stop_run(stop, requests[0].call)
             return {}
@@ -372,11 +372,11 @@ class CallAdmission:
         if self.ends_run:
             for call in batch.calls:
                 if call.phase in ("pending", "admitted"):
-                    self._keep_from_running(call, failure(call.call, "skipped", _ENDED))
+                    self._keep_from_running(call, failure(call.call, "skipped", _RUN_ENDED))
         if early is not None and len(early.calls) > sum(call.early is not None for call in batch.calls):
             for call in batch.calls:
-                if call.prepared is not None:
-                    self._prepare_anew(call, call.prepared)
+                if call.prepared_call is not None:
+                    self._prepare_anew(call, call.prepared_call)
             await early.drop()
         if batch.settings.interceptors or batch.notes.approvals:
             await batch.record_notes()
@@ -386,11 +386,11 @@ class CallAdmission:
     def _prepare_anew(self, call: Call, earlier: PreparedCall) -> None:
         """Makes the call ready again: its function may have begun early, and changed the arguments."""
         call.early = None
-        prepared = self._batch.prepare(earlier.call)
-        if isinstance(prepared, ToolResult):
-            self._keep_from_running(call, prepared)
+        prepared_call = self._batch.prepare(earlier.call)
+        if isinstance(prepared_call, ToolResult):
+            self._keep_from_running(call, prepared_call)
         else:
-            call.prepared = replace(earlier, arguments=prepared.arguments)
+            call.prepared_call = replace(earlier, arguments=prepared_call.arguments)
 
     # --- time
 
@@ -405,7 +405,7 @@ class CallAdmission:
                 raise _TooLateError from None
             raise
 
-    async def _timed(self, question: Awaitable[ResultT]) -> ResultT:
+    async def _outside_deadline(self, question: Awaitable[ResultT]) -> ResultT:
         """Awaits an answer outside the deadline, and moves the deadline by the time it took."""
         clock = asyncio.get_running_loop()
         began = clock.time()

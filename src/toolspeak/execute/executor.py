@@ -26,14 +26,14 @@ from toolspeak.execute.approval.policy_rules import StandingRules, resolve_polic
 from toolspeak.execute.batch_context import BatchContext, BatchPaused, BatchResult, Deadline, Emit, RunScope
 from toolspeak.execute.batch_state import INTERRUPTIBLE, BatchState, Call
 from toolspeak.execute.call_admission import CallAdmission
-from toolspeak.execute.calls.observe import Observation, Observed, Observer
+from toolspeak.execute.calls.observe import EventOrigin, Observation, Observer
 from toolspeak.execute.calls.prepare import PreparedCall, unique
 from toolspeak.execute.calls.replay import CassetteResults, Replayer
 from toolspeak.execute.calls.result_limits import ResultCap
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.execute.concurrency.limits import Concurrency, Limiter, Timers
 from toolspeak.execute.concurrency.schedule import ScheduleName, check_schedule, plan
-from toolspeak.execute.hooks import HookNotes, Interceptor, applied, in_order
+from toolspeak.execute.hooks import HookNotes, Interceptor, hook_facts, in_order
 from toolspeak.execute.invocation import EarlyStart, ExecutorSettings
 from toolspeak.execute.recovery import NONE_IN_DOUBT, CallsInDoubt
 from toolspeak.execute.run_call import run_call
@@ -104,7 +104,7 @@ class Executor:
         self.rules = StandingRules() if rules is None else rules
         self.after_web: AfterWeb | None = after_web
         self._early_start = early_start
-        self._shared: BatchContext | None = None  # memory and scope of batches without a context
+        self._own_context: BatchContext | None = None  # memory and scope of batches without a context
         self._observers = tuple(observers)
         self._settings = ExecutorSettings(
             tools,
@@ -179,15 +179,15 @@ class Executor:
         """
         approver = self.approver if approver is None else approver
         if context is None:
-            shared = self._shared = self._shared or BatchContext()
-            scope = RunScope(shared.scope.orphans, shared.scope.result_cache)
-            context = BatchContext(memory=shared.memory, scope=scope)
+            own_context = self._own_context = self._own_context or BatchContext()
+            scope = RunScope(own_context.scope.orphans, own_context.scope.result_cache)
+            context = BatchContext(memory=own_context.memory, scope=scope)
         owner, loop, scope = asyncio.current_task(), asyncio.get_running_loop(), context.scope
         assert owner is not None, "batches run in tasks"
         observers, observation = (*self._observers, *context.observers), None
         if observers:
             principal = None if context.state is None else context.state.principal
-            run = Observed(context.run_id, context.step, context.agent, context.parent_run_id, principal)
+            run = EventOrigin(context.run_id, context.step, context.agent, context.parent_run_id, principal)
             observation = Observation(observers, run)
         batch = BatchState(
             self._settings if context.tools is None else self._settings.with_tools(context.tools),
@@ -217,7 +217,7 @@ class Executor:
         finally:
             if early is not None:
                 await early.drop()
-        orphaned = tuple([call.call_id for call in scope.orphans.running()]) if scope.orphans.calls else ()
+        orphan_ids = tuple([call.call_id for call in scope.orphans.running()]) if scope.orphans.calls else ()
         results: list[ToolResult] = []
         run_calls: list[ToolCall | MalformedCall] = []
         times: list[tuple[float, float]] = []
@@ -230,7 +230,7 @@ class Executor:
             tuple(results),
             (),
             admission.approval_seconds,
-            orphaned,
+            orphan_ids,
             context.run_id,
             tuple(run_calls),
             tuple(times),
@@ -255,12 +255,12 @@ class Scheduler:
         self._limiters: dict[str, tuple[Limiter, ...]] = {}
         self._starting = False
         self._vars = contextvars.copy_context()
-        running = [(call, call.prepared) for call in batch.calls if call.prepared is not None]
+        running = [(call, call.prepared_call) for call in batch.calls if call.prepared_call is not None]
         self._running = running
         if len(running) > 1:
             waits: tuple[int, ...] = ()
             names: tuple[str, ...] = ()
-            run_plan = plan([prepared.effects for _, prepared in running], settings.schedule)
+            run_plan = plan([prepared_call.effects for _, prepared_call in running], settings.schedule)
             for (call, _), earlier in zip(running, run_plan, strict=True):
                 if earlier is not waits:
                     waits, names = earlier, tuple(running[index][1].call.id for index in earlier)
@@ -274,7 +274,7 @@ class Scheduler:
         batch.cancellations = batch.owner.cancelling()
         batch.uses_cache = settings.replayer is not None or (  # a recording has its own cached results
             bool(scope.result_cache.results)
-            and (settings.schedule != "parallel" or all(prepared.effects.read_only for _, prepared in running))
+            and (settings.schedule != "parallel" or all(each.effects.read_only for _, each in running))
         )
 
     async def run(self) -> None:
@@ -305,16 +305,16 @@ class Scheduler:
                 if batch.timers is not batch.context.scope.timers:
                     batch.timers.close()
                 done_calls: list[tuple[ToolCall, Effects, ToolResult | None]] = []
-                for call, prepared in self._running:
+                for call, prepared_call in self._running:
                     if call.limiters:
                         call.release()
-                    done_calls.append((prepared.call, prepared.effects, call.result))
+                    done_calls.append((prepared_call.call, prepared_call.effects, call.result))
                 batch.context.scope.result_cache.learn(done_calls, ordered=batch.settings.schedule != "parallel")
         if batch.error is not None:
             raise batch.error
         if batch.settings.interceptors:
             notes = (call.notes for call in batch.calls if call.phase == "done")
-            for fact in applied(notes, batch.notes.current, "call", batch.settings.secrets.hide_text):
+            for fact in hook_facts(notes, batch.notes.current, "call", batch.settings.secrets.hide_text):
                 await batch.emit(fact)
         if self._open_calls:
             raise BatchHeld(tuple(batch.waiting_calls)) if batch.waiting_calls else BatchPaused
@@ -332,12 +332,12 @@ class Scheduler:
         batch = self._batch
         if batch.is_failing or batch.context.pause.is_requested or call.task is not None or call.phase == "done":
             return
-        if call.prepared is None:
+        if call.prepared_call is None:
             if call.is_recorded:
                 assert call.result is not None, "it is recorded"
                 self._finish(call, call.result)
                 return
-        elif not batch.expired and call.early is None and not self._acquire_slots(call, call.prepared):
+        elif not batch.is_expired and call.early is None and not self._acquire_slots(call, call.prepared_call):
             call.move("queued")
             return
         call.move("scheduled")
@@ -345,10 +345,10 @@ class Scheduler:
         # A copy of the batch's context: a call must not see what the call before it has set.
         call.task = self._loop.create_task(run_call(batch, call, self._finish), context=self._vars.copy())
 
-    def _acquire_slots(self, call: Call, prepared: PreparedCall) -> bool:
+    def _acquire_slots(self, call: Call, prepared_call: PreparedCall) -> bool:
         """Acquires all slots that the call needs, or none. Without them `_start` is called again when one may be
         free."""
-        tool = prepared.tool
+        tool = prepared_call.tool
         limiters = self._limiters.get(tool.spec.name)
         if limiters is None:
             limiters = self._of_batch + self._batch.context.scope.limiters(tool, self._batch.settings.concurrency)
@@ -389,7 +389,7 @@ class Scheduler:
     def _expire(self) -> None:
         """Interrupts the calls under way, except one whose fact is being recorded."""
         # Set, for a timer may fire a tick before the clock reaches its time.
-        self._batch.expired = True
+        self._batch.is_expired = True
         for call in self._batch.calls:
             if call.task is not None and call.phase in INTERRUPTIBLE:
                 call.task.cancel()
@@ -406,15 +406,15 @@ class Scheduler:
                 tasks.append(call.task)
                 if call.phase != "recording":
                     call.task.cancel()
-        cancelled = None
+        cancellation = None
         while tasks:
             try:
                 await asyncio.wait(tasks)
             except asyncio.CancelledError as error:
                 # Cancelled once more: then recording is cancelled too.
-                cancelled = error
+                cancellation = error
                 for task in tasks:
                     task.cancel()
             tasks = [task for task in tasks if not task.done()]
-        if cancelled is not None and batch.error is None:
-            raise cancelled
+        if cancellation is not None and batch.error is None:
+            raise cancellation

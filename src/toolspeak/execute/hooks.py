@@ -32,7 +32,7 @@ Level: TypeAlias = Literal["call", "model", "step", "run", "message", "compactio
 """What an interceptor wraps, or admits: a message that is said during a run, a compaction of its history."""
 HookName: TypeAlias = Literal["before", "around", "after"]
 
-_ANSWERED: frozenset[Level] = frozenset({"call", "model", "step", "run"})
+_ANSWERABLE_LEVELS: frozenset[Level] = frozenset({"call", "model", "step", "run"})
 """The levels whose values have an outcome, which an `Answer` takes the place of."""
 
 
@@ -70,7 +70,7 @@ class HookNotes:
 
     - `current`: the metadata as the next hook sees it.
     - `changes`: the metadata that hooks set.
-    - `failed`: the interceptors that failed.
+    - `failures`: the interceptors that failed.
     - `messages`: what hooks say to the model.
     - `decisions`: what hooks decide about the approval of calls, by call id.
     - `approvals`: why nobody is asked about calls: the decisions of hooks, the policy and rules that count, as facts.
@@ -80,7 +80,7 @@ class HookNotes:
 
     current: Mapping[str, JSON] = field(default_factory=no_extra)
     changes: list[MetadataChange] = field(default_factory=list[MetadataChange])
-    failed: list[InterceptorFailed] = field(default_factory=list[InterceptorFailed])
+    failures: list[InterceptorFailed] = field(default_factory=list[InterceptorFailed])
     messages: list[str] = field(default_factory=list[str])
     decisions: dict[str, Decision | Escalate] = field(default_factory=dict[str, "Decision | Escalate"])
     approvals: list[ApprovalDecided] = field(default_factory=list[ApprovalDecided])
@@ -201,7 +201,7 @@ class InterceptorChain(Generic[ValueT, OutcomeT]):
     - `check`: returns the value that `before` returned, or raises ConfigurationError if it must not return that.
     - `own`: returns the outcome that a hook returned, changed if need be, or raises ConfigurationError.
     - `contain`: turns an error into the outcome of the value, or raises it.
-    - `passed`: the value as each `before` let it pass, in their order.
+    - `passed_values`: the value as each `before` let it pass, in their order.
     """
 
     interceptors: Sequence[Any]
@@ -210,17 +210,17 @@ class InterceptorChain(Generic[ValueT, OutcomeT]):
     check: Callable[[object], ValueT]
     own: Callable[[object], OutcomeT]
     contain: Callable[[HookError], OutcomeT]
-    passed: list[ValueT] = field(default_factory=list[ValueT])
+    passed_values: list[ValueT] = field(default_factory=list[ValueT])
 
     async def before(self, value: ValueT) -> ValueT | Block | Answer:
         """Returns the value to continue with, or what takes its place. Raises HookError."""
         for interceptor in self.interceptors:
             try:
                 verdict = cast("object", await interceptor.before(value, self._for(interceptor)))
-                if isinstance(verdict, Block) or (isinstance(verdict, Answer) and self.level in _ANSWERED):
+                if isinstance(verdict, Block) or (isinstance(verdict, Answer) and self.level in _ANSWERABLE_LEVELS):
                     return verdict
                 value = self.check(verdict)
-                self.passed.append(value)
+                self.passed_values.append(value)
             except AgentStop:
                 raise
             except Exception as error:
@@ -287,7 +287,7 @@ class InterceptorChain(Generic[ValueT, OutcomeT]):
         return run
 
 
-def applied(
+def hook_facts(
     notes: Iterable[HookNotes | None], metadata: Mapping[str, JSON], level: Level, hide: Callable[[str], str]
 ) -> list[MetadataSet | InterceptorFailed | UserMessageQueued]:
     """Returns the facts of what the hooks around several concurrent values recorded, one value after the other."""
@@ -409,5 +409,5 @@ def chain_of(
 
 def hook_failure(call: ToolCall, error: HookError, notes: HookNotes) -> ToolResult:
     """Notes the error, and returns the failure of its call."""
-    notes.failed.append(error.fact(call.id))
+    notes.failures.append(error.fact(call.id))
     return failure(call, "exception", str(error))

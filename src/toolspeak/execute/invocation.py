@@ -37,8 +37,8 @@ from toolspeak.execute.concurrency.limits import (
 )
 from toolspeak.execute.concurrency.schedule import Conflicts, ScheduleName
 from toolspeak.execute.hooks import Interceptor
-from toolspeak.execute.sub_runs import ENTERED, SubRuns, WaitRequest
-from toolspeak.tools.context import RunContext, injected
+from toolspeak.execute.sub_runs import CURRENT_SUB_RUNS, SubRuns, WaitRequest
+from toolspeak.tools.context import RunContext, injected_values
 from toolspeak.tools.stored_results import READ_RESULT
 from toolspeak.tools.toolset import Toolset
 
@@ -72,17 +72,17 @@ class ExecutorSettings:
 class Invocation:
     """One call of a tool's function.
 
-    - `prepared`: the call.
+    - `prepared_call`: the call.
     - `seconds`: its time limit, None without one. Before it runs, the limit of tools that have none of their own.
     - `context`, `secrets`: the run, and the secrets that its progress hides.
-    - `is_over`: set once nothing waits for the function any more (`RunContext.cancelled`).
+    - `is_over`: set once nothing waits for the function any more (`RunContext.is_cancelled`).
     - `end_flag`: set once a synchronous function has ended.
     - `on_end`: is called in the event loop when an orphaned function ends.
     - `sub_runs`: the runs that the function starts, of a tool that takes a RunContext.
     - `is_early`: the function is called before the turn is over.
     """
 
-    prepared: PreparedCall
+    prepared_call: PreparedCall
     seconds: float | None
     context: BatchContext
     secrets: Secrets
@@ -99,17 +99,17 @@ class Invocation:
         orphaned in its thread. Raises no exception but CancelledError, and what the tool's own function of its time
         limit raises.
         """
-        tool, arguments, trace, entered = self.prepared.tool, self.prepared.arguments, self.context.trace, None
+        tool, arguments, trace, token = self.prepared_call.tool, self.prepared_call.arguments, self.context.trace, None
         if tool.timeout is not None and (own_seconds := tool.seconds(arguments)) is not None:
             self.seconds = own_seconds
-        with nullcontext() if trace is None else trace.call(self.prepared.call, early=self.is_early):
-            if tool.injected:
-                call_id = self.prepared.call.id
+        with nullcontext() if trace is None else trace.call(self.prepared_call.call, early=self.is_early):
+            if tool.injected_kinds:
+                call_id = self.prepared_call.call.id
                 self.sub_runs = SubRuns(self.context.run_id, call_id, self.context.ended_waits.get(call_id, ()))
                 self.sub_runs.pause = self.context.pause
-                entered = ENTERED.set(self.sub_runs)
+                token = CURRENT_SUB_RUNS.set(self.sub_runs)
                 self.is_over = Flag()
-                arguments = {**arguments, **injected(tool.injected, self._run_context(self.is_over))}
+                arguments = {**arguments, **injected_values(tool.injected_kinds, self._run_context(self.is_over))}
             limit = None if self.seconds is None or self.seconds == math.inf else timers.start(self.seconds)
             try:
                 if tool.is_async:
@@ -129,8 +129,8 @@ class Invocation:
             except BaseException as error:  # noqa: BLE001 - the executor decides what each exception means
                 outcome = ThreadOutcome(error=error)
             finally:
-                if entered is not None:
-                    ENTERED.reset(entered)
+                if token is not None:
+                    CURRENT_SUB_RUNS.reset(token)
                 if self.is_over is not None:
                     self.is_over.is_set = True
                 if limit is not None:
@@ -141,12 +141,12 @@ class Invocation:
         context = self.context
         return RunContext(
             deps=context.deps,
-            call=self.prepared.call,
-            idempotency_key=self.prepared.idempotency_key,
+            call=self.prepared_call.call,
+            idempotency_key=self.prepared_call.idempotency_key,
             state=context.state,
             memory=context.memory,
             progress=self._progress(is_over),
-            cancelled=lambda: is_over.is_set,
+            is_cancelled=lambda: is_over.is_set,
             wait=self._wait,
         )
 
@@ -157,7 +157,7 @@ class Invocation:
 
     def _progress(self, is_over: Flag) -> Callable[[str], None]:
         loop, home = asyncio.get_running_loop(), threading.get_ident()
-        report, secrets, call_id = self.context.progress, self.secrets, self.prepared.call.id
+        report, secrets, call_id = self.context.progress, self.secrets, self.prepared_call.call.id
 
         def progress(message: str) -> None:
             if is_over.is_set:
@@ -175,7 +175,7 @@ class Invocation:
 class EarlyCall:
     """A call whose function was called before the turn was over."""
 
-    prepared: PreparedCall
+    prepared_call: PreparedCall
     invocation: Invocation
     memory: _MemoryCopy | None
     task: asyncio.Task[tuple[ThreadOutcome, bool]]
@@ -203,12 +203,12 @@ class EarlyStart:
         """Takes the next complete call of the turn. It begins now, or not before the turn is over."""
         settings, secrets = self._settings, self._settings.secrets
         try:
-            prepared = prepare(call, settings.tools, secrets, self._context.run_id)
+            prepared_call = prepare(call, settings.tools, secrets, self._context.run_id)
         except ToolDefinitionError:
             return  # the batch raises it
-        if type(prepared) is not PreparedCall:
+        if type(prepared_call) is not PreparedCall:
             return
-        tool, effects, context = prepared.tool, prepared.effects, self._context
+        tool, effects, context = prepared_call.tool, prepared_call.effects, self._context
         scope = context.scope
         if effects.needs_approval or effects.delegates:
             may_start = False
@@ -230,17 +230,17 @@ class EarlyStart:
             limiters = (*limiters, self._batch)
         if not may_start or not all(limiter.free_slots > 0 for limiter in limiters):
             return
-        if "context" in tool.injected.values():
+        if "context" in tool.injected_kinds.values():
             if self._memory is None:
                 self._memory = _MemoryCopy(context.memory)
             context = replace(context, memory=self._memory.copy)
-        invocation = Invocation(prepared, settings.tool_timeout, context, secrets, is_early=True)
+        invocation = Invocation(prepared_call, settings.tool_timeout, context, secrets, is_early=True)
         task = asyncio.get_running_loop().create_task(invocation.run(self._timers))
         for limiter in limiters:
             limiter.free_slots -= 1
             # Not in the task's own code: a task that is cancelled before its first step never runs any.
             task.add_done_callback(limiter.release)
-        self.calls[call.id] = EarlyCall(prepared, invocation, self._memory, task)
+        self.calls[call.id] = EarlyCall(prepared_call, invocation, self._memory, task)
 
     async def drop(self) -> None:
         """Cancels the early calls that still run, waits for their tasks, and drops their outcomes."""
@@ -265,8 +265,8 @@ class _MemoryCopy:
 
     def __init__(self, memory: dict[str, Any]) -> None:
         self._memory = memory
-        self.copy = _copied(memory)
-        self._base = _copied(memory)
+        self.copy = _copy(memory)
+        self._base = _copy(memory)
 
     def merge(self) -> None:
         new_values = {key: value for key, value in self.copy.items() if self._base.get(key, _MISSING) != value}
@@ -278,8 +278,8 @@ class _MemoryCopy:
                 here.update({name: entry for name, entry in entries.items() if before.get(name) != entry})
             else:
                 self._memory[key] = copy.copy(cast("Any", value))
-        self._base = _copied(self.copy)
+        self._base = _copy(self.copy)
 
 
-def _copied(memory: dict[str, Any]) -> dict[str, Any]:
+def _copy(memory: dict[str, Any]) -> dict[str, Any]:
     return {key: copy.copy(value) for key, value in memory.items()}

@@ -25,7 +25,7 @@ from toolspeak.execute.concurrency.limits import in_thread
 from toolspeak.tools.context import RunContext
 from toolspeak.tools.crashes import log_crash
 from toolspeak.tools.tool import Tool
-from toolspeak.tools.verify import Happened
+from toolspeak.tools.verify import VerifiedResult
 
 _LOG = logging.getLogger("toolspeak.execute")
 
@@ -71,25 +71,27 @@ class CallsInDoubt:
             return failure(call, "unknown_outcome", f"{_REPORT} It was not run again: {result.text}")
         return result
 
-    def unknown(self, call: ToolCall) -> ToolResult:
+    def result_of_unknown(self, call: ToolCall) -> ToolResult:
         """Returns the failure of a call that `settle` does not run again, with the reason of its decision."""
         decision = self.decisions.get(call.id)
         return unknown_outcome(call, "" if decision is None or decision.approved else decision.reason)
 
-    async def settle(self, prepared: PreparedCall, digest: str, context: RunContext[Any]) -> Happened | bool | None:
+    async def settle(
+        self, prepared_call: PreparedCall, digest: str, context: RunContext[Any]
+    ) -> VerifiedResult | bool | None:
         """Decides about a call in doubt: True if it runs again, False if its outcome stays unknown, None if a person
-        must decide, `Happened` if it took effect.
+        must decide, `VerifiedResult` if it took effect.
 
         A decision counts only if it answers the question with this digest.
         """
-        tool, effects = prepared.tool, prepared.effects
+        tool, effects = prepared_call.tool, prepared_call.effects
         if tool.verify is not None:
-            verdict = await _verify(tool, prepared.arguments, context)
+            verdict = await _verify(tool, prepared_call.arguments, context)
             if verdict is not None:
-                return verdict if isinstance(verdict, Happened) else True
+                return verdict if isinstance(verdict, VerifiedResult) else True
         if effects.may_run_twice:
             return True
-        decision = self.decisions[prepared.call.id]
+        decision = self.decisions[prepared_call.call.id]
         if decision is not None and decision.digest in ("", digest):
             return decision.approved
         return _BY_POLICY[self.in_doubt_policy]
@@ -116,7 +118,7 @@ def unknown_outcome(call: ToolCall, reason: str = "") -> ToolResult:
     return failure(call, "unknown_outcome", f"{_REPORT} It was not run again: {reason}" if reason else _REPORT)
 
 
-async def _verify(tool: Tool, arguments: Mapping[str, Any], context: RunContext[Any]) -> Happened | bool | None:
+async def _verify(tool: Tool, arguments: Mapping[str, Any], context: RunContext[Any]) -> VerifiedResult | bool | None:
     """Returns what the tool's `verify` says; None if it fails or takes too long."""
     verify = tool.verify
     if verify is None:
@@ -133,5 +135,5 @@ async def _verify(tool: Tool, arguments: Mapping[str, Any], context: RunContext[
         log_crash(_LOG, message, error)
         return None
     if verdict is True:
-        return Happened("done before the run was interrupted")
-    return verdict if verdict is False or isinstance(verdict, Happened) else None
+        return VerifiedResult("done before the run was interrupted")
+    return verdict if verdict is False or isinstance(verdict, VerifiedResult) else None

@@ -40,27 +40,27 @@ async def run_call(batch: BatchState, call: Call, finish: Callable[[Call, ToolRe
     The result is that of the call's function, of an earlier call like it (the result cache), or the one that admission
     gave it. An error that must end the batch is handed to the batch: the exception of a task would be lost.
     """
-    settings, context, prepared = batch.settings, batch.context, call.prepared
+    settings, context, prepared_call = batch.settings, batch.context, call.prepared_call
     try:
-        result = _from_cache(batch, call, prepared) if batch.uses_cache and prepared is not None else None
+        result = _from_cache(batch, call, prepared_call) if batch.uses_cache and prepared_call is not None else None
         if result is not None:
-            if call.passed and prepared is not None:
+            if call.passed_calls and prepared_call is not None:
                 # What the interceptors made of the earlier result is part of it: they do not change it again.
-                after = await _pass_after(batch, call, prepared.call, result, prepared)
-                result = after if call.notes is not None and call.notes.failed else result
+                after = await _pass_after(batch, call, prepared_call.call, result, prepared_call)
+                result = after if call.notes is not None and call.notes.failures else result
         else:
-            if prepared is not None:
-                result = await _run_prepared(batch, call, prepared)
+            if prepared_call is not None:
+                result = await _run_prepared(batch, call, prepared_call)
                 if batch.doubtful_calls.decisions:
-                    result = batch.doubtful_calls.report(prepared.call, result)
+                    result = batch.doubtful_calls.report(prepared_call.call, result)
             else:
                 result = call.result
                 assert result is not None, "admission resolved it"
                 if settings.cassette_results is not None and result.code in _BY_CHANCE:
                     of_call = ToolCall(result.call_id, result.name, {})
                     settings.cassette_results.keep(of_call, RecordedResult(result, skipped=True))
-                if call.passed:
-                    result = await _pass_after(batch, call, call.passed[-1], result)
+                if call.passed_calls:
+                    result = await _pass_after(batch, call, call.passed_calls[-1], result)
             read = call.function_result
             if read is not None and SOURCES in read.extra:  # whatever an interceptor made of the result
                 result = replace(result, extra=with_sources(result.extra, sources_in(read.extra)))
@@ -68,11 +68,11 @@ async def run_call(batch: BatchState, call: Call, finish: Callable[[Call, ToolRe
             if whole is not None or call.error is not None:
                 context.scope.details[result.call_id] = LocalDetails(call.error, whole)
         if call.notes is not None:
-            for failed in call.notes.failed:
-                await batch.emit(replace(failed, error=settings.secrets.hide_text(failed.error)))
+            for fact in call.notes.failures:
+                await batch.emit(replace(fact, error=settings.secrets.hide_text(fact.error)))
         call.move("recording")
         has_failed = result.status == "failure" and result.code != "skipped"
-        if settings.throw_on_failure and has_failed and prepared is not None:
+        if settings.throw_on_failure and has_failed and prepared_call is not None:
             await batch.stop_starting(StopRequested("tool_failure", result.text, result.call_id))
         handle = result.extra.get("handle")
         await batch.emit(ToolFinished(result, None if handle is None else stored_result(context.memory, handle)))
@@ -93,63 +93,71 @@ async def run_call(batch: BatchState, call: Call, finish: Callable[[Call, ToolRe
             batch.end_if_idle()
 
 
-def _from_cache(batch: BatchState, call: Call, prepared: PreparedCall) -> ToolResult | None:
+def _from_cache(batch: BatchState, call: Call, prepared_call: PreparedCall) -> ToolResult | None:
     """The result of an earlier read like this one, unless something in this batch may change it first."""
     settings = batch.settings
     if settings.replayer is not None:
-        return settings.replayer.cached_result(prepared.call)
+        return settings.replayer.cached_result(prepared_call.call)
     if call.waited_for:
         return None
-    result = batch.context.scope.result_cache.answer(prepared.call, prepared.effects)
+    result = batch.context.scope.result_cache.answer(prepared_call.call, prepared_call.effects)
     if result is not None and settings.cassette_results is not None:
-        settings.cassette_results.keep(prepared.call, RecordedResult(result, recalled=True))
+        settings.cassette_results.keep(prepared_call.call, RecordedResult(result, recalled=True))
     return result
 
 
-async def _run_prepared(batch: BatchState, call: Call, prepared: PreparedCall) -> ToolResult:
+async def _run_prepared(batch: BatchState, call: Call, prepared_call: PreparedCall) -> ToolResult:
     """Calls the function, with the interceptors around it, and returns the result as `after` left it; or the failure of
     a call that may not start any more."""
     settings = batch.settings
     if batch.context.pause.is_requested:
         raise NotStarted
-    if prepared.call.id in batch.context.waits:
-        batch.waiting_calls.append(SubRuns(batch.context.run_id, prepared.call.id, is_entered=False))
+    if prepared_call.call.id in batch.context.waits:
+        batch.waiting_calls.append(SubRuns(batch.context.run_id, prepared_call.call.id, is_entered=False))
         raise CallHeld
-    skipped, notes = None, None
+    skip_result, notes = None, None
     if settings.replayer is not None:
-        skipped = settings.replayer.skipped_result(prepared.call)
-    elif reason := _reason_to_skip(batch, call, prepared):
-        skipped = failure(prepared.call, "skipped", reason)
+        skip_result = settings.replayer.skipped_result(prepared_call.call)
+    elif reason := _reason_to_skip(batch, call, prepared_call):
+        skip_result = failure(prepared_call.call, "skipped", reason)
         if settings.cassette_results is not None:
-            settings.cassette_results.keep(prepared.call, RecordedResult(skipped, skipped=True))
-    if skipped is not None:
-        return await _pass_after(batch, call, prepared.call, skipped, prepared) if call.passed else skipped
+            settings.cassette_results.keep(prepared_call.call, RecordedResult(skip_result, skipped=True))
+    if skip_result is not None:
+        return (
+            await _pass_after(batch, call, prepared_call.call, skip_result, prepared_call)
+            if call.passed_calls
+            else skip_result
+        )
     try:
         if settings.interceptors:
             call.move("entering")
             notes = call.notes = HookNotes(batch.notes.current)
-            tool, effects = prepared.tool.now, hide_effects(prepared.effects, settings.secrets)
+            tool, effects = prepared_call.tool.now, hide_effects(prepared_call.effects, settings.secrets)
             record = partial(_record_retry, batch)
-            chain = chain_of(prepared.call, settings.interceptors, batch.context, notes, tool, effects, record)
-            result = await chain.surround(prepared.call, partial(_call_function, batch, call, prepared))
+            chain = chain_of(prepared_call.call, settings.interceptors, batch.context, notes, tool, effects, record)
+            result = await chain.surround(prepared_call.call, partial(_call_function, batch, call, prepared_call))
         else:
-            result = await _call_function(batch, call, prepared)
+            result = await _call_function(batch, call, prepared_call)
     except AgentStop as stop:
-        await batch.stop_starting(batch.stop_of(stop, prepared.call.id))
-        result = (notes and notes.outcome) or call.function_result or stopped_result(prepared.call, stop)
+        await batch.stop_starting(batch.stop_of(stop, prepared_call.call.id))
+        result = (notes and notes.outcome) or call.function_result or stopped_result(prepared_call.call, stop)
     except asyncio.CancelledError as error:
         if batch.is_being_cancelled:
             raise
         _forget_cancellations()
-        result = (notes and notes.outcome) or call.function_result or _interrupted(batch, call, prepared.call, error)
+        result = (
+            (notes and notes.outcome)
+            or call.function_result
+            or _interrupted_result(batch, call, prepared_call.call, error)
+        )
     # An interceptor may have caught what must end the batch.
     if call.function_result is None and batch.is_being_cancelled:
         raise asyncio.CancelledError
-    if call.passed:
-        result = await _pass_after(batch, call, prepared.call, result, prepared)
-    if prepared.is_unread:
-        result = replace(result, extra={**result.extra, FOUND_TOOLS: [prepared.tool.name]})
-    return replace(result, content=(TextPart(prepared.note), *result.content)) if prepared.note else result
+    if call.passed_calls:
+        result = await _pass_after(batch, call, prepared_call.call, result, prepared_call)
+    if prepared_call.is_unread:
+        result = replace(result, extra={**result.extra, FOUND_TOOLS: [prepared_call.tool.name]})
+    return replace(result, content=(TextPart(prepared_call.note), *result.content)) if prepared_call.note else result
 
 
 async def _record_retry(batch: BatchState, event: RetryScheduled) -> None:
@@ -157,18 +165,18 @@ async def _record_retry(batch: BatchState, event: RetryScheduled) -> None:
 
 
 async def _pass_after(
-    batch: BatchState, call: Call, hook_call: ToolCall, result: ToolResult, prepared: PreparedCall | None = None
+    batch: BatchState, call: Call, hook_call: ToolCall, result: ToolResult, prepared_call: PreparedCall | None = None
 ) -> ToolResult:
     """Returns the result, passed through the `after` of each interceptor whose `before` let the call pass.
 
-    `hook_call`: the call as they see it; `prepared`: the call made ready, if it might run.
+    `hook_call`: the call as they see it; `prepared_call`: the call made ready, if it might run.
     """
     settings = batch.settings
     call.move("entering" if call.phase == "scheduled" else "returned")
     notes = call.notes = call.notes or HookNotes(batch.notes.current)
-    tool = None if prepared is None else prepared.tool.now
-    effects = None if prepared is None else hide_effects(prepared.effects, settings.secrets)
-    interceptors = settings.interceptors[: len(call.passed)]
+    tool = None if prepared_call is None else prepared_call.tool.now
+    effects = None if prepared_call is None else hide_effects(prepared_call.effects, settings.secrets)
+    interceptors = settings.interceptors[: len(call.passed_calls)]
     chain = chain_of(hook_call, interceptors, batch.context, notes, tool, effects)
     notes.outcome, stops = result, list[AgentStop]()
     try:
@@ -186,9 +194,9 @@ async def _pass_after(
     return result
 
 
-def _reason_to_skip(batch: BatchState, call: Call, prepared: PreparedCall) -> str:
+def _reason_to_skip(batch: BatchState, call: Call, prepared_call: PreparedCall) -> str:
     """Why the call may not start any more, "" if it may: the run's time, a stop, or orphaned calls in its way."""
-    scope, tool = batch.context.scope, prepared.tool
+    scope, tool = batch.context.scope, prepared_call.tool
     if batch.is_late:
         return batch.deadline.before_start()
     if batch.stop is not None:
@@ -196,7 +204,7 @@ def _reason_to_skip(batch: BatchState, call: Call, prepared: PreparedCall) -> st
     if not scope.orphans.calls:
         return ""
     if batch.settings.schedule != "parallel":
-        running = scope.orphans.conflicting_tool(prepared.effects)
+        running = scope.orphans.conflicting_tool(prepared_call.effects)
         if running:
             return f"not started: it depends on {running}, which is still running after its timeout"
     own = scope.own_limiter(tool)
@@ -208,7 +216,7 @@ def _reason_to_skip(batch: BatchState, call: Call, prepared: PreparedCall) -> st
     return ""
 
 
-async def _call_function(batch: BatchState, call: Call, prepared: PreparedCall) -> ToolResult:
+async def _call_function(batch: BatchState, call: Call, prepared_call: PreparedCall) -> ToolResult:
     """Calls the tool's function, unless a recording has its result; ToolStarted is durable before the call."""
     settings = batch.settings
     if batch.is_being_cancelled:
@@ -218,21 +226,23 @@ async def _call_function(batch: BatchState, call: Call, prepared: PreparedCall) 
     call.move("starting")
     if call.error is not None and call.function_result is not None:
         level = logging.DEBUG if isinstance(call.error, ToolError) else logging.INFO
-        name, call_id = prepared.call.name, prepared.call.id
+        name, call_id = prepared_call.call.name, prepared_call.call.id
         _LOG.log(level, "the tool %s is called again in the call %s: %s", name, call_id, call.function_result.text)
     call.function_result = call.error = None
     if call.notes is not None:
         call.notes.outcome = None
     try:
         fact = ToolStarted(
-            prepared.call.id,
-            prepared.tool.spec.name,
-            prepared.idempotency_key,
+            prepared_call.call.id,
+            prepared_call.tool.spec.name,
+            prepared_call.idempotency_key,
             call.waited_for,
-            hide_effects(prepared.effects, settings.secrets) if settings.secrets.has_values else prepared.effects,
+            hide_effects(prepared_call.effects, settings.secrets)
+            if settings.secrets.has_values
+            else prepared_call.effects,
             call.early is not None,
-            prepared.call if prepared.changed else None,
-            prepared.tool.boundary,
+            prepared_call.call if prepared_call.changed else None,
+            prepared_call.tool.boundary,
         )
         await batch.emit(fact)
     except BaseException as error:
@@ -243,40 +253,40 @@ async def _call_function(batch: BatchState, call: Call, prepared: PreparedCall) 
     call.move("running")
     call.started_at = call.started_at or time()
     if batch.observation is not None:
-        batch.observation.report_start(prepared.call, call.started_at)
+        batch.observation.report_start(prepared_call.call, call.started_at)
     if batch.is_late:
-        result = failure(prepared.call, "skipped", batch.deadline.before_start())
+        result = failure(prepared_call.call, "skipped", batch.deadline.before_start())
     elif settings.replayer is not None:
         try:
-            recorded_result = settings.replayer.play(prepared.call)
+            recorded_result = settings.replayer.play(prepared_call.call)
         except ReplayDiverged as error:
             batch.fail(error)  # whatever an interceptor makes of it
             raise
         for usage_event in recorded_result.sub_run_usage:
             await batch.emit(usage_event)
         if recorded_result.stop is not None:
-            await batch.stop_starting(batch.stop_of(recorded_result.stop, prepared.call.id))
+            await batch.stop_starting(batch.stop_of(recorded_result.stop, prepared_call.call.id))
         result = recorded_result.result
     else:
-        result, stop = await _invoke(batch, call, prepared)
+        result, stop = await _invoke(batch, call, prepared_call)
         if settings.cassette_results is not None:
-            settings.cassette_results.keep(prepared.call, RecordedResult(result, stop))
+            settings.cassette_results.keep(prepared_call.call, RecordedResult(result, stop))
         if stop is not None:
-            await batch.stop_starting(batch.stop_of(stop, prepared.call.id))
+            await batch.stop_starting(batch.stop_of(stop, prepared_call.call.id))
     call.move("returned")
     call.function_result = result
     return result
 
 
-async def _invoke(batch: BatchState, call: Call, prepared: PreparedCall) -> tuple[ToolResult, AgentStop | None]:
+async def _invoke(batch: BatchState, call: Call, prepared_call: PreparedCall) -> tuple[ToolResult, AgentStop | None]:
     """Enters the function, or awaits the early call; returns its result, and the AgentStop if it ends the run.
 
     Raises CallHeld if the function waits, or a run that it started. Raises what the function raised if that is no
     Exception, such as KeyboardInterrupt.
     """
-    settings, early, tool_call = batch.settings, call.early, prepared.call
+    settings, early, tool_call = batch.settings, call.early, prepared_call.call
     if early is None:
-        invocation = Invocation(prepared, settings.tool_timeout, batch.context, settings.secrets)
+        invocation = Invocation(prepared_call, settings.tool_timeout, batch.context, settings.secrets)
     else:
         invocation = early.invocation
     try:
@@ -287,11 +297,11 @@ async def _invoke(batch: BatchState, call: Call, prepared: PreparedCall) -> tupl
             if early.memory is not None:
                 early.memory.merge()
     except asyncio.CancelledError as error:
-        still_running = _orphan(batch, call, prepared, invocation)
+        still_running = _orphan(batch, call, prepared_call, invocation)
         if batch.is_being_cancelled:
             raise
         _forget_cancellations()
-        result = _interrupted(batch, call, tool_call, error)
+        result = _interrupted_result(batch, call, tool_call, error)
         return (replace(result, extra={"still_running": True}) if still_running else result), None
     sub_runs = invocation.sub_runs
     waits = sub_runs is not None and (sub_runs.inactive or sub_runs.wait is not None)
@@ -308,23 +318,23 @@ async def _invoke(batch: BatchState, call: Call, prepared: PreparedCall) -> tupl
         case AgentStop() as stop:
             result = stopped_result(tool_call, stop)
         case _ if timed_out:
-            reason = f"{prepared.tool.name} did not finish within {invocation.seconds:g} seconds"
-            if _orphan(batch, call, prepared, invocation):
+            reason = f"{prepared_call.tool.name} did not finish within {invocation.seconds:g} seconds"
+            if _orphan(batch, call, prepared_call, invocation):
                 result = failure(tool_call, "timeout", f"{reason}; it may still be running")
                 result = replace(result, extra={"still_running": True})
             else:
                 result = failure(tool_call, "timeout", reason)
-        case Exception() as raised:
-            error = without_our_frames(raised)
+        case Exception() as exception:
+            error = without_our_frames(exception)
             call.error = error
             result = failure(tool_call, "exception", settings.secrets.hide_text(describe(error)))
             if isinstance(error, ToolError) and error.extra:
                 result = replace(result, extra=error.extra)
-        case asyncio.CancelledError() as cancelled:
-            result = _interrupted(batch, call, tool_call, cancelled)
+        case asyncio.CancelledError() as cancellation:
+            result = _interrupted_result(batch, call, tool_call, cancellation)
         case other:
             raise other
-    sources = {key for key in prepared.effects.reads if key.startswith(WEB)}
+    sources = {key for key in prepared_call.effects.reads if key.startswith(WEB)}
     if sub_runs is not None and sub_runs.inactive:
         sources = sources.union(*(run.sources for run in sub_runs.inactive.values()))
     return (replace(result, extra=with_sources(result.extra, sources)) if sources else result), stop
@@ -353,14 +363,14 @@ async def _check_sub_runs(
     return "", None
 
 
-def _orphan(batch: BatchState, call: Call, prepared: PreparedCall, invocation: Invocation) -> bool:
+def _orphan(batch: BatchState, call: Call, prepared_call: PreparedCall, invocation: Invocation) -> bool:
     """Whether the call continues although nothing waits for it: a thread cannot be stopped."""
     end_flag = invocation.end_flag
     if end_flag is None or end_flag.is_set:
         return False
     scope = batch.context.scope
-    scope.orphans.add(OrphanedCall(prepared.call.id, prepared.tool.name, prepared.effects, end_flag))
-    own = scope.own_limiter(prepared.tool)
+    scope.orphans.add(OrphanedCall(prepared_call.call.id, prepared_call.tool.name, prepared_call.effects, end_flag))
+    own = scope.own_limiter(prepared_call.tool)
     if own is not None and own in call.limiters:
         call.limiters = tuple(limiter for limiter in call.limiters if limiter is not own)
         invocation.on_end = own.release_orphaned
@@ -368,7 +378,9 @@ def _orphan(batch: BatchState, call: Call, prepared: PreparedCall, invocation: I
     return True
 
 
-def _interrupted(batch: BatchState, call: Call, tool_call: ToolCall, error: asyncio.CancelledError) -> ToolResult:
+def _interrupted_result(
+    batch: BatchState, call: Call, tool_call: ToolCall, error: asyncio.CancelledError
+) -> ToolResult:
     """The failure of a call that got a CancelledError although its batch is not cancelled."""
     if not batch.is_late:
         reason = batch.settings.secrets.hide_text(f"the tool gave up: {describe(error)}")

@@ -137,7 +137,7 @@ class SubRuns:
             self._run_end.set()
 
 
-ENTERED: ContextVar[SubRuns | None] = ContextVar("toolspeak_sub_runs", default=None)
+CURRENT_SUB_RUNS: ContextVar[SubRuns | None] = ContextVar("toolspeak_sub_runs", default=None)
 """The sub-runs of the call whose function runs in this context."""
 
 

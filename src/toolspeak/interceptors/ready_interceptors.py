@@ -141,11 +141,11 @@ class ModelRetry(ModelInterceptor):
             try:
                 return await proceed(request)
             except ProviderError as error:
-                requested = error.retry_after or 0.0
+                requested_seconds = error.retry_after or 0.0
                 backoff = self._backoff
-                if attempt >= backoff.attempts or requested > backoff.max_seconds or not self._when(error):
+                if attempt >= backoff.attempts or requested_seconds > backoff.max_seconds or not self._when(error):
                     raise
-                seconds = requested + backoff.seconds(attempt)
+                seconds = requested_seconds + backoff.seconds(attempt)
                 await context.retry(str(error), seconds, attempt, error.status)
                 await backoff.wait(seconds)
                 attempt += 1
@@ -220,25 +220,25 @@ class Cache(Interceptor):
             running = self._running.get(read)
             if running is None or _IS_INSIDE.get():
                 break
-            shared = await asyncio.shield(running)
-            if shared is not None:
-                return shared
+            shared_result = await asyncio.shield(running)
+            if shared_result is not None:
+                return shared_result
         return await self._run(call, proceed, read, now)
 
     async def _run(self, call: ToolCall, proceed: Proceed, read: _Read, now: float) -> ToolResult:
         """Proceeds, keeps the result, and hands it to the equal calls that wait for it."""
         loop, key, effects, changes = read
-        shared: ToolResult | None = None
-        done = self._running.setdefault(read, loop.create_future())
+        shared_result: ToolResult | None = None
+        future = self._running.setdefault(read, loop.create_future())
         token = _IS_INSIDE.set(True)
         try:
             result = await proceed(call)
             if result.status == "success" or result.code == "exception":
-                shared = result
+                shared_result = result
         finally:
             _IS_INSIDE.reset(token)
-            if self._running.pop(read, None) is done and not done.done():
-                done.set_result(shared)
+            if self._running.pop(read, None) is future and not future.done():
+                future.set_result(shared_result)
         if result.status == "success" and changes == self._changes:
             self._results[key] = (now, effects, result)
             while len(self._results) > self._max_results:

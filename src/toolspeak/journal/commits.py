@@ -27,7 +27,7 @@ SHORT = 0.001
 cores."""
 
 _SHARE = 1 / 8  # the weight of the last sync in the mean
-_UNKNOWN = 0.02  # as on a rotating disk: the loop waits for a sync only after about 25 short ones
+_FIRST_MEAN = 0.02  # as on a rotating disk: the loop waits for a sync only after about 25 short ones
 
 
 @quick(frozen=False, eq=False)
@@ -35,7 +35,7 @@ class Waiting:
     """A record that waits to be written to the file.
 
     - `synced`: the record must be on the disk before its `append` returns.
-    - `done`: the future that its `append` waits for.
+    - `future`: the future that its `append` waits for.
     - `writing`: the record can no longer be withdrawn: it is written or refused.
     - `cancelled`: the caller was cancelled; only the outcome matters.
     - `settled`: whether the outcome is known.
@@ -46,7 +46,7 @@ class Waiting:
     row: RecordRow
     lease: Lease | None
     synced: bool
-    done: asyncio.Future[None]
+    future: asyncio.Future[None]
     writing: bool = False
     cancelled: bool = False
     settled: bool = False
@@ -54,12 +54,12 @@ class Waiting:
 
     def settle(self, outcome: BaseException | None) -> None:
         self.settled, self.outcome = True, outcome
-        if self.done.done():
+        if self.future.done():
             return  # cancelled: its task reads the outcome
         if outcome is None:
-            self.done.set_result(None)
+            self.future.set_result(None)
         else:
-            self.done.set_exception(outcome)
+            self.future.set_exception(outcome)
 
 
 class Commits:
@@ -106,7 +106,7 @@ class Commits:
             # Runs after all tasks that are ready, so that their records join this group.
             loop.call_soon(self._flush, loop.time(), FIRST_WAIT)
         try:
-            await waiting.done
+            await waiting.future
         except asyncio.CancelledError:
             await self._after_cancellation(waiting, loop)
 
@@ -114,9 +114,9 @@ class Commits:
         while not waiting.settled:
             if not waiting.writing:
                 raise asyncio.CancelledError
-            waiting.cancelled, waiting.done = True, loop.create_future()
+            waiting.cancelled, waiting.future = True, loop.create_future()
             with suppress(asyncio.CancelledError, Exception):  # cancelled again, or the outcome
-                await waiting.done
+                await waiting.future
         if waiting.outcome is not None:
             raise asyncio.CancelledError from waiting.outcome
         _cancel_later()
@@ -151,7 +151,7 @@ class Commits:
         if self._thread is not None:
             self._thread.shutdown(wait=True)
             self._thread = None
-        group = [waiting for waiting in self._waiting if not waiting.done.done()]
+        group = [waiting for waiting in self._waiting if not waiting.future.done()]
         self._waiting.clear()
         if self._loop is None or self._loop.is_closed() or not group:
             return
@@ -194,40 +194,40 @@ class Commits:
     def _flush(self, since: float, wait: float) -> None:
         if self._work is not None:
             return  # another flush follows its work
-        group = [waiting for waiting in self._waiting if not waiting.done.done()]
+        group = [waiting for waiting in self._waiting if not waiting.future.done()]
         self._waiting.clear()
         if group and self._may_wait(group):
             for waiting in group:
                 waiting.writing = True
             work = self._start(partial(self._write, group))
-            work.add_done_callback(partial(self._written, group, since, wait))
+            work.add_done_callback(partial(self._on_written, group, since, wait))
             return
         try:
             outcomes = self._write(group) if group else ()
         except Exception as error:  # noqa: BLE001 - raised in the callers; an error of a callback would be lost
-            self._failed(group, error, since, wait)
+            self._on_failure(group, error, since, wait)
         else:
             self._go_on(group, outcomes)
 
-    def _written(
+    def _on_written(
         self, group: Sequence[Waiting], since: float, wait: float, work: asyncio.Future[Sequence[Exception | None]]
     ) -> None:
         error = work.exception()
         if error is not None:
-            self._failed(group, error, since, wait)
+            self._on_failure(group, error, since, wait)
             return
         self._go_on(group, work.result())
 
-    def _failed(self, group: Sequence[Waiting], error: BaseException, since: float, wait: float) -> None:
+    def _on_failure(self, group: Sequence[Waiting], error: BaseException, since: float, wait: float) -> None:
         """Handles an error that left the whole group unwritten."""
         assert self._loop is not None
-        stopped = group[0].writing and self._thread is None
-        if stopped or not self._is_busy(error) or self._loop.time() - since >= self._seconds:
+        is_stopped = group[0].writing and self._thread is None
+        if is_stopped or not self._is_busy(error) or self._loop.time() - since >= self._seconds:
             self._go_on(group, [self._problem(error)] * len(group))
             return
         for waiting in group:
             waiting.writing = False
-            if waiting.cancelled or waiting.done.done():
+            if waiting.cancelled or waiting.future.done():
                 waiting.settle(error)
         self._waiting[:0] = [waiting for waiting in group if not waiting.settled]
         self._work = None
@@ -290,7 +290,7 @@ class Syncs:
     __slots__ = ("_mean", "short")
 
     def __init__(self) -> None:
-        self._mean = _UNKNOWN
+        self._mean = _FIRST_MEAN
         self.short = False
         """Whether the event loop can wait for the next sync."""
 

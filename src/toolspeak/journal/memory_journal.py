@@ -179,13 +179,17 @@ class MemoryJournal:
         run = self._runs.get(new.run_id)
         if run is None or not run.records:
             raise unknown_run(new.run_id)
-        known = next((one for one in run.inputs if (one.entry.kind, one.entry.key) == (new.kind, new.key)), None)
-        if known is None:
-            run.inputs.append(known := _Input(new))
+        stored_input = next((one for one in run.inputs if (one.entry.kind, one.entry.key) == (new.kind, new.key)), None)
+        if stored_input is None:
+            run.inputs.append(stored_input := _Input(new))
         status = _info(run).status
-        if not known.is_seen and status in UNFINISHED_STATUSES and (status != "suspended" or new.kind == "resume"):
+        if (
+            not stored_input.is_seen
+            and status in UNFINISHED_STATUSES
+            and (status != "suspended" or new.kind == "resume")
+        ):
             run.due = new.time
-        return known.entry
+        return stored_input.entry
 
     async def inputs(self, run_id: str, *, driver: bool = False) -> Sequence[RunInput]:
         entries = self._runs[run_id].inputs if run_id in self._runs else []
@@ -271,8 +275,8 @@ class MemoryJournal:
                 continue
             info = _info(run)
             hits += [one for record in run.records for one in hits_in(info, record, query_words)]
-        created = {run_id: run.records[0].time for run_id, run in self._runs.items() if run.records}
-        hits.sort(key=lambda one: (created[one.run_id], one.run_id, one.seq), reverse=True)
+        start_times = {run_id: run.records[0].time for run_id, run in self._runs.items() if run.records}
+        hits.sort(key=lambda one: (start_times[one.run_id], one.run_id, one.seq), reverse=True)
         return tuple(hits[:limit])
 
     async def aclose(self) -> None:
@@ -283,11 +287,11 @@ def _info(run: _Run) -> RunInfo:
     first = run.records[0]
     run_start = cast("RunStarted", first.event)
     status: RunStatus = "running"
-    model, updated = run_start.model, first.time
+    model, updated_at = run_start.model, first.time
     for record in run.records:
-        changed = status_after(record.event)
-        if changed is not None:
-            status, updated = changed, record.time
+        new_status = status_after(record.event)
+        if new_status is not None:
+            status, updated_at = new_status, record.time
         elif isinstance(record.event, RunConfigured) and record.event.model is not None:
             model = record.event.model
     return RunInfo(
@@ -297,7 +301,7 @@ def _info(run: _Run) -> RunInfo:
         model,
         first.agent,
         first.time,
-        updated,
+        updated_at,
         len(run.records),
         run_start.session_id,
         first.principal,

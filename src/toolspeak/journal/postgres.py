@@ -96,7 +96,7 @@ class PostgresJournal(MaintainedSqlJournal):
         is_one_statement = record.seq and not row.blobs and type(record.event) not in CHANGES_OF_RUNS
         for tries_left in range(_TRIES - 1, -1, -1):
             try:
-                async with self._connected() if is_one_statement else self._writing() as db:
+                async with self._autocommit() if is_one_statement else self._writing() as db:
                     await self._add(db, record, row, lease)
                 break
             except AgainError:
@@ -104,7 +104,7 @@ class PostgresJournal(MaintainedSqlJournal):
                     raise
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncGenerator[PostgresConnection]:
+    async def _autocommit(self) -> AsyncGenerator[PostgresConnection]:
         """Each statement is committed by itself."""
         async with self._pool.connection() as connection:
             yield PostgresConnection(connection)
@@ -164,9 +164,9 @@ class PostgresJournal(MaintainedSqlJournal):
         )
 
     async def _matches(
-        self, db: Any, wanted: Sequence[str], principal: str | None, private: bool, limit: int
+        self, db: Any, words: Sequence[str], principal: str | None, private: bool, limit: int
     ) -> Sequence[int]:
-        query = " & ".join(f"'{word}'" for word in wanted) + ":*"
+        query = " & ".join(f"'{word}'" for word in words) + ":*"
         rows = await db.rows(
             f"SELECT found.pos FROM found JOIN runs ON runs.number = found.pos / {SPAN}"
             " WHERE found.words @@ $1::text::tsquery AND (runs.principal IS NOT DISTINCT FROM $2::text"
@@ -212,8 +212,8 @@ class PostgresConnection:
         return await self._connection.fetch(_own(sql), *arguments)
 
     async def change(self, sql: str, *arguments: Any) -> int:
-        done: str = await self._connection.execute(_own(sql), *arguments)
-        return int(done.rpartition(" ")[2])
+        command_tag: str = await self._connection.execute(_own(sql), *arguments)
+        return int(command_tag.rpartition(" ")[2])
 
 
 def _own(sql: str) -> str:

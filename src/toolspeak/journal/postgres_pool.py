@@ -34,7 +34,7 @@ _REMEDIES: Sequence[tuple[type[BaseException], str]] = (
 _CHECK_SECONDS = 5.0
 _CLOSE_SECONDS = 5.0
 
-_GONE = {
+_DEAD_PEER_SETTINGS = {
     "tcp_keepalives_idle": "2",
     "tcp_keepalives_interval": "1",
     "tcp_keepalives_count": "2",
@@ -114,25 +114,25 @@ class PostgresPool:
 
     async def listening(self) -> Any:
         """Opens a connection of asyncpg that does not belong to the pool, to listen on."""
-        untyped: Any = asyncpg
-        return await untyped.connect(
+        asyncpg_module: Any = asyncpg
+        return await asyncpg_module.connect(
             self._dsn, timeout=_CHECK_SECONDS, server_settings={"application_name": "toolspeak"}
         )
 
     async def check(self) -> None:
         """Opens and closes one connection. Creates no tables. Raises JournalError."""
-        untyped: Any = asyncpg
+        asyncpg_module: Any = asyncpg
         try:
-            connection = await untyped.connect(self._dsn, timeout=_CHECK_SECONDS)
+            connection = await asyncpg_module.connect(self._dsn, timeout=_CHECK_SECONDS)
             await connection.close()
         except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
             raise JournalError(self._problem(error)) from error
 
     async def has_tables(self) -> bool:
         """Whether the schema is there. Creates no tables. Raises JournalError."""
-        untyped: Any = asyncpg
+        asyncpg_module: Any = asyncpg
         try:
-            connection = await untyped.connect(self._dsn, timeout=_CHECK_SECONDS)
+            connection = await asyncpg_module.connect(self._dsn, timeout=_CHECK_SECONDS)
             try:
                 return await connection.fetchval("SELECT to_regclass($1)", self._version_table) is not None
             finally:
@@ -162,7 +162,7 @@ class PostgresPool:
             max_size=self._size,
             command_timeout=self._seconds,
             reset=_reset,
-            server_settings={"search_path": self._schema, "application_name": "toolspeak", **_GONE},
+            server_settings={"search_path": self._schema, "application_name": "toolspeak", **_DEAD_PEER_SETTINGS},
         )
         try:
             async with pool.acquire() as connection, connection.transaction():

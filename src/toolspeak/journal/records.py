@@ -3,7 +3,7 @@
 A record is stored as one line of JSON, without the facts that its row holds. Large contents are stored separately:
 
 - A string of more than `LARGE` bytes is stored under its SHA-256, so equal strings are stored once.
-- So is a part of a request (`ModelAsked`) of more than `SHARED` characters.
+- So is a part of a request (`ModelAsked`) of more than `LONG_PART` characters.
 - JSON that is still larger is stored separately as a whole.
 - The row holds the place of each content: `[[place, digest], …]`. A place is the list of keys and indexes that lead to
   the content.
@@ -45,7 +45,7 @@ from toolspeak.journal.base import RunInfo, SearchHit, SessionInfo
 LARGE = 64 * 1024
 """The size in bytes above which a content is stored separately."""
 
-SHARED = 512
+LONG_PART = 512
 """The length in characters above which a part of a request is stored separately."""
 
 Row: TypeAlias = tuple[int, str, str | None]
@@ -56,7 +56,7 @@ _NO_BLOBS: Mapping[str, bytes] = {}
 TITLE = 80
 """The length of a title in characters."""
 
-SEARCHED = 100_000
+MOST_SEARCHED = 100_000
 """The most characters of a text that a search reads. All answers are shorter; it limits the results of tools."""
 
 _WORD = re.compile(r"[^\W_]+")
@@ -97,7 +97,7 @@ def texts_of(record: Record) -> Iterator[tuple[str, str]]:
             texts = [("tool", result.text)]
         case _:
             texts = []
-    return ((role, text[:SEARCHED]) for role, text in texts if text)
+    return ((role, text[:MOST_SEARCHED]) for role, text in texts if text)
 
 
 def words(text: str) -> list[str]:
@@ -138,13 +138,13 @@ def status_after(event: object) -> RunStatus | None:
 CHANGES_OF_RUNS = (RunStarted, RunConfigured, RunResumed, RunPaused, RunFinished)
 """The events that change what lists show of their run."""
 
-SYNCED = (ToolStarted, ToolFinished, ApprovalDecided, RunPaused, RunFinished)
+SYNCED_EVENTS = (ToolStarted, ToolFinished, ApprovalDecided, RunPaused, RunFinished)
 """Events that are synced to the disk before the run continues: a power cut must not undo the start or the result of an
 effect, a person's decision, or an outcome that the caller knows."""
 
 
 ENDS = frozenset((RunPaused, RunFinished))
-FOLLOWED = ENDS | {ToolStarted}
+FOLLOWED_EVENTS = ENDS | {ToolStarted}
 """Events that must be in the file at its path before an effect happens or the caller learns of them.
 
 The log is also checked when a run pauses or ends, and with every lease. While the process lives, a missing log loses
@@ -280,7 +280,7 @@ def pack(record: Record) -> RecordRow:
 
     if has_parts:  # the runs of an agent share them
         for name, part in data["event"]["request_parts"].items():
-            if len(part) > SHARED:
+            if len(part) > LONG_PART:
                 take(part, ["event", "request_parts", name])
                 data["event"]["request_parts"][name] = None
     text = dump_text(_without_large(data, [], take))
@@ -299,7 +299,7 @@ def sum_of(pos: int, text: str, places: str | None = None) -> int:
 def unpack(rows: Sequence[Row], run_id: str, blob: Callable[[str], bytes]) -> list[Record]:
     """Returns the records in the rows. Raises FormatError, with the record's number, for a row that cannot be read."""
     with _without_collection():
-        return _unpacked(rows, run_id, blob)
+        return _records_of(rows, run_id, blob)
 
 
 @contextmanager
@@ -317,14 +317,14 @@ def _without_collection() -> Generator[None]:
             gc.enable()
 
 
-def _unpacked(rows: Sequence[Row], run_id: str, blob: Callable[[str], bytes]) -> list[Record]:
+def _records_of(rows: Sequence[Row], run_id: str, blob: Callable[[str], bytes]) -> list[Record]:
     records: list[Record] = []
     for seq, text, places in rows:
         try:
             if places is None:
                 records.append(load_row(text, run_id, seq))
             else:
-                records.append(load_record(_filled(load_text(text), places, blob), run_id, seq))
+                records.append(load_record(_with_contents(load_text(text), places, blob), run_id, seq))
         except (FormatError, LookupError, TypeError) as error:
             raise FormatError(f"record {seq} of run {run_id}: {error}") from error
     return records
@@ -351,7 +351,7 @@ def _without_large(value: JSON, place: list[Any], take: Callable[[str, list[Any]
     return value
 
 
-def _filled(data: JSON, places: str, blob: Callable[[str], bytes]) -> JSON:
+def _with_contents(data: JSON, places: str, blob: Callable[[str], bytes]) -> JSON:
     contents = [(place, blob(digest).decode("utf-8", "surrogatepass")) for place, digest in json.loads(places)]
     whole = [content for place, content in contents if not place]
     if whole:

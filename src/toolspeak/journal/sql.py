@@ -98,7 +98,7 @@ class SqlJournal(SqlRuns):
 
     @abstractmethod
     async def _matches(
-        self, db: Connection, wanted: Sequence[str], principal: str | None, private: bool, limit: int
+        self, db: Connection, words: Sequence[str], principal: str | None, private: bool, limit: int
     ) -> Sequence[int]: ...
 
     # --- records -------------------------------------------------------------------------------------------------
@@ -220,9 +220,9 @@ class SqlJournal(SqlRuns):
             session = await self._session(db, session_id)
             if session is None or session.version != version:
                 raise session_conflict(session_id, version, session.version if session else None)
-            renamed = replace(session, title=plain(title), version=version + 1)
-            await self._put_session(db, renamed, session)
-            return renamed
+            renamed_session = replace(session, title=plain(title), version=version + 1)
+            await self._put_session(db, renamed_session, session)
+            return renamed_session
 
     async def delete_session(self, session_id: str) -> None:
         async with self._writing() as db:
@@ -237,15 +237,15 @@ class SqlJournal(SqlRuns):
 
     async def _delete_runs(self, db: Connection, runs: Sequence[tuple[str, int]]) -> None:
         """Removes runs (id and number) with all that belongs to them."""
-        shared = 0
+        shared_uses = 0
         for run_id, number in runs:
             first, end = number * SPAN, (number + 1) * SPAN
-            shared += await db.change("DELETE FROM blob_uses WHERE pos >= $1 AND pos < $2", first, end)
+            shared_uses += await db.change("DELETE FROM blob_uses WHERE pos >= $1 AND pos < $2", first, end)
             await db.change("DELETE FROM found WHERE {found} >= $1 AND {found} < $2", first, end)
             await self._delete_records(db, run_id, number)
             await db.change("DELETE FROM inputs WHERE run_id = $1", run_id)
             await db.change("DELETE FROM runs WHERE number = $1", number)
-        if shared:
+        if shared_uses:
             await db.change(_DELETE_UNUSED)
 
     async def _session(self, db: Connection, session_id: str) -> SessionInfo | None:
@@ -265,7 +265,7 @@ class SqlJournal(SqlRuns):
             return
         forked_run, forked_seq = session.forked_from or (None, None)
         history = dump_text([dump(message) for message in session.history]) if session.history else None
-        changed = await db.change(
+        changed_rows = await db.change(
             "INSERT INTO sessions (session_id, title, updated, version, runs, last_run, created, principal,"
             " forked_run, forked_seq, history) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
             " ON CONFLICT DO NOTHING",
@@ -276,7 +276,7 @@ class SqlJournal(SqlRuns):
             forked_seq,
             history,
         )
-        if not changed:
+        if not changed_rows:
             raise session_exists(session.session_id)
 
     # --- search --------------------------------------------------------------------------------------------------
@@ -303,15 +303,15 @@ class SqlJournal(SqlRuns):
         """Indexes the records since the last search, so that appending stays fast. Each transaction indexes a part, so
         that other tasks and processes can run in between."""
         async with self._writing() as db:
-            unindexed = [*reversed(await self._unindexed_runs(db))]
-        while unindexed:
+            unindexed_runs = [*reversed(await self._unindexed_runs(db))]
+        while unindexed_runs:
             async with self._writing() as db:
                 room = AT_ONCE
-                while unindexed and room > 0:
-                    count, whole = await self._index_run(db, *unindexed[-1], room)
+                while unindexed_runs and room > 0:
+                    count, whole = await self._index_run(db, *unindexed_runs[-1], room)
                     room -= 1 + count
                     if whole:
-                        unindexed.pop()
+                        unindexed_runs.pop()
             await asyncio.sleep(0)
 
     async def _unindexed_runs(self, db: Connection) -> Sequence[tuple[str, int]]:

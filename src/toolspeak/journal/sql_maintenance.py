@@ -147,17 +147,17 @@ class MaintainedSqlJournal(SqlJournal):
         where = "updated >= $1 AND updated < $2 AND (CAST($3 AS TEXT) IS NULL OR principal = $3)"
         arguments = (float(since), float(before), name)
         sessions = f"SELECT session_id FROM sessions WHERE {where} AND session_id > $4 ORDER BY session_id"
-        async for (session_id,) in self._paged(sessions, arguments, ""):
+        async for (session_id,) in self._rows_in_pages(sessions, arguments, ""):
             group = await self.session_group(session_id)
             if group is not None:
                 yield group
         runs = f"SELECT number, run_id FROM runs WHERE {where} AND number > $4 AND {_LONE} ORDER BY number"
-        async for _, run_id in self._paged(runs, arguments, 0):
+        async for _, run_id in self._rows_in_pages(runs, arguments, 0):
             group = await self._lone_group(run_id)
             if group is not None:
                 yield group
 
-    async def _paged(self, sql: str, arguments: Sequence[Any], last: Any) -> AsyncGenerator[Sequence[Any]]:
+    async def _rows_in_pages(self, sql: str, arguments: Sequence[Any], last: Any) -> AsyncGenerator[Sequence[Any]]:
         """The rows of a query, read in pages. $4 is the first column of the row before, `last` at first."""
         while True:
             async with self._reading() as db:

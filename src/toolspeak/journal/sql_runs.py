@@ -111,17 +111,19 @@ class SqlRuns(SqlLeases):
         if not names:
             return ()
         # An expression, so that no database looks for them by the agent, whose finished runs are many more.
-        wanted = f"created IS NOT NULL AND parent_run_id IS NULL AND agent || '' IN ({_places(2, len(names))})"
+        base_condition = f"created IS NOT NULL AND parent_run_id IS NULL AND agent || '' IN ({_places(2, len(names))})"
         if others:
-            wanted += f" AND (principal IS NULL OR principal NOT IN ({_places(2 + len(names), len(others))}))"
+            base_condition += f" AND (principal IS NULL OR principal NOT IN ({_places(2 + len(names), len(others))}))"
         arguments = (float(now), *names, *others)
         # Whose holder is dead is no question for a database. A dead one does not renew its lease, so it is among those
         # that end first.
-        free = f"{wanted} AND due <= $1 AND owner IS NULL ORDER BY due LIMIT {int(limit)}"
-        held = f"{wanted} AND owner IS NOT NULL AND (status = 'running' OR due <= $1) ORDER BY held_until"
+        free_condition = f"{base_condition} AND due <= $1 AND owner IS NULL ORDER BY due LIMIT {int(limit)}"
+        held_condition = (
+            f"{base_condition} AND owner IS NOT NULL AND (status = 'running' OR due <= $1) ORDER BY held_until"
+        )
         infos: dict[str, RunInfo] = {}
         async with self._reading() as db:
-            for condition in (f"{held} LIMIT {int(limit)}", free):
+            for condition in (f"{held_condition} LIMIT {int(limit)}", free_condition):
                 rows = await db.rows(f"{RUN_COLUMNS}(SELECT * FROM runs WHERE {condition}) AS runs", *arguments)
                 infos.update({row[0]: RunInfo(*row) for row in rows})
         return tuple([info for info in infos.values() if not is_held(info)][:limit])
@@ -160,12 +162,12 @@ class SqlRuns(SqlLeases):
 
     async def take_input(self, entry: RunInput, run_id: str) -> bool:
         async with self._writing() as db:
-            changed = await db.change(
+            changed_rows = await db.change(
                 "UPDATE inputs SET taken_by = $4, seen = 1 WHERE run_id = $1 AND kind = $2 AND key = $3"
                 " AND (taken_by IS NULL OR taken_by = $4)",
                 *(entry.run_id, entry.kind, plain(entry.key), run_id),
             )
-        return changed == 1
+        return changed_rows == 1
 
     async def _show(self, db: Connection, record: Record) -> None:
         """Changes what lists show of a run."""
@@ -209,10 +211,10 @@ def column_text(text: str | None) -> str | None:
 def session_info(row: Sequence[Any]) -> SessionInfo:
     """The session in a row of `SESSION`."""
     forked_run, forked_seq, history = row[8:]
-    forked = None if forked_run is None else (forked_run, forked_seq)
+    fork_place = None if forked_run is None else (forked_run, forked_seq)
     messages = cast("list[Any]", load_text(history)) if history else []
     message_values = tuple(cast("Message", load(message)) for message in messages)
-    return SessionInfo(*row[:8], forked_from=forked, history=message_values)
+    return SessionInfo(*row[:8], forked_from=fork_place, history=message_values)
 
 
 def _where(sql: str, conditions: dict[str, Any]) -> tuple[str, list[Any]]:

@@ -21,20 +21,20 @@ from toolspeak.errors import ConfigurationError, JournalError, ToolspeakError
 from toolspeak.journal.base import Lease
 from toolspeak.journal.commits import FIRST_WAIT, LONGEST_WAIT, Commits, Syncs, Waiting
 from toolspeak.journal.leases import Connection, new_owner
-from toolspeak.journal.records import CHANGES_OF_RUNS, ENDS, FOLLOWED, SYNCED, RecordRow, pack, sum_of
+from toolspeak.journal.records import CHANGES_OF_RUNS, ENDS, FOLLOWED_EVENTS, SYNCED_EVENTS, RecordRow, pack, sum_of
 from toolspeak.journal.sql_schema import SPAN
 from toolspeak.journal.sqlite_connection import (
     BATCH,
+    COUNT_UNNOTED,
     INSERT,
     NOTE,
-    UNNOTED,
     SqliteConnection,
     at_once,
-    connected,
+    connect_sqlite,
     is_busy,
     journal_error,
 )
-from toolspeak.journal.sqlite_file import clocked, close_all, log_of, mark_open, open_db, roll_back, salvage
+from toolspeak.journal.sqlite_file import add_lease_clock, close_all, log_of, mark_open, open_db, roll_back, salvage
 from toolspeak.journal.sqlite_log import MAGIC
 from toolspeak.journal.sqlite_tables import SqliteTables
 from toolspeak.journal.sqlite_upkeep import was_vacuumed
@@ -42,14 +42,14 @@ from toolspeak.journal.sqlite_upkeep import was_vacuumed
 Sync: TypeAlias = Literal["effects", "always", "never"]
 
 _ENDINGS = ("", "-wal", "-shm", "-journal")
-_MOST_KNOWN = 10_000  # the most runs whose state is remembered
+_MOST_CURSORS = 10_000  # the most runs whose state is remembered
 _CHECKPOINT = 1000  # the pages of the write-ahead log between two checkpoints, approximately: SQLite's default
 _PAGE = 4096
 
 
 @dataclass(slots=True)
-class _Known:
-    """A run's state, valid until another process changes the file.
+class _RunCursor:
+    """A run's place in the file, valid until another process changes the file.
 
     - `first`: the position of its first record.
     - `epoch`: its lease's epoch; 0 without a lease.
@@ -99,16 +99,16 @@ class SqliteJournal(SqliteTables):
         self._reader: sqlite3.Connection | None = None
         self._mode: tuple[bool, bool] | None = None
         self._commits = Commits(self._write, self._may_wait, is_busy, self._error_of, lock_seconds)
-        self._known: dict[str, _Known] = {}
+        self._run_cursors: dict[str, _RunCursor] = {}
         self._data_version = -1
-        self._unnoted = 0  # the records whose stretches this object has not noted
+        self._unnoted_count = 0  # the records whose stretches this object has not noted
         self._name = ""  # the name in the list of processes that have the file open; "" before the first write
         self._place: tuple[int, int] = (0, 0)  # device and inode of the open file
         self._finalizer: weakref.finalize[..., SqliteJournal] | None = None
         self._size = 0  # the file's size, which shrinks only if the file is vacuumed
         self._vacuums = 0  # how often it had been vacuumed when it was opened
         self._log: int | None = None  # a descriptor of the write-ahead log
-        self._unchecked = 0  # the pages since the last checkpoint, approximately
+        self._pages_since_checkpoint = 0  # approximately
         self._syncs = Syncs()
         self._lock = threading.Lock()
 
@@ -118,11 +118,13 @@ class SqliteJournal(SqliteTables):
     async def append(self, record: Record, lease: Lease | None = None) -> None:
         event, synced = record.event, self._sync == "always"
         if self._sync == "effects":  # who submits a run counts on its start
-            synced = isinstance(event, SYNCED) or (type(event) is RunStarted and event.due is not None)
+            synced = isinstance(event, SYNCED_EVENTS) or (type(event) is RunStarted and event.due is not None)
         await self._commits.add(record, pack(record), lease, synced=synced)
 
     def _may_wait(self, group: Sequence[Waiting]) -> bool:
-        return self._unchecked >= _CHECKPOINT or (not self._syncs.short and any(each.synced for each in group))
+        return self._pages_since_checkpoint >= _CHECKPOINT or (
+            not self._syncs.short and any(each.synced for each in group)
+        )
 
     def _write(self, group: Sequence[Waiting]) -> list[Exception | None]:
         """Returns an error or None for each record. Raises sqlite3.Error if none was written."""
@@ -130,26 +132,26 @@ class SqliteJournal(SqliteTables):
         outcomes: list[Exception | None] = []
         rows: list[tuple[int, str, int]] = []  # the next records of their runs: one statement adds them all
         with self._lock:
-            checkpoint = self._unchecked >= _CHECKPOINT
+            checkpoint = self._pages_since_checkpoint >= _CHECKPOINT
             db = self._begin(full, checkpoint=checkpoint)
             try:
                 (version,) = db.execute("PRAGMA data_version").fetchone()
                 if version != self._data_version:  # another connection has changed runs or leases
-                    self._known.clear()
+                    self._run_cursors.clear()
                     self._data_version = version
                 for waiting in group:
                     record, row, lease = waiting.record, waiting.row, waiting.lease
-                    known_run = self._known.get(record.run_id)
+                    cursor = self._run_cursors.get(record.run_id)
                     if (
-                        known_run is not None
-                        and known_run.next == record.seq
-                        and known_run.epoch == (lease.epoch if lease else 0)
+                        cursor is not None
+                        and cursor.next == record.seq
+                        and cursor.epoch == (lease.epoch if lease else 0)
                         and row.places is None
                         and not isinstance(record.event, CHANGES_OF_RUNS)
                     ):
-                        pos = known_run.first + record.seq
+                        pos = cursor.first + record.seq
                         rows.append((pos, row.text, sum_of(pos, row.text)))
-                        known_run.next += 1
+                        cursor.next += 1
                         outcomes.append(None)
                         continue
                     if rows:
@@ -161,9 +163,9 @@ class SqliteJournal(SqliteTables):
                 db.execute("COMMIT")
                 if full and not checkpoint:
                     self._syncs.took(time.perf_counter() - began)
-                followed = [kind for waiting in group if (kind := type(waiting.record.event)) in FOLLOWED]
-                if followed:
-                    self._check_place(with_log=not ENDS.isdisjoint(followed))
+                followed_events = [kind for waiting in group if (kind := type(waiting.record.event)) in FOLLOWED_EVENTS]
+                if followed_events:
+                    self._check_place(with_log=not ENDS.isdisjoint(followed_events))
             except BaseException:
                 self._undo(db)
                 raise
@@ -171,12 +173,12 @@ class SqliteJournal(SqliteTables):
 
     def _note(self, db: sqlite3.Connection, more: int, size: int) -> None:
         """Counts added records and their characters. Notes the stretches once there are many records."""
-        self._unnoted += more
-        self._unchecked += 1 + 2 * size // _PAGE  # the last page, and new ones with their parents
-        if self._unnoted >= BATCH:
+        self._unnoted_count += more
+        self._pages_since_checkpoint += 1 + 2 * size // _PAGE  # the last page, and new ones with their parents
+        if self._unnoted_count >= BATCH:
             for statement in NOTE:
                 db.execute(statement)
-            self._unnoted = 0
+            self._unnoted_count = 0
 
     def _insert(self, db: sqlite3.Connection, rows: list[tuple[int, str, int]]) -> None:
         """Adds the rows, and empties the list."""
@@ -191,7 +193,7 @@ class SqliteJournal(SqliteTables):
         record, row = waiting.record, waiting.row
         epoch = waiting.lease.epoch if waiting.lease else 0
         # This takes more than one statement, or must explain a refusal. A failure undoes this record, not the group.
-        self._known.pop(record.run_id, None)
+        self._run_cursors.pop(record.run_id, None)
         db.execute("SAVEPOINT one")
         try:
             at_once(self._add(SqliteConnection(db), record, row, waiting.lease))
@@ -202,9 +204,9 @@ class SqliteJournal(SqliteTables):
             if db.in_transaction:  # not after a full disk, which rolls everything back
                 db.execute("RELEASE one")
         (number,) = db.execute("SELECT number FROM runs WHERE run_id = ?", (record.run_id,)).fetchone()
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
-        self._known[record.run_id] = _Known(number * SPAN, epoch, record.seq + 1)
+        if len(self._run_cursors) >= _MOST_CURSORS:
+            self._run_cursors.clear()
+        self._run_cursors[record.run_id] = _RunCursor(number * SPAN, epoch, record.seq + 1)
         return None
 
     async def _add(self, db: Connection, record: Record, row: RecordRow, lease: Lease | None) -> None:
@@ -262,8 +264,8 @@ class SqliteJournal(SqliteTables):
         self._lock.acquire()
         try:
             self._check_place()
-            self._known.clear()  # data_version does not report this connection's own changes
-            self._unchecked += 1
+            self._run_cursors.clear()  # data_version does not report this connection's own changes
+            self._pages_since_checkpoint += 1
             return self._begin(full, checkpoint=full)
         except BaseException:
             self._lock.release()
@@ -274,9 +276,9 @@ class SqliteJournal(SqliteTables):
         if self._reader is None:
             with self._lock:
                 self._open()
-                reader = connected(self._file)
+                reader = connect_sqlite(self._file)
                 try:
-                    clocked(reader, self._wall)
+                    add_lease_clock(reader, self._wall)
                 except BaseException:  # for example, the file is locked: the caller tries again
                     reader.close()
                     raise
@@ -303,7 +305,7 @@ class SqliteJournal(SqliteTables):
             self._mode = full, checkpoint
         db.execute("BEGIN IMMEDIATE")
         if checkpoint:
-            self._unchecked = 0
+            self._pages_since_checkpoint = 0
         return db
 
     def _commit(self, db: sqlite3.Connection) -> None:
@@ -315,16 +317,16 @@ class SqliteJournal(SqliteTables):
                 raise
 
     def _undo(self, db: sqlite3.Connection) -> None:
-        self._known.clear()
-        self._unnoted = BATCH  # the noted stretches may be undone too
+        self._run_cursors.clear()
+        self._unnoted_count = BATCH  # the noted stretches may be undone too
         roll_back(db)
 
     def _open(self) -> sqlite3.Connection:
         if self._db is None:
             db = open_db(self.path, self._file)
             try:
-                clocked(db, self._wall)
-                (self._unnoted,) = db.execute(UNNOTED).fetchone()
+                add_lease_clock(db, self._wall)
+                (self._unnoted_count,) = db.execute(COUNT_UNNOTED).fetchone()
                 (self._vacuums,) = db.execute("SELECT count FROM vacuums").fetchone()
             except BaseException:
                 db.close()
@@ -412,5 +414,5 @@ class SqliteJournal(SqliteTables):
             self._db = self._reader = self._mode = self._log = None
             self._name = ""
             self._data_version = -1
-            self._known.clear()
+            self._run_cursors.clear()
         return close

@@ -31,7 +31,7 @@ coalesce(
 """The position after the last record of a row of `runs`."""
 
 INSERT = "INSERT INTO records (pos, data, sum) VALUES (?, ?, ?)"
-UNNOTED = "SELECT coalesce((SELECT max(id) FROM records), 0) - (SELECT upto FROM noted)"
+COUNT_UNNOTED = "SELECT coalesce((SELECT max(id) FROM records), 0) - (SELECT upto FROM noted)"
 NOTE = (
     # The positions of records of two runs are much further apart than their ids.
     """
@@ -41,7 +41,7 @@ WHERE id > (SELECT upto FROM noted) GROUP BY pos - id""",
     "UPDATE noted SET upto = coalesce((SELECT max(id) FROM records), 0)",
 )
 
-_NOTED = """\
+_ROWS_IN_STRETCHES = """\
 SELECT r.pos, r.data, r.places, r.sum FROM stretches AS s
 JOIN records AS r ON r.id >= s.id + max(0, $1 - s.pos) AND r.id < s.id + s.count
 WHERE s.pos >= coalesce((SELECT max(pos) FROM stretches WHERE pos <= $1), $1) AND s.pos + s.count > $1 AND s.pos < $2
@@ -63,7 +63,7 @@ DELETE FROM records WHERE id IN (
 async def rows_of(db: Connection, start: int, end: int, limit: int) -> Sequence[Sequence[Any]]:
     """Returns at most `limit` rows (position, JSON, places, checksum) at a run's positions, from `start` up to but not
     including `end`, in order."""
-    rows = [*await db.rows(_NOTED, start, end, limit)]
+    rows = [*await db.rows(_ROWS_IN_STRETCHES, start, end, limit)]
     if len(rows) < limit:
         rows += await db.rows(_SINCE, start, end, limit - len(rows))
     return rows
@@ -87,7 +87,7 @@ ResultT = TypeVar("ResultT")
 
 _WALL = "((julianday('now') - 2440587.5) * 86400.0)"
 _FILL = {
-    "{now}": "lease_now()",  # `sqlite_file.clocked` creates this function
+    "{now}": "lease_now()",  # `sqlite_file.add_lease_clock` creates this function
     "{held}": f"held_until + CASE WHEN abs(lease_now() - {_WALL}) < 1 THEN 0 ELSE {_WALL} - lease_now() END",
     "{share}": "",
     "{update}": "",
@@ -99,7 +99,7 @@ _FILL = {
 }
 
 
-def connected(file: Path) -> sqlite3.Connection:
+def connect_sqlite(file: Path) -> sqlite3.Connection:
     # SQLite does not wait for locks: the event loop does, so that other tasks run in the meantime.
     return sqlite3.connect(file, timeout=0, isolation_level=None, check_same_thread=False)
 

@@ -16,7 +16,7 @@ from toolspeak.data.run_values import UNFINISHED_STATUSES
 from toolspeak.errors import JournalError
 from toolspeak.journal.leases import is_alive, is_dead, since_boot
 from toolspeak.journal.sql_schema import VERSION, newer, steps_from
-from toolspeak.journal.sqlite_connection import NOTE, connected
+from toolspeak.journal.sqlite_connection import NOTE, connect_sqlite
 from toolspeak.journal.sqlite_log import frames_missing, log_in
 
 _APPLICATION = 0x7453706B  # "tSpk", in the file's header: https://www.sqlite.org/fileformat2.html#application_id
@@ -62,7 +62,7 @@ def open_db(path: Path, file: Path) -> sqlite3.Connection:
         had_log = _check_log(path, file)
         with suppress(OSError):  # SQLite reports the error. It gives the log the file's mode
             os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        db = connected(file)
+        db = connect_sqlite(file)
         try:
             _prepare(db, path)
             # What is deleted is overwritten, also in pages that stay in the file.
@@ -113,9 +113,12 @@ def _check_log(path: Path, file: Path) -> bool:
             return False
         scan = log_in(log)
         missing = frames_missing(scan, index)
-        if scan.lost:
-            transactions = "transaction" if scan.lost == 1 else "transactions"
-            what = f"{name} is damaged in the middle, and {scan.lost} {transactions} after that place cannot be read"
+        if scan.lost_transactions:
+            transactions = "transaction" if scan.lost_transactions == 1 else "transactions"
+            what = (
+                f"{name} is damaged in the middle, and {scan.lost_transactions} {transactions} after that place cannot"
+                " be read"
+            )
         elif missing and index == _index_of(file) and _written_since(boot, file):
             what = (
                 f"{name} ends before the newest records ({missing} of its pages are missing): it was cut short or"
@@ -194,7 +197,7 @@ def openers_of(db: sqlite3.Connection) -> list[str]:
     return [name for (name,) in db.execute("SELECT name FROM openers")]
 
 
-def clocked(db: sqlite3.Connection, wall: Callable[[], float]) -> None:
+def add_lease_clock(db: sqlite3.Connection, wall: Callable[[], float]) -> None:
     """Adds the SQL function `lease_now()` to the connection: Unix seconds, counted by a clock that cannot be set.
 
     The first process that writes to the file after the machine has started stores the time of the start, by the wall
@@ -216,7 +219,7 @@ def mark_open(db: sqlite3.Connection, name: str, wall: Callable[[], float]) -> N
     boot, clock = since_boot()
     if boot:
         db.execute("INSERT OR IGNORE INTO clocks VALUES (?, ?)", (boot, wall() - clock()))
-    clocked(db, wall)
+    add_lease_clock(db, wall)
     try:
         _forget_openers(db, openers_of(db))
     except sqlite3.Error:
@@ -231,7 +234,7 @@ def close_all(
     """Closes the connections, last the one that writes: it cleans up the file. Does nothing in a fork, since its
     connections belong to its parent."""
     if os.getpid() != pid:
-        _FORKED.append((reader, db))
+        _PARENT_CONNECTIONS.append((reader, db))
         return
     if log is not None:
         os.close(log)
@@ -240,7 +243,7 @@ def close_all(
     _mark_closed(db, file, name)
 
 
-_FORKED: list[Any] = []  # the connections of a fork's parent, which this process never closes
+_PARENT_CONNECTIONS: list[Any] = []  # the connections of a fork's parent, which this process never closes
 
 
 def _mark_closed(db: sqlite3.Connection, file: Path, name: str) -> None:
@@ -261,18 +264,18 @@ def _mark_closed(db: sqlite3.Connection, file: Path, name: str) -> None:
     db.close()
     if remaining and not log_of(file).exists():
         # This was the last connection. The others are gone; for example, they were in another container.
-        with suppress(sqlite3.Error), closing(connected(file)) as again:
+        with suppress(sqlite3.Error), closing(connect_sqlite(file)) as again:
             again.execute("DELETE FROM openers")
 
 
 def _forget_openers(db: sqlite3.Connection, openers: Sequence[str], name: str = "") -> list[str]:
     """Removes this process and dead ones from the list. Returns those that remain."""
-    gone = [each for each in openers if each == name or is_dead(each)]
-    if gone:
+    dead_names = [each for each in openers if each == name or is_dead(each)]
+    if dead_names:
         db.execute("BEGIN IMMEDIATE")
-        db.executemany("DELETE FROM openers WHERE name = ?", [(each,) for each in gone])
+        db.executemany("DELETE FROM openers WHERE name = ?", [(each,) for each in dead_names])
         db.execute("COMMIT")
-    return [each for each in openers if each not in gone]
+    return [each for each in openers if each not in dead_names]
 
 
 def salvage(path: Path, file: Path) -> list[Path]:
@@ -288,7 +291,7 @@ def salvage(path: Path, file: Path) -> list[Path]:
                 number += 1
             shutil.copy2(each, copy)
             copies.append(copy)
-    with closing(connected(file)) as db:
+    with closing(connect_sqlite(file)) as db:
         try:
             _prepare(db, path)
             if living := [name for name in openers_of(db) if is_alive(name)]:

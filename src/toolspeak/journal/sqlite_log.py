@@ -26,12 +26,12 @@ class LogScan(NamedTuple):
 
     - `salts`: identify the log, since a file holds one log after the other.
     - `frames`: the number of frames in the transactions that SQLite uses.
-    - `lost`: the number of whole transactions after the place where SQLite stops.
+    - `lost_transactions`: the number of whole transactions after the place where SQLite stops.
     """
 
     salts: bytes
     frames: int
-    lost: int
+    lost_transactions: int
 
 
 def log_in(log: bytes) -> LogScan:
@@ -65,26 +65,26 @@ def frames_missing(log: LogScan, index: bytes) -> int:
     head = index[:_INDEX]
     if len(index) < 2 * _INDEX + 4 or head != index[_INDEX : 2 * _INDEX]:
         return 0
-    version, _, _, initialised, *_ = struct.unpack(f"{_NATIVE}3I4B", head[:16])
+    version, _, _, is_initialised, *_ = struct.unpack(f"{_NATIVE}3I4B", head[:16])
     if (
         version != _VERSION
-        or not initialised
+        or not is_initialised
         or _checksum(head[:40], (0, 0), _NATIVE) != struct.unpack("=2I", head[40:])
     ):
         return 0
-    (counted,) = struct.unpack("=I", head[16:20])
+    (frame_count,) = struct.unpack("=I", head[16:20])
     (in_file,) = struct.unpack("=I", index[2 * _INDEX : 2 * _INDEX + 4])
     if log.salts != head[32:40]:  # the index of an earlier or later log
-        return counted
+        return frame_count
     # A log that holds only the first frames hides newer pages that are already in the file.
-    return counted - log.frames if counted > log.frames and (log.frames or counted > in_file) else 0
+    return frame_count - log.frames if frame_count > log.frames and (log.frames or frame_count > in_file) else 0
 
 
-def _commits_lost_after(log: bytes, bad: int, size: int, salts: bytes, computed: tuple[int, int], order: str) -> int:
+def _commits_lost_after(log: bytes, bad: int, size: int, salts: bytes, frame_sum: tuple[int, int], order: str) -> int:
     """The number of whole transactions after a bad frame.
 
     `bad`: the offset of the first bad frame.
-    `computed`: the checksum that the frame should have.
+    `frame_sum`: the checksum that the frame should have.
     """
 
     def follows(at: int) -> bool:
@@ -92,21 +92,21 @@ def _commits_lost_after(log: bytes, bad: int, size: int, salts: bytes, computed:
         if log[at + 8 : at + 16] != salts:
             return False
         before = at - _FRAME - size
-        seeds = (_stored_sum(log, before), computed) if before == bad else (_stored_sum(log, before),)
+        seeds = (_stored_sum(log, before), frame_sum) if before == bad else (_stored_sum(log, before),)
         return any(_sum_of(log, at, size, seed, order) == _stored_sum(log, at) for seed in seeds)
 
-    ended = False  # whether the bad frame's own transaction has ended
+    has_ended = False  # whether the bad frame's own transaction has ended
     lost_commits = 0
     for at in range(bad, len(log) - _FRAME - size + 1, _FRAME + size):
         following = at + _FRAME + size
         if not log[at + 4 : at + 8].strip(b"\0"):
             continue  # not the last frame of a transaction
-        if ended:
+        if has_ended:
             lost_commits += follows(at)
         elif log[at + 8 : at + 16] == salts:
-            ended = True
+            has_ended = True
         elif at == bad and following + _FRAME + size <= len(log):
-            ended = follows(following)
+            has_ended = follows(following)
     return lost_commits
 
 

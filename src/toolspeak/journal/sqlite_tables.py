@@ -23,8 +23,16 @@ from toolspeak.journal.records import Row, sum_of
 from toolspeak.journal.sql_maintenance import MaintainedSqlJournal
 from toolspeak.journal.sql_runs import FOLLOW_SECONDS
 from toolspeak.journal.sql_schema import SPAN
-from toolspeak.journal.sqlite_connection import END, NOTE, SqliteConnection, at_once, connected, delete_run, rows_of
-from toolspeak.journal.sqlite_file import clocked
+from toolspeak.journal.sqlite_connection import (
+    END,
+    NOTE,
+    SqliteConnection,
+    at_once,
+    connect_sqlite,
+    delete_run,
+    rows_of,
+)
+from toolspeak.journal.sqlite_file import add_lease_clock
 from toolspeak.journal.sqlite_upkeep import (
     copy_to,
     empty_log,
@@ -57,7 +65,7 @@ class SqliteTables(MaintainedSqlJournal):
     path: Path
     _file: Path
     _commits: Commits
-    _unnoted: int
+    _unnoted_count: int
     _name: str
     _lock_seconds: float
     _structure_check: asyncio.Task[None] | None = None
@@ -72,7 +80,7 @@ class SqliteTables(MaintainedSqlJournal):
         for pos, data, places, stored_sum in rows:
             if stored_sum is not None and stored_sum != sum_of(pos, data, places):
                 ((run_id,),) = await db.rows("SELECT run_id FROM runs WHERE number = $1", pos // SPAN)
-                raise self._damaged(f"record {pos % SPAN} of run {run_id} differs from what was written")
+                raise self._damage(f"record {pos % SPAN} of run {run_id} differs from what was written")
         return [(pos, data, places) for pos, data, places, _ in rows]
 
     async def acquire(self, run_id: str, owner: str, seconds: float, *, takes_over: str | None = None) -> Lease:
@@ -98,14 +106,14 @@ class SqliteTables(MaintainedSqlJournal):
 
     async def follow(self, run_id: str) -> AsyncGenerator[str]:
         rows = await self._pieces(run_id, None)
-        newest, version, looked, noted = rows[-1][0] if rows else 0, -1, 0.0, 0.0
+        newest, version, looked_at, marked_at = rows[-1][0] if rows else 0, -1, 0.0, 0.0
         while True:
-            if time.monotonic() - noted > FOLLOW_SECONDS / 3:
+            if time.monotonic() - marked_at > FOLLOW_SECONDS / 3:
                 await self._follow(run_id)
-                noted = time.monotonic()
+                marked_at = time.monotonic()
             current = await self._changes()
-            if current != version or time.monotonic() - looked > 1:
-                version, looked = current, time.monotonic()
+            if current != version or time.monotonic() - looked_at > 1:
+                version, looked_at = current, time.monotonic()
                 rows = await self._pieces(run_id, newest)
                 for number, text in rows:
                     newest = number
@@ -141,12 +149,12 @@ class SqliteTables(MaintainedSqlJournal):
                 check = self._structure_check = loop.create_task(self._check_structure())
             await asyncio.shield(check)
         if faults := await self._in_thread(partial(_faults_of_run, self._file, run_id)):
-            raise self._damaged(faults)
+            raise self._damage(faults)
 
     async def _check_structure(self) -> None:
         start = time.monotonic()
         if faults := await self._in_thread(partial(_faults_of_structure, self._file)):
-            raise self._damaged(faults)
+            raise self._damage(faults)
         now = time.monotonic()
         self._next_structure_check = now + max(_CHECK_SECONDS, (now - start) / _CHECK_SHARE)
 
@@ -158,9 +166,9 @@ class SqliteTables(MaintainedSqlJournal):
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise self._error_of(error) from error
         if faults:
-            raise self._damaged(faults)
+            raise self._damage(faults)
 
-    def _damaged(self, what: str) -> JournalError:
+    def _damage(self, what: str) -> JournalError:
         return JournalError(
             f"the journal {self.path} is damaged: {what}. A call may have run already, so nothing runs: restore the"
             " journal from a backup, or save what can be read with `sqlite3 FILE .recover` into a new file"
@@ -232,16 +240,16 @@ class SqliteTables(MaintainedSqlJournal):
     async def _unindexed_runs(self, db: Connection) -> Sequence[tuple[str, int]]:
         for statement in NOTE:  # so that stretches include every run's newest record
             await db.change(statement)
-        self._unnoted = 0
+        self._unnoted_count = 0
         return await super()._unindexed_runs(db)
 
     async def _index(self, db: Any, pos: int, text: Sequence[str]) -> None:
         await db.change("INSERT INTO found (rowid, words) VALUES ($1, $2)", pos, " ".join(text))
 
     async def _matches(
-        self, db: Any, wanted: Sequence[str], principal: str | None, private: bool, limit: int
+        self, db: Any, words: Sequence[str], principal: str | None, private: bool, limit: int
     ) -> Sequence[int]:
-        query = " ".join(f'"{word}"' for word in wanted) + "*"
+        query = " ".join(f'"{word}"' for word in words) + "*"
         rows = await db.rows(
             f"SELECT found.rowid FROM found JOIN runs ON runs.number = found.rowid / {SPAN}"
             " WHERE found MATCH $1 AND (runs.principal IS $2 OR ($2 IS NULL AND NOT $4))"
@@ -255,14 +263,14 @@ class SqliteTables(MaintainedSqlJournal):
 
 
 def _rows_apart(file: Path, sql: str, arguments: Sequence[Any]) -> Sequence[Sequence[Any]]:
-    with closing(connected(file)) as db:
-        clocked(db, time.time)
+    with closing(connect_sqlite(file)) as db:
+        add_lease_clock(db, time.time)
         return at_once(SqliteConnection(db).rows(sql, *arguments))
 
 
 def _faults(file: Path) -> str:
     """Returns the damage to the tables; "" if there is none. Raises sqlite3.Error if SQLite cannot continue to read."""
-    with closing(connected(file)) as db:
+    with closing(connect_sqlite(file)) as db:
         db.execute("PRAGMA busy_timeout = 1000")
         (verdict,) = db.execute("PRAGMA integrity_check(1)").fetchone()
         if verdict != "ok":
@@ -272,7 +280,7 @@ def _faults(file: Path) -> str:
 
 
 def _faults_of_structure(file: Path) -> str:
-    with closing(connected(file)) as db:
+    with closing(connect_sqlite(file)) as db:
         db.execute("PRAGMA busy_timeout = 1000")
         (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
     return "" if verdict == "ok" else str(verdict)
@@ -283,7 +291,7 @@ def _faults_of_run(file: Path, run_id: str) -> str:
 
     Searches no more than `_MOST_SCANNED` records. Raises sqlite3.Error if SQLite cannot continue to read.
     """
-    with closing(connected(file)) as db:
+    with closing(connect_sqlite(file)) as db:
         db.execute("PRAGMA busy_timeout = 1000")
         db.execute("BEGIN")  # all queries see one state of the file
         row = db.execute(f"SELECT number, {END} FROM runs WHERE run_id = ?", (run_id,)).fetchone()

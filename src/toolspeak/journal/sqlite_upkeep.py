@@ -12,7 +12,7 @@ from pathlib import Path
 
 from toolspeak.errors import ConfigurationError, JournalError
 from toolspeak.journal.leases import is_alive
-from toolspeak.journal.sqlite_connection import connected, is_busy
+from toolspeak.journal.sqlite_connection import connect_sqlite, is_busy
 from toolspeak.journal.sqlite_file import log_of, openers_of, roll_back
 
 INCREMENTAL = 2
@@ -25,7 +25,7 @@ _PAGES = 256
 
 def structure_faults(file: Path) -> list[str]:
     """What SQLite finds wrong with the structure of the file. Raises sqlite3.Error if it cannot go on to read."""
-    with closing(connected(file)) as db:
+    with closing(connect_sqlite(file)) as db:
         db.execute("PRAGMA busy_timeout = 1000")
         rows = [str(verdict) for (verdict,) in db.execute(f"PRAGMA integrity_check({_MOST_FAULTS})")]
     return [] if rows == ["ok"] else rows
@@ -33,7 +33,7 @@ def structure_faults(file: Path) -> list[str]:
 
 def sizes(file: Path) -> tuple[int, int]:
     """The bytes of the file with its log, and those of them that are free."""
-    with closing(connected(file)) as db:
+    with closing(connect_sqlite(file)) as db:
         (page,), (free,) = db.execute("PRAGMA page_size").fetchone(), db.execute("PRAGMA freelist_count").fetchone()
     size = 0
     for each in (file, log_of(file)):
@@ -46,7 +46,7 @@ def was_vacuumed(file: Path, vacuums: int, size: int) -> bool:
     """Whether a process has made the file smaller, to this size at least. `vacuums`: how often that had happened
     before."""
     try:
-        with closing(connected(file)) as db:
+        with closing(connect_sqlite(file)) as db:
             count, smallest = db.execute("SELECT count, size FROM vacuums").fetchone()
     except (sqlite3.Error, TypeError) as error:
         return is_busy(error)
@@ -56,7 +56,7 @@ def was_vacuumed(file: Path, vacuums: int, size: int) -> bool:
 def other_process(file: Path, own: str) -> str | None:
     """Another living process that has the file open to write. `own`: a name of this one."""
     this_process = own.rpartition(" ")[0]
-    with closing(connected(file)) as db:
+    with closing(connect_sqlite(file)) as db:
         names = [name for name in openers_of(db) if name.rpartition(" ")[0] != this_process]
     return next(filter(is_alive, names), None)
 
@@ -64,7 +64,7 @@ def other_process(file: Path, own: str) -> str | None:
 def free_pages(file: Path, seconds: float) -> bool:
     """Frees some pages at the end of the file. Returns whether there are more. Raises JournalError for a file that was
     made without that."""
-    with closing(connected(file)) as db:
+    with closing(connect_sqlite(file)) as db:
         db.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
         (mode,), (free,) = db.execute("PRAGMA auto_vacuum").fetchone(), db.execute("PRAGMA freelist_count").fetchone()
         if not free:
@@ -95,7 +95,7 @@ def rebuild(file: Path, seconds: float, *, index: bool = False) -> None:
 
     Raises JournalError while another process reads the file.
     """
-    with closing(connected(file)) as db:
+    with closing(connect_sqlite(file)) as db:
         db.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
         db.execute("PRAGMA secure_delete = ON")
         if index:  # a deleted row leaves its words in the index until that is merged
@@ -123,9 +123,9 @@ def copy_to(file: Path, target: Path) -> None:
     partial = target.with_name(f"{target.name}.partial")
     partial.unlink(missing_ok=True)
     os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    with closing(connected(file)) as db:
+    with closing(connect_sqlite(file)) as db:
         db.execute("VACUUM INTO ?", (str(partial),))
-    with closing(connected(partial)) as copy:
+    with closing(connect_sqlite(partial)) as copy:
         copy.execute("DELETE FROM openers")  # it has no log, and no process has it open
         copy.execute("UPDATE runs SET held_until = 0 WHERE owner IS NOT NULL")  # or drives a run of it
     if faults := structure_faults(partial):
@@ -140,7 +140,7 @@ def copy_to(file: Path, target: Path) -> None:
 
 def empty_log(file: Path, seconds: float) -> None:
     """Moves the log into the file, so that the file has its size. Does nothing while another process reads it."""
-    with suppress(sqlite3.Error), closing(connected(file)) as db:
+    with suppress(sqlite3.Error), closing(connect_sqlite(file)) as db:
         db.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 

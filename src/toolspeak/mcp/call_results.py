@@ -12,11 +12,11 @@ from mcp import types
 
 from toolspeak.data.messages import JSON, ContentPart, FilePart, ImagePart, JsonPart, TextPart
 from toolspeak.errors import ToolError
-from toolspeak.tools.returned_values import Returned
+from toolspeak.tools.returned_values import ReturnValue
 from toolspeak.tools.schema_checks import Checks, mismatch
 
 
-def returned(result: types.CallToolResult, output: Checks | None) -> Returned:
+def returned(result: types.CallToolResult, output: Checks | None) -> ReturnValue:
     """The content for the model, and the structured content.
 
     `output` checks the structured content against the tool's output schema. If it does not match, a note replaces it:
@@ -29,10 +29,10 @@ def returned(result: types.CallToolResult, output: Checks | None) -> Returned:
     wrong = mismatch(output, value) if output is not None else ""
     if wrong:
         note = f"[The tool's structured result is left out: it does not match the tool's own schema: {wrong}]"
-        return Returned((*parts, TextPart(note)))
+        return ReturnValue((*parts, TextPart(note)))
     if value is None:
-        return Returned(parts)
-    return Returned(_with_value(parts, value), value)
+        return ReturnValue(parts)
+    return ReturnValue(_with_value(parts, value), value)
 
 
 def _with_value(parts: tuple[ContentPart, ...], value: JSON) -> tuple[ContentPart, ...]:

@@ -13,7 +13,7 @@ from toolspeak.errors import McpError, ToolError
 from toolspeak.mcp.link import Link, ResultT, about, describe
 from toolspeak.mcp.server_questions import ServerQuestions
 from toolspeak.mcp.servers_file import Server
-from toolspeak.sandbox.processes import finished
+from toolspeak.sandbox.processes import finish_work
 from toolspeak.tools.files.text_format import visible
 
 
@@ -67,7 +67,7 @@ class McpConnection:
     async def close(self) -> None:
         """Ends the connection, and a server that was started, within 5 seconds. Cancellation does not stop it."""
         self._closed = True
-        await finished(self._end())
+        await finish_work(self._end())
 
     async def _end(self) -> None:
         open_task = self._open_task

@@ -30,7 +30,7 @@ from toolspeak.mcp.server_tasks import EXTENSION, TaskHandle, result_of_task
 from toolspeak.mcp.servers_file import HttpServer, Server, ServerSandbox, StdioServer
 from toolspeak.mcp.stderr import Stderr
 from toolspeak.providers.trace_context import TRACE
-from toolspeak.sandbox.processes import finished
+from toolspeak.sandbox.processes import finish_work
 from toolspeak.tools.files.text_format import visible
 from toolspeak.version import __version__
 
@@ -115,7 +115,7 @@ class Link:
         if not self._open_result.done():
             self._cut_off()
         timer = asyncio.get_running_loop().call_later(_GOODBYE, self._cut_off)
-        await finished(_ended(keeper))
+        await finish_work(_ended(keeper))
         timer.cancel()
 
     def _cut_off(self) -> None:

@@ -14,7 +14,7 @@ from toolspeak.data.tools import EVERYTHING, NO_VERSION, UNDECLARED_EFFECTS, Eff
 from toolspeak.data.values import evolve
 from toolspeak.mcp.call_results import returned
 from toolspeak.tools.context import RunContext
-from toolspeak.tools.returned_values import Returned
+from toolspeak.tools.returned_values import ReturnValue
 from toolspeak.tools.schema_checks import Checks, SchemaReader, UnusableSchema, checks_of
 from toolspeak.tools.tool import Tool
 
@@ -117,7 +117,7 @@ def tool_of(
         declared_effects = effects_of(approved_definition.annotations)
         return declared_effects if is_pinned(approved_definition) else evolve(declared_effects, approval=True)
 
-    async def function(arguments: dict[str, Any], context: RunContext[Any] | None = None) -> Returned:
+    async def function(arguments: dict[str, Any], context: RunContext[Any] | None = None) -> ReturnValue:
         progress = None if context is None else context.progress
         return returned(await call(approved_definition, arguments, progress), output)
 
@@ -127,7 +127,7 @@ def tool_of(
         is_async=True,
         read_arguments=reader,
         effects_of=effects,
-        injected={"context": "context"},
+        injected_kinds={"context": "context"},
         timeout=timeout,
         live=lambda: spec_of(definition(listed_tool)),
     )

@@ -22,10 +22,10 @@ from mcp_types import jsonrpc
 from toolspeak.errors import SandboxError
 from toolspeak.mcp.servers_file import ServerSandbox, StdioServer
 from toolspeak.sandbox.base import Confinement, ProcessCommand
+from toolspeak.sandbox.no_sandbox import NoSandbox
 from toolspeak.sandbox.opening import open_sandbox
-from toolspeak.sandbox.processes import Group, finished, within
+from toolspeak.sandbox.processes import Group, finish_work, within
 from toolspeak.sandbox.protected_places import hidden_places, read_only_places
-from toolspeak.sandbox.unconfined import Unconfined
 
 MAX_LINE = 16 * 1024 * 1024
 """The most bytes of one message. The model gets less of it in any case, but it has to be read first."""
@@ -79,7 +79,7 @@ async def start_program(
                     output.over = True
                     transport.resume_reading()  # a process that waits to write can end
             finally:
-                await finished(_ended(group, output.closed))
+                await finish_work(_ended(group, output.closed))
 
 
 @asynccontextmanager
@@ -97,7 +97,7 @@ async def _server_processes(
     )
     if not isinstance(server.sandbox, ServerSandbox):
         report_level("none")
-        async with Unconfined().start(command, Confinement()) as process:
+        async with NoSandbox().start(command, Confinement()) as process:
             yield process.group
         return
     places, sandbox = server.sandbox, (await open_sandbox("required")).sandbox
@@ -122,7 +122,7 @@ def _closed(pipe: asyncio.WriteTransport) -> None:
 
 
 async def _ended(group: Group, closed: asyncio.Event) -> None:
-    await within(_GRACE, group.exited.wait())
+    await within(_GRACE, group.exit_event.wait())
     await group.end(closed, grace=_GRACE, drain=_DEATH)
 
 

@@ -21,7 +21,7 @@ from toolspeak.mcp.server_questions import QuestionApprover, ServerQuestions
 from toolspeak.mcp.server_resources import ServerPrompt, prompt_messages, prompts_of, resource_tools
 from toolspeak.mcp.servers_file import Server, read_servers
 from toolspeak.mcp.tool_pins import ChangedTool, Pin, ToolPins, definition_of, digest_of
-from toolspeak.sandbox.processes import finished
+from toolspeak.sandbox.processes import finish_work
 from toolspeak.tools import Tool, Toolset
 
 
@@ -164,7 +164,7 @@ class McpServers:
     async def aclose(self) -> None:
         """Ends every connection, and every server that was started, within 5 seconds. Cancellation does not stop it:
         CancelledError is raised afterwards."""
-        await finished(self._end())
+        await finish_work(self._end())
 
     async def _end(self) -> None:
         await asyncio.gather(*(connection.close() for connection in self._connections))

@@ -118,9 +118,9 @@ class Interpreter:
         self._process = AsyncExitStack()
         self._snapshot: AsyncSnapshot | None = None
         self._calls: list[ProgramCall] = []
-        self._printed: list[str] = []
+        self._output_parts: list[str] = []
         self._sleeps: dict[int, float] = {}  # when each is over, on the monotonic clock
-        self._slept = 0.0  # seconds
+        self._seconds_slept = 0.0  # seconds
         self.call_count = 0
         self.argument_size = 0
         self.output_size = 0
@@ -137,7 +137,7 @@ class Interpreter:
                     return ProgramEnd(error="\n".join(problems), has_run=False)
             return await self._advance(await session.feed_start(code, print_callback=self._print, skip_type_check=True))
         except MontyError as error:
-            return self._failed(error)
+            return self._failure_of(error)
 
     async def load(self, snapshot: bytes, calls: Sequence[ProgramCall]) -> bool:
         """Continues a program that waits for these calls. False if the snapshot is not that of this program, or of
@@ -167,7 +167,7 @@ class Interpreter:
         try:
             return await self._advance(await snapshot.resume(answers))
         except MontyError as error:
-            return self._failed(error)
+            return self._failure_of(error)
 
     def dump(self) -> bytes | None:
         """The program where it waits; None if its process has died, as `resume` will report."""
@@ -179,8 +179,8 @@ class Interpreter:
 
     def take_output(self) -> str:
         """What the program has printed since the last time."""
-        text = "".join(self._printed)
-        self._printed.clear()
+        text = "".join(self._output_parts)
+        self._output_parts.clear()
         return text
 
     async def aclose(self) -> None:
@@ -229,7 +229,7 @@ class Interpreter:
                 continue
             if snapshot.is_os_function:
                 snapshot = await self._answer_system(snapshot)
-                if self._slept > _SLEEP_SECONDS:
+                if self._seconds_slept > _SLEEP_SECONDS:
                     return ProgramEnd(
                         error=f"The program was stopped: it sleeps for more than {_SLEEP_SECONDS:g} seconds. Let it"
                         " end, and look again with another program."
@@ -258,11 +258,11 @@ class Interpreter:
         if snapshot.function_name not in ("system.sleep", "system.async_sleep"):
             return await snapshot.resume_not_handled()
         seconds = max(0.0, float(snapshot.args[0]))
-        self._slept += seconds
+        self._seconds_slept += seconds
         if snapshot.function_name == "system.async_sleep":
             self._sleeps[snapshot.call_id] = time.monotonic() + seconds
             return await snapshot.resume({"future": ...})
-        if self._slept <= _SLEEP_SECONDS:
+        if self._seconds_slept <= _SLEEP_SECONDS:
             await asyncio.sleep(seconds)
         return await snapshot.resume({"return_value": None})
 
@@ -307,7 +307,7 @@ class Interpreter:
         except Exception:  # noqa: BLE001 - any value of a program's
             return ProgramEnd(shown_as_text(value))
 
-    def _failed(self, error: MontyError) -> ProgramEnd:
+    def _failure_of(self, error: MontyError) -> ProgramEnd:
         limits, text = self._limits, str(error)
         if isinstance(error, MontyCrashedError):
             return ProgramEnd(
@@ -337,7 +337,7 @@ class Interpreter:
         room = self._limits.output - self.output_size
         self.output_size += len(text)
         if room > 0:
-            self._printed.append(text[:room])
+            self._output_parts.append(text[:room])
 
 
 def _function_of_name(name: str) -> Any:

@@ -48,14 +48,14 @@ class ToolFunction:
 
     - `name`: the function's name; the tool's, unless that is not a free name of Python.
     - `parameters`: the tool's parameter of each of the function's, in order.
-    - `required`: the parameters that a call must have.
+    - `required_parameters`: the parameters that a call must have.
     - `nullable`: the tool's parameters that take None. For others None is as good as leaving them out.
     """
 
     tool: str
     name: str
     parameters: Mapping[str, str]
-    required: frozenset[str]
+    required_parameters: frozenset[str]
     nullable: frozenset[str]
     takes_others: bool
 
@@ -72,13 +72,13 @@ class ToolFunction:
                 names = ", ".join(self.parameters) or "no arguments"
                 raise TypeError(f"{self.name}() got an unexpected argument {name!r}; it takes {names}")
             values_by_name[name] = value
-        missing = [name for name in self.required if name not in values_by_name]
+        missing = [name for name in self.required_parameters if name not in values_by_name]
         if missing:
             raise TypeError(f"{self.name}() is missing the argument {', '.join(map(repr, sorted(missing)))}")
         arguments: dict[str, JSON] = {}
         for name, value in values_by_name.items():
             parameter = self.parameters.get(name, name)
-            if value is None and name not in self.required and parameter not in self.nullable:
+            if value is None and name not in self.required_parameters and parameter not in self.nullable:
                 continue
             try:
                 arguments[parameter] = jsonable(value)
@@ -131,13 +131,13 @@ class ToolFunctions:
 
     def _function(self, spec: ToolSpec, types: _Types) -> str:
         function, notes = self.of_tool[spec.name], list[str]()
-        required: list[str] = []
+        required_parameters: list[str] = []
         optional: list[str] = []
         for name, parameter in function.parameters.items():
             schema = cast("Mapping[str, JSON]", spec.properties[parameter] or {})
             kind = types.of(schema, spec.parameters, f"{spec.name}_{parameter}")
-            if name in function.required:
-                required.append(f"{name}: {kind}")
+            if name in function.required_parameters:
+                required_parameters.append(f"{name}: {kind}")
             elif types.for_model:
                 default = schema.get("default")
                 ellipsis = "..." if default is None else _literal(default)
@@ -148,7 +148,7 @@ class ToolFunctions:
             if types.for_model and description:
                 notes.append(f"{name}: {description}")
         # Python wants the required ones first. A call by position follows the tool's own order, so that is kept.
-        in_order = [*required, *optional]
+        in_order = [*required_parameters, *optional]
         if [each.partition(":")[0] for each in in_order] != list(function.parameters):
             in_order = ["*", *in_order]
         others = ["**others: Any"] if function.takes_others else []

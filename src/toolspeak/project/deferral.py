@@ -24,7 +24,7 @@ def with_deferral(tools: Toolset, setup: Setup, added_names: Collection[str]) ->
         specs = [spec for spec in tools.specs if spec.name in added_names]
         sizes = [len(each.description) + len(json.dumps(dict(each.parameters), default=dict)) for each in specs]
         limit = MOST_TOKENS if setup.window is None else SHARE * setup.window
-        return tools.deferred(lambda each: each.name in added_names) if sum(sizes) > 4 * limit else tools
+        return tools.defer(lambda each: each.name in added_names) if sum(sizes) > 4 * limit else tools
     if patterns in ([], ["none"]):
         return tools
-    return tools.deferred(lambda each: any(fnmatchcase(each.name, pattern) for pattern in patterns))
+    return tools.defer(lambda each: any(fnmatchcase(each.name, pattern) for pattern in patterns))

@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import quick
 from toolspeak.project.hook_settings import CommandHook
-from toolspeak.sandbox.processes import DRAIN, Group, ProcessOutput, finished, within
+from toolspeak.sandbox.processes import DRAIN, Group, ProcessOutput, finish_work, within
 from toolspeak.tools.builtin.capture import Capture
 from toolspeak.tools.files.text_format import visible
 
@@ -114,11 +114,11 @@ async def _communicate(
             writer.write(text)
             writer.write_eof()
             async with asyncio.timeout(hook.timeout):
-                await group.exited.wait()
+                await group.exit_event.wait()
         except TimeoutError:
             is_late = True
         finally:
-            await finished(_end(group, readers))
+            await finish_work(_end(group, readers))
         return group.exit_code, is_late
 
 
@@ -129,8 +129,8 @@ def _close(pipe: asyncio.WriteTransport) -> None:
 
 
 async def _end(group: Group, readers: Sequence[ProcessOutput]) -> None:
-    await group.end(readers[0].closed)
-    await within(DRAIN, readers[1].closed.wait())
+    await group.end(readers[0].output_end)
+    await within(DRAIN, readers[1].output_end.wait())
 
 
 def answer_of(hook: CommandHook, text: str) -> HookAnswer:

@@ -346,7 +346,7 @@ async def decision_of_hooks(runner: HookRunner, request: ApprovalRequest) -> Dec
     if answer.arguments is None:
         return Decision(True, answer.reason, answer.name)
     try:
-        revision = await request.revised(answer.arguments)
+        revision = await request.revise(answer.arguments)
     except ConfigurationError as error:
         runner.tell(f"the {answer.name} wrote an updatedInput that cannot be used: {error}")
         return None

@@ -19,8 +19,8 @@ from toolspeak.project.folders import FileSource, Origin, project_folders, read_
 from toolspeak.project.user_files.user_folders import user_folder
 from toolspeak.tools import RunContext, Tool
 from toolspeak.tools.context import StateView
-from toolspeak.tools.files.text_format import quoted
-from toolspeak.tools.returned_values import Returned, to_content
+from toolspeak.tools.files.text_format import quote_path
+from toolspeak.tools.returned_values import ReturnValue, to_content
 
 NAME = "AGENTS.md"
 
@@ -117,12 +117,12 @@ class NearerInstructions:
         return evolve(
             tool,
             function=call_async if tool.is_async else call,
-            injected={**tool.injected, parameter: "context"},
+            injected_kinds={**tool.injected_kinds, parameter: "context"},
         )
 
     def _files_at(self, tool: Tool, arguments: Mapping[str, Any]) -> list[Path]:
         """The AGENTS.md of the folders between the workspace and what the call touches, the nearest first."""
-        effects = tool.effects_of({name: value for name, value in arguments.items() if name not in tool.injected})
+        effects = tool.effects_of({name: value for name, value in arguments.items() if name not in tool.injected_kinds})
         files: dict[Path, None] = {}
         for key in sorted(effects.reads | effects.writes):
             path = Path(key.removeprefix("file:"))
@@ -151,7 +151,7 @@ class NearerInstructions:
         if not texts:
             return value
         parts, structured_content = to_content(value)
-        return Returned((*parts, *texts), structured_content)
+        return ReturnValue((*parts, *texts), structured_content)
 
     def _news(self, files: Mapping[str, Path], ctx: RunContext[Any]) -> dict[str, Path]:
         """Those of the files that the model does not read already. Notes that this call brings them."""
@@ -185,7 +185,7 @@ def _is_read(note: _Note, label: str, state: StateView | None) -> bool:
 
 
 def _heading(label: str) -> str:
-    return f"[{quoted(label)} says how to work in its folder. What the user says comes first.]\n"
+    return f"[{quote_path(label)} says how to work in its folder. What the user says comes first.]\n"
 
 
 def _section(label: str, text: str, size: int) -> str:
@@ -193,7 +193,7 @@ def _section(label: str, text: str, size: int) -> str:
     note = (
         "" if length >= size else f"\n[{size - length:,} of {size:,} bytes are left out here; `read` shows the file.]"
     )
-    return f"<file path={quoted(label)}>\n{text.strip()}{note}\n</file>"
+    return f"<file path={quote_path(label)}>\n{text.strip()}{note}\n</file>"
 
 
 def _beginning(text: str, most: int) -> str:

@@ -11,7 +11,7 @@ from toolspeak.project.instruction_files import instructions_text, read_instruct
 from toolspeak.project.skills import find_skills, skill_tool, skills_text
 from toolspeak.project.sub_agents import SubAgent, find_sub_agents
 from toolspeak.tools import Tool
-from toolspeak.tools.files.text_format import quoted
+from toolspeak.tools.files.text_format import quote_path
 
 
 @quick()
@@ -57,5 +57,5 @@ def _folders_text(folders: Sequence[str]) -> str:
     """What the model reads about the other folders; "" without any."""
     if not folders:
         return ""
-    names = "\n".join(f"- {quoted(folder)}" for folder in folders)
+    names = "\n".join(f"- {quote_path(folder)}" for folder in folders)
     return f"Besides the workspace you may work in these folders, by absolute paths:\n{names}"

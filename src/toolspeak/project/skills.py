@@ -19,7 +19,7 @@ from toolspeak.project.definitions import Definitions, find_definitions, literal
 from toolspeak.project.folders import FileSource, Origin
 from toolspeak.project.frontmatter import read_markdown
 from toolspeak.tools import Tool, tool
-from toolspeak.tools.files.text_format import quoted, visible
+from toolspeak.tools.files.text_format import quote_path, visible
 
 FILE = "SKILL.md"
 
@@ -122,7 +122,7 @@ def skill_tool(skills: Mapping[str, Skill]) -> Tool:
 
 def _skill_text(skill: Skill, body: str) -> str:
     """What the model reads of a skill."""
-    folder = quoted(skill.folder.as_posix())
+    folder = quote_path(skill.folder.as_posix())
     parts = [f"The skill {skill.name}. Its folder is {folder}; paths in it are relative to that folder."]
     if skill.compatibility:
         parts.append(f"It needs: {visible(skill.compatibility)}")
@@ -131,7 +131,7 @@ def _skill_text(skill: Skill, body: str) -> str:
     files = list(_files_of(skill.folder))
     if files:
         parts.append(
-            "Its files: " + ", ".join(map(quoted, files[:_MOST_FILES])) + (" …" if len(files) > _MOST_FILES else "")
+            "Its files: " + ", ".join(map(quote_path, files[:_MOST_FILES])) + (" …" if len(files) > _MOST_FILES else "")
         )
     return "\n".join([*parts, "", body])
 

@@ -140,9 +140,9 @@ def task_tool(agents: Sequence[SubAgent], tools: Toolset, make_agent: Callable[[
     - `tools`: those of the agent that has the tool; each sub-agent gets those of them that its file names.
     - `make_agent`: makes the agent of a file, with these tools.
     """
-    shared_tools = tools.filtered(lambda each: each.name not in _NOT_FOR_SUB_AGENTS)
+    shared_tools = tools.filter(lambda each: each.name not in _NOT_FOR_SUB_AGENTS)
     own_tools = {
-        agent.name: shared_tools.filtered(lambda each, own=agent.tools: own is None or each.name in own)
+        agent.name: shared_tools.filter(lambda each, own=agent.tools: own is None or each.name in own)
         for agent in agents
     }
     agent_tools = {

@@ -7,7 +7,7 @@ import platform
 from pathlib import Path
 
 from toolspeak.project.folders import project_folders
-from toolspeak.tools.files.text_format import quoted
+from toolspeak.tools.files.text_format import quote_path
 
 
 def surroundings_text(workspace: str, today: str) -> str:
@@ -21,7 +21,7 @@ def surroundings_text(workspace: str, today: str) -> str:
     return "\n".join(
         (
             "Where you work:",
-            f"- the folder: {quoted(folder)}",
+            f"- the folder: {quote_path(folder)}",
             f"- in a git repository: {'yes' if in_repository else 'no'}",
             f"- the system: {platform.system()} ({platform.machine()})",
             f"- the date when this conversation began, or was opened again: {today}",

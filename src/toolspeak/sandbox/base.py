@@ -43,7 +43,7 @@ class Confinement:
 
     - `writable`: the files and folders that it may change. It has a folder for temporary files of its own besides.
     - `read_only`: what it may not change although it lies in a writable folder. A path that does not exist stays so.
-    - `hidden`: the files and folders that it may not read.
+    - `hidden_paths`: the files and folders that it may not read.
     - `readable`: what it may read although it lies in a folder that a sandbox leaves out, such as /tmp.
     - `hosts`: the hosts that it may reach through the proxy; () is no network, None is the network as it is.
     - `limits`: what it may use.
@@ -51,7 +51,7 @@ class Confinement:
 
     writable: tuple[str, ...] = ()
     read_only: tuple[str, ...] = ()
-    hidden: tuple[str, ...] = ()
+    hidden_paths: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     hosts: tuple[HostRule, ...] | None = ()
     limits: ProcessLimits = ProcessLimits()

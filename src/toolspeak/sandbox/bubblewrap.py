@@ -34,7 +34,7 @@ _PROXY, _FORWARDER = "/dev/toolspeak-proxy", "/dev/toolspeak-forwarder.py"  # wh
 
 # Files of root, who may write them without any capability. bubblewrap covers them only if their folders are writable.
 _SETTINGS_IN_PROC = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
-_CLOSED = "--ro-bind-try"
+_READ_ONLY_BIND = "--ro-bind-try"
 _SEEN_IN_RUN = ("/run/current-system", "/run/opengl-driver", "/run/wrappers")  # NixOS has its programs there
 
 _NAMESPACES = (
@@ -108,11 +108,11 @@ class Bubblewrap:
                 inner = [self._python, "-I", "-S", _FORWARDER, _PROXY, *inner]
             filter_end, info_read, info_write = self._descriptors(descriptors)
             arguments += ["--seccomp", str(filter_end), "--info-fd", str(info_write), "--chdir", command.cwd, "--"]
-            confined = ProcessCommand(command.arguments, "/", env, command.output, command.errors, command.input)
+            inner_command = ProcessCommand(command.arguments, "/", env, command.output, command.errors, command.input)
             try:
                 group, control_group = await start_limited(
                     [*arguments, *inner],
-                    confined,
+                    inner_command,
                     confinement.limits,
                     self._groups,
                     pass_fds=(filter_end, info_write),
@@ -168,16 +168,16 @@ class Bubblewrap:
                 writable = [folder for folder in confinement.writable if is_below(path, folder)]
                 ways |= {folder: "--bind" for folder in _between(path, writable) if folder not in ways}
                 ways[path] = "--ro-bind"
-        for path in confinement.hidden:
+        for path in confinement.hidden_paths:
             if os.path.exists(path):
                 ways[path] = "--tmpfs" if os.path.isdir(path) else "--ro-bind"
         if confinement.hosts is not None:
-            ways |= dict.fromkeys(_listening_sockets(), _CLOSED)
+            ways |= dict.fromkeys(_listening_sockets(), _READ_ONLY_BIND)
         for path in sorted(ways):
             if ways[path] == "--tmpfs":
                 yield from ("--perms", "0500", "--tmpfs", path, "--remount-ro", path)
             else:
-                is_covered = ways[path] == _CLOSED or path in confinement.hidden
+                is_covered = ways[path] == _READ_ONLY_BIND or path in confinement.hidden_paths
                 yield from (ways[path], "/dev/null" if is_covered else path, path)
 
     async def aclose(self) -> None:
@@ -207,8 +207,8 @@ def _listening_sockets() -> list[str]:
             paths = [fields[7] for line in table if len(fields := line.rstrip("\n").split(" ", 7)) == 8]
     except OSError:
         return []
-    unseen = ("/run/", "/var/run/", "/dev/")
-    real = {os.path.realpath(path) for path in paths if path.startswith("/") and not path.startswith(unseen)}
+    unseen_folders = ("/run/", "/var/run/", "/dev/")
+    real = {os.path.realpath(path) for path in paths if path.startswith("/") and not path.startswith(unseen_folders)}
     return [path for path in sorted(real) if os.path.exists(path) and _may_enter(os.path.dirname(path))]
 
 

@@ -150,12 +150,12 @@ class HostProxy:
         async with asyncio.timeout(_CONNECT_SECONDS):
             entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             addresses = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
-            allowed = [each for each in addresses if self._may_be_at(host, port, each)]
-            if not allowed:
+            allowed_addresses = [each for each in addresses if self._may_be_at(host, port, each)]
+            if not allowed_addresses:
                 private = HostRule(addresses[0] if addresses else host, port)
                 raise self._refusal(private, f"{_text_of(rule)} is at the private address {addresses[0]}")
             error: OSError = OSError("no address")
-            for address in allowed:
+            for address in allowed_addresses:
                 try:
                     return await asyncio.open_connection(address, port)
                 except OSError as reason:
@@ -167,8 +167,8 @@ class HostProxy:
         can give it any address."""
         if is_public(address):
             return True
-        parsed = address_of(address)
-        is_local = host == "localhost" and parsed is not None and parsed.is_loopback
+        ip_address = address_of(address)
+        is_local = host == "localhost" and ip_address is not None and ip_address.is_loopback
         return is_local or any(each.allows(normal_host(address), port) for each in self._rules)
 
     def _refusal(self, rule: HostRule, reason: str) -> _RefusedError:

@@ -68,16 +68,16 @@ def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 def is_public(address: str) -> bool:
     """Whether an address is one of the internet: not of this machine, of a private network, or of a cloud's metadata
     service."""
-    parsed = address_of(address.partition("%")[0])
-    if parsed is None:
+    ip = address_of(address.partition("%")[0])
+    if ip is None:
         return False
-    if isinstance(parsed, ipaddress.IPv6Address):
-        inner = parsed.ipv4_mapped or parsed.sixtofour
+    if isinstance(ip, ipaddress.IPv6Address):
+        inner = ip.ipv4_mapped or ip.sixtofour
         if inner is not None:
             return is_public(str(inner))
-        if parsed in _NAT64:
-            return is_public(str(ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)))
-    return parsed.is_global and not parsed.is_multicast
+        if ip in _NAT64:
+            return is_public(str(ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)))
+    return ip.is_global and not ip.is_multicast
 
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")

@@ -29,7 +29,7 @@ _FOR_FILES = WRITE_FILE | READ_FILE | EXECUTE | TRUNCATE | IOCTL_DEV
 _library: ctypes.CDLL | None = None
 
 
-def _loaded() -> ctypes.CDLL:
+def _load_library() -> ctypes.CDLL:
     global _library
     if _library is None:
         _library = ctypes.CDLL(None, use_errno=True)
@@ -40,16 +40,16 @@ def _loaded() -> ctypes.CDLL:
 
 def _call(number: int, *arguments: int | bytes | None) -> int:
     """A system call. Raises OSError."""
-    converted = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
-    return _checked(_loaded().syscall(ctypes.c_long(number), *converted))
+    c_arguments = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
+    return _check_outcome(_load_library().syscall(ctypes.c_long(number), *c_arguments))
 
 
 def _control(option: int, first: int, second: int = 0) -> None:
     """prctl. Raises OSError."""
-    _checked(_loaded().prctl(option, first, second, 0, 0))
+    _check_outcome(_load_library().prctl(option, first, second, 0, 0))
 
 
-def _checked(outcome: int) -> int:
+def _check_outcome(outcome: int) -> int:
     if outcome < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -93,8 +93,8 @@ class Ruleset:
                 continue
             try:
                 is_folder = os.stat(place).st_mode & 0o170000 == 0o040000
-                allowed = rights & self._rights & (-1 if is_folder else _FOR_FILES)
-                _call(_ADD_RULE, self.descriptor, _PATH_BENEATH, struct.pack("=Qi", allowed, place), 0)
+                allowed_rights = rights & self._rights & (-1 if is_folder else _FOR_FILES)
+                _call(_ADD_RULE, self.descriptor, _PATH_BENEATH, struct.pack("=Qi", allowed_rights, place), 0)
             finally:
                 os.close(place)
 
@@ -103,7 +103,7 @@ def confine_thread(ruleset: Ruleset, program: bytes) -> None:
     """Restricts the calling thread, and every process that it starts, for good: no more privileges than now, none of
     root's capabilities in a new program, the rules, and the seccomp filter. Raises OSError."""
     _control(_SET_NO_NEW_PRIVILEGES, 1)
-    control = _loaded().prctl
+    control = _load_library().prctl
     for capability in range(_LAST_CAPABILITY + 1):
         if control(_DROP_CAPABILITY, capability, 0, 0, 0) < 0:
             break  # not root: it has none to drop; or the kernel knows no more

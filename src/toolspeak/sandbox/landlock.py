@@ -91,15 +91,15 @@ class Landlock:
 
     @asynccontextmanager
     async def start(self, command: ProcessCommand, confinement: Confinement) -> AsyncGenerator[ConfinedProcess]:
-        guarded = [path for path in confinement.read_only if path not in confinement.hidden]
-        for path in confinement.hidden:
+        guarded_paths = [path for path in confinement.read_only if path not in confinement.hidden_paths]
+        for path in confinement.hidden_paths:
             if any(is_below(path, folder) for folder in confinement.writable):
                 raise SandboxError(
                     f"{path} lies in a folder that commands may change, and Landlock cannot keep it from them: move it"
                     " elsewhere, or install bubblewrap"
                 )
         try:
-            copies = ProtectedCopies(guarded)
+            copies = ProtectedCopies(guarded_paths)
         except OSError as error:
             raise SandboxError(f"{error}: Landlock cannot protect it; install bubblewrap") from None
         families = (AF_INET, AF_INET6, AF_NETLINK) if confinement.hosts is None else ()
@@ -131,11 +131,11 @@ class Landlock:
 
     def _rules(self, confinement: Confinement) -> Ruleset:
         """The rules of a confinement: those of an earlier command, while what they name is as it was."""
-        key = (confinement.writable, confinement.hidden, confinement.hosts is None)
+        key = (confinement.writable, confinement.hidden_paths, confinement.hosts is None)
         rules = self._rules_by_key.get(key)
         if rules is not None and rules.are_current():
             return rules.ruleset
-        listings, paths = _without(confinement.hidden)
+        listings, paths = _without(confinement.hidden_paths)
         changeable = [*confinement.writable, self._temporary]
         inodes = {path: _inode(path) for path in (*paths, *_DEVICES, *changeable)}
         ruleset = Ruleset(self._version, network=confinement.hosts is None)
@@ -202,20 +202,20 @@ def _listing(folder: str) -> _Stamp:
     return (state.st_dev, state.st_ino, state.st_mtime_ns, state.st_ctime_ns)
 
 
-def _without(hidden: Iterable[str]) -> tuple[dict[str, _Stamp], list[str]]:
+def _without(hidden_paths: Iterable[str]) -> tuple[dict[str, _Stamp], list[str]]:
     """Paths that together hold everything but the hidden ones: rules allow, and forbid nothing. The folders that were
     listed for that come first, as they were before."""
-    hidden = list(hidden)
-    listings, allowed, rest = dict[str, _Stamp](), list[str](), ["/"]
+    hidden_paths = list(hidden_paths)
+    listings, allowed_paths, rest = dict[str, _Stamp](), list[str](), ["/"]
     while rest:
         folder = rest.pop()
-        inside = [path for path in hidden if is_below(path, folder)]
+        inside = [path for path in hidden_paths if is_below(path, folder)]
         if not inside:
-            allowed.append(folder)
+            allowed_paths.append(folder)
         elif folder not in inside:
             listings[folder] = _listing(folder)
             try:
                 rest += [entry.path for entry in os.scandir(folder) if not entry.is_symlink()]
             except OSError:
                 continue  # what this user may not list, the command may not read
-    return listings, allowed
+    return listings, allowed_paths

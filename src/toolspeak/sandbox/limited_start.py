@@ -44,9 +44,9 @@ async def start_limited(
     if not is_piped and len(arguments) == 3 and tuple(arguments[:2]) == ("/bin/sh", "-c") and _is_dash():
         # The shell of the command waits itself: to start another one takes half a millisecond. It is dash, which shows
         # no line of a command with its errors.
-        gated = [*arguments[:2], f"{_GATE}exec </dev/null; {arguments[2]}"]
+        gated_arguments = [*arguments[:2], f"{_GATE}exec </dev/null; {arguments[2]}"]
     else:
-        gated = ["/bin/sh", "-c", f'{_GATE}exec "$@"' + ("" if is_piped else " </dev/null"), "sh", *arguments]
+        gated_arguments = ["/bin/sh", "-c", f'{_GATE}exec "$@"' + ("" if is_piped else " </dev/null"), "sh", *arguments]
     control_group = None if groups is None else await groups.make(limits)
     try:
         takes_threads = control_group is not None and control_group.takes_threads
@@ -57,7 +57,7 @@ async def start_limited(
             if confine is not None:
                 confine()
             return Group(
-                gated,
+                gated_arguments,
                 cwd=command.cwd,
                 env=command.env,
                 output=command.output,
@@ -128,23 +128,23 @@ def in_thread(work: Callable[[], ResultT], *, is_awaited: bool = False) -> Resul
 
 def _set_limits(pid: int, limits: ProcessLimits, *, has_control_group: bool) -> None:
     resource: Any = importlib.import_module("resource")  # not at the top: Windows has none
-    wanted: dict[int, int | None] = {
+    limit_by_kind: dict[int, int | None] = {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_FSIZE: limits.file_size,
         resource.RLIMIT_CPU: limits.cpu_seconds,
     }
     if not has_control_group:
         # Data, not address space: programs such as Node reserve far more addresses than they use.
-        wanted[resource.RLIMIT_DATA] = limits.memory
+        limit_by_kind[resource.RLIMIT_DATA] = limits.memory
         if limits.processes is not None and os.getuid() != 0:  # root has no such limit
-            wanted[resource.RLIMIT_NPROC] = limits.processes + _tasks_of_user()  # it counts all of the user's
-    lower_limits(pid, wanted)
+            limit_by_kind[resource.RLIMIT_NPROC] = limits.processes + _tasks_of_user()  # it counts all of the user's
+    lower_limits(pid, limit_by_kind)
 
 
-def lower_limits(pid: int, wanted: Mapping[int, int | None]) -> None:
+def lower_limits(pid: int, limit_by_kind: Mapping[int, int | None]) -> None:
     """Lowers limits of a process, by their kind (`resource.RLIMIT_…`); None leaves one. Linux only. Raises OSError."""
     resource: Any = importlib.import_module("resource")
-    for kind, most in wanted.items():
+    for kind, most in limit_by_kind.items():
         if most is not None:
             _, hard = resource.prlimit(pid, kind)
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)

@@ -12,7 +12,7 @@ from toolspeak.sandbox.base import Sandbox, SandboxMode
 from toolspeak.sandbox.bubblewrap import Bubblewrap
 from toolspeak.sandbox.control_groups import ControlGroups
 from toolspeak.sandbox.landlock import Landlock
-from toolspeak.sandbox.unconfined import Unconfined
+from toolspeak.sandbox.no_sandbox import NoSandbox
 
 BETTER = "install bubblewrap (apt-get install bubblewrap, dnf install bubblewrap) and allow user namespaces"
 """What gives a system the best boundary."""
@@ -46,7 +46,7 @@ async def open_sandbox(mode: SandboxMode, *, near: str = "") -> OpenedSandbox:
     "required" if there is none.
     """
     if mode == "off":
-        return OpenedSandbox(Unconfined(), "sandbox: off: commands have all your rights")
+        return OpenedSandbox(NoSandbox(), "sandbox: off: commands have all your rights")
     if sys.platform != "linux":
         reasons = ["this system is not Linux"]
     else:
@@ -61,7 +61,7 @@ async def open_sandbox(mode: SandboxMode, *, near: str = "") -> OpenedSandbox:
         reasons.append(f"Landlock: {reason}")
     why = "; ".join(reasons)
     if mode == "auto":
-        return OpenedSandbox(Unconfined(), f"sandbox: none ({why}): commands have all your rights", why)
+        return OpenedSandbox(NoSandbox(), f"sandbox: none ({why}): commands have all your rights", why)
     raise ConfigurationError(f"commands need a sandbox here, and this system has none ({why}): {_REMEDY}")
 
 

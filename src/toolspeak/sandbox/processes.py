@@ -59,17 +59,17 @@ def stop_program() -> None:
 
 
 class ProcessOutput(asyncio.Protocol):
-    """Passes the bytes of a pipe on; sets `closed` at its end."""
+    """Passes the bytes of a pipe on; sets `output_end` at its end."""
 
     def __init__(self, receive: Callable[[bytes], None]) -> None:
         self._receive = receive
-        self.closed = asyncio.Event()
+        self.output_end = asyncio.Event()
 
     def data_received(self, data: bytes) -> None:
         self._receive(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.closed.set()
+        self.output_end.set()
 
 
 class Group:
@@ -114,8 +114,8 @@ class Group:
         _SENDERS.add(self._stop_or_continue)
         self.input, self.output, self.errors = self._process.stdin, self._process.stdout, self._process.stderr
         self._reap = threading.Event()
-        self.exited = asyncio.Event()
-        self.reaped = asyncio.Event()
+        self.exit_event = asyncio.Event()
+        self.reap_event = asyncio.Event()
         loop = loop or asyncio.get_running_loop()
         # A separate thread: the default executor has few threads, and commands may take long.
         threading.Thread(target=self._wait, args=(loop,), daemon=True).start()
@@ -135,21 +135,21 @@ class Group:
         with suppress(AttributeError, OSError):
             # Until it is reaped, the process keeps its pid, so killing the group cannot hit another process.
             os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
-            _tell(loop, self.exited)
+            _tell(loop, self.exit_event)
             self._reap.wait()
         self._process.wait()
-        _tell(loop, self.exited)
-        _tell(loop, self.reaped)
+        _tell(loop, self.exit_event)
+        _tell(loop, self.reap_event)
 
     async def exits_within(self, seconds: float) -> bool:
         """Whether the command exits within so many seconds. The time for which it is stopped does not count."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        while not self.exited.is_set():
+        while not self.exit_event.is_set():
             rest = began + seconds + self._seconds_stopped - loop.time()
             if rest <= 0:
                 return False
-            await within(rest, self.exited.wait())
+            await within(rest, self.exit_event.wait())
         return True
 
     def left_commands(self) -> list[str]:
@@ -168,9 +168,9 @@ class Group:
                         lines.append(" ".join(words).strip() or name.partition("(")[2])
         return lines
 
-    async def end(self, closed: asyncio.Event, *, grace: float = GRACE, drain: float = DRAIN) -> None:
+    async def end(self, output_end: asyncio.Event, *, grace: float = GRACE, drain: float = DRAIN) -> None:
         """Ends all processes: SIGTERM, after `grace` seconds SIGKILL. Reaps the command and reads the output to its
-        end, which sets `closed`.
+        end, which sets `output_end`.
 
         Call it only once: afterwards another group may have this group's number.
         """
@@ -179,11 +179,11 @@ class Group:
         if self._leader_info is not None:
             os.close(self._leader_info)
             self._leader_info = None
-        await within(grace, self.exited.wait(), closed.wait())
+        await within(grace, self.exit_event.wait(), output_end.wait())
         self._signal(signal.SIGKILL)
         self._reap.set()
-        await self.reaped.wait()
-        await within(drain, closed.wait())
+        await self.reap_event.wait()
+        await within(drain, output_end.wait())
 
     def kill(self) -> None:
         """Kills a command that must not begin."""
@@ -218,17 +218,17 @@ class Group:
             os.killpg(self._process.pid, number)
 
 
-async def finished(work: Coroutine[Any, Any, None]) -> None:
+async def finish_work(work: Coroutine[Any, Any, None]) -> None:
     """Awaits work that must finish even if the task is cancelled. Raises the cancellation afterwards."""
     task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
+    cancellation: asyncio.CancelledError | None = None
     while not task.done():
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
+            cancellation = error
+    if cancellation is not None:
+        raise cancellation
     task.result()
 
 

@@ -36,7 +36,7 @@ class _Machine:
     unshare: int
     clone: int
     prlimit: int
-    denied: tuple[int, ...]
+    denied_calls: tuple[int, ...]
     shared_memory: tuple[int, ...]
 
 
@@ -84,9 +84,9 @@ def seccomp_filter(families: tuple[int, ...], *, shared_memory: bool = True) -> 
     ]
     if machine.audit == _MACHINES["x86_64"].audit:
         program += [(_ANY_OF, 0, 1, 0x40000000), _refusal(errno.ENOSYS)]  # x32 has numbers of its own
-    denied = (*machine.denied, *_SHARED_NUMBERS.values(), *(() if shared_memory else machine.shared_memory))
+    denied_calls = (*machine.denied_calls, *_SHARED_NUMBERS.values(), *(() if shared_memory else machine.shared_memory))
     # One refusal for all of them: each system call of a command runs through this list.
-    program += [(_EQUAL, len(denied) - place, 0, number) for place, number in enumerate(denied)]
+    program += [(_EQUAL, len(denied_calls) - place, 0, number) for place, number in enumerate(denied_calls)]
     program += [(_JUMP, 0, 0, 1), _refusal(errno.EPERM)]
     # Its flags lie in memory, which a filter cannot read. Libraries then use `clone`.
     program += [(_EQUAL, 0, 1, _CLONE3), _refusal(errno.ENOSYS)]

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from toolspeak.data.values import quick
 from toolspeak.sandbox.base import Confinement, ProcessCommand, ProcessLimits, Sandbox
 from toolspeak.sandbox.host_rules import HostRule
-from toolspeak.sandbox.processes import ProcessOutput, finished
+from toolspeak.sandbox.processes import ProcessOutput, finish_work
 from toolspeak.testing.outside_sockets import OutsideSockets
 
 OpenSandbox: TypeAlias = Callable[[], Awaitable[Sandbox]]
@@ -64,9 +64,9 @@ async def run_command(
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout):
-                    await process.group.exited.wait()
+                    await process.group.exit_event.wait()
         finally:
-            await finished(process.group.end(protocol.closed))
+            await finish_work(process.group.end(protocol.output_end))
             await starting.__aexit__(None, None, None)
         text = b"".join(output).decode("utf-8", "replace")
         return CommandReport(process.group.exit_code, text, tuple(process.notes))
@@ -232,7 +232,7 @@ async def check_what_is_hidden_cannot_be_read(open_sandbox: OpenSandbox) -> None
         (stage.workspace / "link").symlink_to(file)
         command = f"cat {folder}/key {file} link /proc/self/root{file}; cp -r {stage.outside} copy; cat copy/*"
         report = await stage.run(
-            command, stage.confinement_for((str(stage.workspace),), hidden=(str(folder), str(file)))
+            command, stage.confinement_for((str(stage.workspace),), hidden_paths=(str(folder), str(file)))
         )
         assert "a secret" not in report.output, report
 

@@ -6,12 +6,11 @@ from toolspeak.tools.decorator import tool
 from toolspeak.tools.tool import Tool
 from toolspeak.tools.tool_options import ToolOptions
 from toolspeak.tools.toolset import DeferredTools, ToolFilter, ToolLike, ToolList, Toolset, TurnTools
-from toolspeak.tools.verify import Happened
+from toolspeak.tools.verify import VerifiedResult
 
 __all__ = [
     "DeferredTools",
     "Effects",
-    "Happened",
     "RunContext",
     "StateView",
     "Tool",
@@ -21,5 +20,6 @@ __all__ = [
     "ToolOptions",
     "Toolset",
     "TurnTools",
+    "VerifiedResult",
     "tool",
 ]

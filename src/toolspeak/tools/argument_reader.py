@@ -46,10 +46,10 @@ class StrictReader:
                 flaws = tuple(flaw for item in arguments.items() if (flaw := find_flaw(*item)))
                 if flaws:
                     return flaws
-            unaliased, clashes = arguments, ()
+            own_arguments, clashes = arguments, ()
             if self.aliases and not self.aliases.keys().isdisjoint(arguments):
-                unaliased, clashes = self._apply_aliases(arguments)
-            values = self._validate(unaliased)
+                own_arguments, clashes = self._apply_aliases(arguments)
+            values = self._validate(own_arguments)
         except Exception as error:  # noqa: BLE001 - for example, the text of a validator's exception cannot be made
             return (problem((), f"the arguments cannot be read ({type(error).__name__})"),)
         if clashes:
@@ -57,39 +57,42 @@ class StrictReader:
         return values
 
     def _apply_aliases(self, arguments: Mapping[str, JSON]) -> tuple[dict[str, JSON], tuple[ArgumentProblem, ...]]:
-        renamed = {name: value for name, value in arguments.items() if name not in self.aliases}
-        came_as = {name: name for name in renamed}
+        arguments_by_name = {name: value for name, value in arguments.items() if name not in self.aliases}
+        came_as = {name: name for name in arguments_by_name}
         clashes: list[ArgumentProblem] = []
         for alias, name in self.aliases.items():
             if alias not in arguments:
                 continue
-            if name not in renamed:
-                renamed[name], came_as[name] = arguments[alias], alias
-            elif _text(renamed[name]) != _text(arguments[alias]):
+            if name not in arguments_by_name:
+                arguments_by_name[name], came_as[name] = arguments[alias], alias
+            elif _text(arguments_by_name[name]) != _text(arguments[alias]):
                 both = f"{came_as[name]!r} and {alias!r}"
                 clashes.append(problem((name,), f"given twice, as {both}, with different values; give {name!r} only"))
-        return renamed, tuple(clashes)
+        return arguments_by_name, tuple(clashes)
 
     def _validate(self, arguments: Mapping[str, JSON]) -> Mapping[str, Any] | tuple[ArgumentProblem, ...]:
-        unknown: list[ErrorDetails] = []
+        unknown_errors: list[ErrorDetails] = []
         if self.as_instance and self.schema["additionalProperties"] is False:  # pydantic may ignore unknown fields
             properties = cast("Mapping[str, JSON]", self.schema["properties"])
             names = [name for name in arguments if name not in properties]
-            unknown = [ErrorDetails(type="extra_forbidden", loc=(name,), msg="", input=None) for name in names]
+            unknown_errors = [ErrorDetails(type="extra_forbidden", loc=(name,), msg="", input=None) for name in names]
         try:
             # After `find_flaw`, both JSON writers write the arguments in the same way.
-            validated = self.model.__pydantic_validator__.validate_json(to_json(arguments), strict=True)
+            instance = self.model.__pydantic_validator__.validate_json(to_json(arguments), strict=True)
         except ValidationError as error:
             of_model = error.errors(include_url=False)
-            errors = [*unknown, *(each for each in of_model if not unknown or each["type"] != "extra_forbidden")]
+            errors = [
+                *unknown_errors,
+                *(each for each in of_model if not unknown_errors or each["type"] != "extra_forbidden"),
+            ]
             return explain(errors, arguments, self.schema, self.aliases)
         except Exception as error:  # noqa: BLE001 - a validator of the tool's author may raise anything
             return (problem(self._raised_at(arguments), f"cannot be used: {type(error).__name__}: {error}"),)
-        if unknown:
-            return explain(unknown, arguments, self.schema, self.aliases)
+        if unknown_errors:
+            return explain(unknown_errors, arguments, self.schema, self.aliases)
         if self.as_instance:
-            return {self.names[0]: validated}
-        return dict(zip(self.names, validated.__dict__.values(), strict=True))  # pydantic keeps the order of the fields
+            return {self.names[0]: instance}
+        return dict(zip(self.names, instance.__dict__.values(), strict=True))  # pydantic keeps the order of the fields
 
     def _raised_at(self, arguments: Mapping[str, JSON]) -> tuple[str | int, ...]:
         """The argument whose validator raised something other than a validation error."""

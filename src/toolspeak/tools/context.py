@@ -91,7 +91,7 @@ class RunContext(Generic[DepsT]):
     - `memory`: a mutable mapping that the calls of one run share. Its changes are recorded with the call's result and
       are there when the run is resumed, so it holds JSON; other things belong in `deps`.
     - `progress`: reports a line of text to those who watch the run.
-    - `cancelled`: whether a synchronous tool should give up.
+    - `is_cancelled`: whether a synchronous tool should give up.
     - `wait`: what `wait_for`, `wait_until` and `sleep` call.
     """
 
@@ -101,7 +101,7 @@ class RunContext(Generic[DepsT]):
     state: StateView | None = None
     memory: dict[str, Any] = field(default_factory=_no_memory)
     progress: Callable[[str], None] = _ignore
-    cancelled: Callable[[], bool] = _never
+    is_cancelled: Callable[[], bool] = _never
     wait: Callable[[str, float | None, float | None], tuple[JSON, bool]] = _no_wait
 
     @property
@@ -129,8 +129,8 @@ class RunContext(Generic[DepsT]):
         Raises TimeoutError when the time is over, ConfigurationError for a name that is empty or too long.
         """
         check_event(event)
-        payload, expired = self.wait(event, None, timeout)
-        if expired:
+        payload, is_over = self.wait(event, None, timeout)
+        if is_over:
             raise TimeoutError(f"{event} did not come in time")
         return payload
 
@@ -153,13 +153,13 @@ def check_event(event: object) -> None:
         raise ConfigurationError(f"the name of an event is a text of 1 to {MOST_NAME} characters, not {event!r:.100}")
 
 
-Injected: TypeAlias = Literal["context", "call", "state"]
+InjectedKind: TypeAlias = Literal["context", "call", "state"]
 """The value that a parameter gets by its type: the RunContext, its `call` or its `state`."""
 
-INJECTED: Mapping[type, Injected] = {RunContext: "context", ToolCall: "call", StateView: "state"}
+INJECTED_KINDS: Mapping[type, InjectedKind] = {RunContext: "context", ToolCall: "call", StateView: "state"}
 
 
-def injected(kinds: Mapping[str, Injected], context: RunContext[Any] | None) -> dict[str, Any]:
+def injected_values(kinds: Mapping[str, InjectedKind], context: RunContext[Any] | None) -> dict[str, Any]:
     """The arguments that come from the run, by parameter; all None without a context."""
     if context is None:
         return dict.fromkeys(kinds)

@@ -55,14 +55,14 @@ class Declaration:
     def bound(self) -> Effects:
         """The most effects of a call. An effects function without `effects_bound` does not limit them."""
         if isinstance(self.effects, Effects):
-            return self._flagged(self.effects)
+            return self._with_flags(self.effects)
         if self.effects_bound is not None:
-            return self._flagged(self.effects_bound)
+            return self._with_flags(self.effects_bound)
         if self.read_only:
-            return self._flagged(READ_ANYTHING)
-        return self._flagged(replace(UNDECLARED_EFFECTS, declared=self.effects is not None))
+            return self._with_flags(READ_ANYTHING)
+        return self._with_flags(replace(UNDECLARED_EFFECTS, declared=self.effects is not None))
 
-    def _flagged(self, effects: Effects) -> Effects:
+    def _with_flags(self, effects: Effects) -> Effects:
         """The effects with the decorator's flags added."""
         return replace(
             effects,
@@ -81,12 +81,12 @@ class Declaration:
         bound = self.bound
         if self.effects is None or isinstance(self.effects, Effects):
             return lambda _arguments: bound
-        declared = by_name(self.effects, parameters, f"{where}: effects")
-        unbounded = self.effects_bound is None and not self.read_only
+        declared_effects = by_name(self.effects, parameters, f"{where}: effects")
+        has_no_bound = self.effects_bound is None and not self.read_only
 
         def effects_of(arguments: Mapping[str, Any]) -> Effects:
             try:
-                effects = declared(arguments)
+                effects = declared_effects(arguments)
             except Exception as error:  # noqa: BLE001 - the author's code; undeclared is the careful answer
                 log_crash(_LOG, f"{where}: effects failed, so the call counts as one that may touch everything", error)
                 return replace(UNDECLARED_EFFECTS, external=bound.external)
@@ -95,8 +95,8 @@ class Declaration:
                     f"{where}: effects returned a {type(effects).__name__}, not Effects, such as "
                     "Effects(reads={path}) or Effects(writes={path})"
                 )
-            effects = self._flagged(effects)
-            if unbounded or within(effects, bound):
+            effects = self._with_flags(effects)
+            if has_no_bound or within(effects, bound):
                 return effects
             return replace(UNDECLARED_EFFECTS, external=bound.external or effects.external)
 

@@ -11,7 +11,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.errors import ToolDefinitionError, ToolError, suggest
 from toolspeak.tools import typed
-from toolspeak.tools.context import RunContext, injected
+from toolspeak.tools.context import RunContext, injected_values
 from toolspeak.tools.crashes import log_crash
 from toolspeak.tools.declaration import Declaration, by_name
 from toolspeak.tools.places import show
@@ -121,7 +121,7 @@ def tool(
       preview takes are shortened and all others are whole. If it raises ToolError, the call fails so, and nobody is
       asked about it.
     - `verify`: a function, plain or async, of some of the tool's parameters (and a RunContext), for a call that was
-      interrupted. It returns `Happened(value)` or True if the call took effect, False if it did not, None if that
+      interrupted. It returns `VerifiedResult(value)` or True if the call took effect, False if it did not, None if that
       cannot be known.
     - `command_line`: the parameter that /bin/sh runs. A person may then allow commands by how they begin.
 
@@ -224,12 +224,12 @@ def build_tool(
         reader,
         declaration.per_call(parameters, where),
         None if preview is None else _previewer(preview, parameters, where),
-        signature.injected,
+        signature.injected_kinds,
         _limiter(timeout, parameters, where) if callable(timeout) else timeout,
         options.get("max_concurrent"),
         None if verify is None else _verifier(verify, parameters, where),
         signature.deps,
-        previewed=frozenset() if preview is None else frozenset(signature_of(preview).parameters),
+        preview_parameters=frozenset() if preview is None else frozenset(signature_of(preview).parameters),
     )
 
 
@@ -270,10 +270,10 @@ def _verifier(verify: Callable[..., Any], parameters: Sequence[str], where: str)
     injected_sources = injected_parameters(verify, where)
     ask = by_name(verify, [*parameters, *injected_sources], where, may_be_async=True)
 
-    def verified(arguments: Mapping[str, Any], context: RunContext[Any]) -> Any:
-        return ask({**arguments, **injected(injected_sources, context)})
+    def verify_call(arguments: Mapping[str, Any], context: RunContext[Any]) -> Any:
+        return ask({**arguments, **injected_values(injected_sources, context)})
 
-    return verified
+    return verify_call
 
 
 def _previewer(preview: Callable[..., str], parameters: Sequence[str], where: str) -> Preview:
@@ -283,7 +283,7 @@ def _previewer(preview: Callable[..., str], parameters: Sequence[str], where: st
 
     def safe(arguments: Mapping[str, Any], context: RunContext[Any] | None = None) -> str:
         try:
-            text = show({**arguments, **injected(injected_sources, context)})
+            text = show({**arguments, **injected_values(injected_sources, context)})
             return "" if text is None else str(text)
         except ToolError:  # the call would fail
             raise

@@ -16,7 +16,7 @@ from pydantic_core import PydanticSerializationError
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ToolDefinitionError
 from toolspeak.tools.argument_reader import StrictReader
-from toolspeak.tools.signature import REQUIRED, FunctionSignature, Parameter
+from toolspeak.tools.signature import NO_DEFAULT, FunctionSignature, Parameter
 
 Schema: TypeAlias = dict[str, JSON]
 
@@ -35,12 +35,12 @@ def describe_parameters(
     Raises ToolDefinitionError for a type that JSON cannot express and for an alias of an unknown parameter.
     """
     names = [parameter.name for parameter in signature.parameters]
-    _check_aliases(aliases, names, signature.injected, where)
+    _check_aliases(aliases, names, signature.injected_kinds, where)
     model, raw = _model_and_schema(signature.parameters, where)
     for name, text in signature.documentation.items():
         if name in names:
             raw["properties"][name].setdefault("description", text)
-    schema = _ordered(raw)
+    schema = _normal_form(raw)
     return schema, StrictReader(model, tuple(names), dict(aliases), schema)
 
 
@@ -56,13 +56,13 @@ def describe_model(parameter: str, model: type[BaseModel], where: str) -> tuple[
             f"{where}: the model {model.__name__} cannot be described to a model: {_first_line(error)}. Use fields "
             "that JSON can hold"
         ) from error
-    schema = _ordered(raw)
+    schema = _normal_form(raw)
     if "properties" not in raw and raw.get("type") != "object":
         raise ToolDefinitionError(f"{where}: the model {model.__name__} is not a JSON object; give it fields")
     return schema, StrictReader(model, (parameter,), {}, schema, as_instance=True)
 
 
-def _ordered(raw: Schema) -> Schema:
+def _normal_form(raw: Schema) -> Schema:
     schema = _inline(_plain(raw))
     return {
         "type": "object",
@@ -73,14 +73,16 @@ def _ordered(raw: Schema) -> Schema:
     }
 
 
-def _check_aliases(aliases: Mapping[str, str], names: Sequence[str], injected: Collection[str], where: str) -> None:
+def _check_aliases(
+    aliases: Mapping[str, str], names: Sequence[str], injected_names: Collection[str], where: str
+) -> None:
     for alias, name in aliases.items():
         if name not in names:
             name_list = ", ".join(names) or "(none)"
             raise ToolDefinitionError(
                 f"{where}: alias {alias!r} stands for {name!r}, which is no parameter: {name_list}"
             )
-        if alias in names or alias in injected:
+        if alias in names or alias in injected_names:
             raise ToolDefinitionError(f"{where}: alias {alias!r} is itself a parameter; remove it from aliases")
 
 
@@ -121,8 +123,8 @@ def _first_line(error: Exception) -> str:
 
 
 def _check_field(parameter: Parameter, where: str) -> None:
-    declared = [*get_args(parameter.annotation)[1:]] if get_origin(parameter.annotation) is Annotated else []
-    for info in [*declared, parameter.default]:
+    annotation_infos = [*get_args(parameter.annotation)[1:]] if get_origin(parameter.annotation) is Annotated else []
+    for info in [*annotation_infos, parameter.default]:
         if isinstance(info, FieldInfo) and (info.alias or info.validation_alias):
             raise ToolDefinitionError(
                 f"{where}: parameter {parameter.name!r} has a Field alias; rename the parameter, or use"
@@ -135,7 +137,7 @@ def _field(parameter: Parameter) -> Any:
     # The default in `n: int = None` shows that None is allowed.
     annotation = _optional(parameter.annotation) if parameter.default is None else parameter.annotation
     aliased_annotation = Annotated[annotation, Field(alias=parameter.name)]
-    return aliased_annotation if parameter.default is REQUIRED else (aliased_annotation, parameter.default)
+    return aliased_annotation if parameter.default is NO_DEFAULT else (aliased_annotation, parameter.default)
 
 
 def _optional(annotation: Any) -> Any:
@@ -160,14 +162,14 @@ class _Generator(GenerateJsonSchema):
 
     def encode_default(self, dft: Any) -> Any:
         try:
-            encoded = super().encode_default(dft)
-            json.dumps(encoded, allow_nan=False)
+            value = super().encode_default(dft)
+            json.dumps(value, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
             raise PydanticSerializationError(str(error)) from error
-        return encoded
+        return value
 
 
-def _rebuilt(schema: Any, change: Callable[[Schema], Schema]) -> Any:
+def _rebuild(schema: Any, change: Callable[[Schema], Schema]) -> Any:
     """A copy of the schema with `change` applied to every schema in it, innermost first.
 
     Only schemas are visited, so that a property or a default called "title" stays.
@@ -177,17 +179,17 @@ def _rebuilt(schema: Any, change: Callable[[Schema], Schema]) -> Any:
     copy: Schema = dict(cast("Schema", schema))
     for key in copy:
         if key in _MAPS:
-            copy[key] = {name: _rebuilt(child, change) for name, child in copy[key].items()}
+            copy[key] = {name: _rebuild(child, change) for name, child in copy[key].items()}
         elif key in _LISTS:
-            copy[key] = [_rebuilt(child, change) for child in copy[key]]
+            copy[key] = [_rebuild(child, change) for child in copy[key]]
         elif key in _SINGLES:
-            copy[key] = _rebuilt(copy[key], change)
+            copy[key] = _rebuild(copy[key], change)
     return change(copy)
 
 
 def _plain(schema: Schema) -> Schema:
     """Without titles (pydantic derives them from names) and without OpenAPI's `discriminator`."""
-    return _rebuilt(schema, lambda part: {k: v for k, v in part.items() if k not in ("title", "discriminator")})
+    return _rebuild(schema, lambda part: {k: v for k, v in part.items() if k not in ("title", "discriminator")})
 
 
 def _references(schema: Schema) -> Iterator[str]:
@@ -198,7 +200,7 @@ def _references(schema: Schema) -> Iterator[str]:
             references.append(part["$ref"].removeprefix(_DEFS))
         return part
 
-    _rebuilt(schema, note)
+    _rebuild(schema, note)
     return iter(references)
 
 
@@ -219,13 +221,13 @@ def _inline(schema: Schema) -> Schema:
         if name not in definitions or name in recursive:
             return part
         siblings = {key: value for key, value in part.items() if key != "$ref"}
-        return {**_rebuilt(definitions[name], put), **siblings}
+        return {**_rebuild(definitions[name], put), **siblings}
 
     outer = {key: value for key, value in schema.items() if key != "$defs"}
-    inlined: Schema = _rebuilt(outer, put)
+    result: Schema = _rebuild(outer, put)
     if recursive:
-        inlined["$defs"] = {name: _rebuilt(definitions[name], put) for name in definitions if name in recursive}
-    return inlined
+        result["$defs"] = {name: _rebuild(definitions[name], put) for name in definitions if name in recursive}
+    return result
 
 
 def _reachable(start: Iterable[str], targets: Mapping[str, set[str]]) -> set[str]:

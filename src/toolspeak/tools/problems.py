@@ -15,7 +15,7 @@ from toolspeak.tools.places import VALUE_CHARACTERS, Path, place_of, show
 from toolspeak.tools.tool import ArgumentProblem
 
 MAX_PROBLEMS = 20  # more than a model repairs in one go
-_ALLOWED = 600  # the most characters of a list of allowed values
+_MOST_LIST_CHARACTERS = 600  # the most characters of a list of allowed values
 
 EXPECTED = {
     "int_type": "an integer",
@@ -158,7 +158,7 @@ def _text(path: Path, faults: Sequence[_Fault], schema: Mapping[str, JSON], alia
         kind = _kind(_schema_at(schema, path), schema)
         return f"required ({kind})" if kind else "required"
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        return _unknown(path, schema, aliases)
+        return _unknown_argument(path, schema, aliases)
     options = list(_options(_schema_at(schema, path), schema))
     expected = [_expected(fault.error, options) for fault in faults]
     # A fault that is not about the type comes from the branch with the right type.
@@ -174,10 +174,10 @@ def _expected(error: ErrorDetails, options: Sequence[Mapping[str, JSON]]) -> str
         return EXPECTED.get(error["type"])
     literal_options = [option for option in options if "const" in option or "enum" in option]
     if len(literal_options) != 1:  # two enums in one union: the schema does not say which of them this error is about
-        return "one of " + _cut(str(error.get("ctx", {}).get("expected")), _ALLOWED)
+        return "one of " + _cut(str(error.get("ctx", {}).get("expected")), _MOST_LIST_CHARACTERS)
     if "const" in literal_options[0]:
         return show(literal_options[0]["const"])
-    return "one of " + _cut(", ".join(map(show, literal_options[0]["enum"])), _ALLOWED)
+    return "one of " + _cut(", ".join(map(show, literal_options[0]["enum"])), _MOST_LIST_CHARACTERS)
 
 
 def _other(error: ErrorDetails, path: Path) -> str:
@@ -190,11 +190,11 @@ def _other(error: ErrorDetails, path: Path) -> str:
             return f"the field {context['discriminator']} must be one of {context['expected_tags']}"
         case _:
             text = error["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-            text = _cut(re.sub("^Input should", "should", text).rstrip("."), _ALLOWED)
+            text = _cut(re.sub("^Input should", "should", text).rstrip("."), _MOST_LIST_CHARACTERS)
             return f"{text}, got {describe(error['input'])}" if path else text
 
 
-def _unknown(path: Path, schema: Mapping[str, JSON], aliases: Mapping[str, str]) -> str:
+def _unknown_argument(path: Path, schema: Mapping[str, JSON], aliases: Mapping[str, str]) -> str:
     noun, holder = ("argument", "the tool") if len(path) == 1 else ("field", "the object")
     property_names = list(_properties(_schema_at(schema, path[:-1]), schema))
     if not property_names:
@@ -204,7 +204,7 @@ def _unknown(path: Path, schema: Mapping[str, JSON], aliases: Mapping[str, str])
         names |= aliases
     close = difflib.get_close_matches(str(path[-1])[:VALUE_CHARACTERS], names, n=1, cutoff=0.5)
     hint = f". Did you mean {names[close[0]]}?" if close else ""
-    return f"unknown {noun}; known: {_cut(', '.join(property_names), _ALLOWED)}{hint}"
+    return f"unknown {noun}; known: {_cut(', '.join(property_names), _MOST_LIST_CHARACTERS)}{hint}"
 
 
 def _either(nouns: Sequence[str]) -> str:
@@ -217,7 +217,7 @@ def _cut(text: str, length: int) -> str:
 
 def _options(schema: JSON, root: Mapping[str, JSON]) -> Iterable[Mapping[str, JSON]]:
     """The schema with its reference followed, then the options of its unions."""
-    visited: set[str] = set()
+    references: set[str] = set()
     waiting = [schema]
     while waiting:
         here = waiting.pop(0)
@@ -225,8 +225,8 @@ def _options(schema: JSON, root: Mapping[str, JSON]) -> Iterable[Mapping[str, JS
             continue
         node = cast("Mapping[str, JSON]", here)
         reference = node.get("$ref")
-        if isinstance(reference, str) and reference not in visited:
-            visited.add(reference)
+        if isinstance(reference, str) and reference not in references:
+            references.add(reference)
             waiting.insert(0, root.get("$defs", {}).get(reference.removeprefix("#/$defs/")))
         yield node
         for key in ("anyOf", "oneOf", "allOf"):
@@ -265,7 +265,7 @@ def _kind(schema: Mapping[str, JSON], root: Mapping[str, JSON]) -> str:
         if "const" in option:
             kinds.append(show(option["const"]))
         elif "enum" in option:
-            kinds.append(_cut("one of " + ", ".join(map(show, option["enum"])), _ALLOWED))
+            kinds.append(_cut("one of " + ", ".join(map(show, option["enum"])), _MOST_LIST_CHARACTERS))
         elif isinstance(option.get("type"), str):
             kinds.append(option["type"])
     return " or ".join(dict.fromkeys(kinds))

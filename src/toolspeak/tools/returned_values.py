@@ -32,18 +32,18 @@ class Unserialisable(ToolError):
 
 
 @quick()
-class Returned:
+class ReturnValue:
     """A return value of a tool with both the content for the model and the value for programs."""
 
     parts: tuple[ContentPart, ...]
-    structured: JSON = None
+    structured_content: JSON = None
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
     """What the result holds for programs besides (`ToolResult.extra`)."""
 
 
 def to_content(value: object) -> tuple[tuple[ContentPart, ...], JSON]:
     """Returns the parts that the model reads, and the value as JSON (None for text, bytes and parts, except
-    `Returned`).
+    `ReturnValue`).
 
     Text becomes a TextPart, bytes an image or a file. A content part, or a list with content parts, stays. Everything
     else becomes a JsonPart: dataclasses, pydantic models, enums, dates, sets, paths, and values with `tolist()` or
@@ -57,9 +57,9 @@ def to_content(value: object) -> tuple[tuple[ContentPart, ...], JSON]:
             return (TextPart(str.__str__(value)),), None
         case _ if (data := _bytes(value)) is not None:
             return (_binary(data),), None
-        case Returned():
-            structured, notes = _lenient(value.structured)
-            return (*(to_content([*value.parts])[0] if value.parts else ()), *notes), structured
+        case ReturnValue():
+            structured_content, notes = _lenient(value.structured_content)
+            return (*(to_content([*value.parts])[0] if value.parts else ()), *notes), structured_content
         case JsonPart():
             plain, notes = _lenient(value.value)
             return (dataclasses.replace(value, value=plain), *notes), None

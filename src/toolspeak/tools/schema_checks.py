@@ -77,7 +77,7 @@ class Checks:
             "memory": _MEMORY,
         }
         try:
-            done = subprocess.run(
+            worker = subprocess.run(
                 [sys.executable, "-I", "-S", str(Path(schema_worker.__file__))],
                 input=json.dumps(request).encode(),
                 stdout=subprocess.PIPE,
@@ -89,7 +89,7 @@ class Checks:
             was_read = (error.stdout or b"").startswith(b"false")
             what = "it does not match the schema; finding where" if was_read else "checking it against the schema"
             return [([], f"{what} takes too long: nest less, or send less at once")]
-        return json.loads(done.stdout.partition(b"\n")[2])
+        return json.loads(worker.stdout.partition(b"\n")[2])
 
 
 def checks_of(schema: Mapping[str, Any]) -> Checks:

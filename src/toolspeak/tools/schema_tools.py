@@ -14,11 +14,11 @@ from toolspeak.tools.decorator import build_tool, check_function, check_options
 from toolspeak.tools.places import show
 from toolspeak.tools.problems import problem
 from toolspeak.tools.schema_checks import ARGUMENTS, SchemaReader, UnusableSchema, checks_of
-from toolspeak.tools.signature import REQUIRED, FunctionSignature, read_signature
+from toolspeak.tools.signature import NO_DEFAULT, FunctionSignature, read_signature
 from toolspeak.tools.tool import ArgumentProblem, Tool
 from toolspeak.tools.tool_options import ToolOptions
 
-_COMBINED = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "patternProperties"})
+_COMBINING_KEYWORDS = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "patternProperties"})
 """Keywords that may describe parameters which are not in `properties`."""
 
 
@@ -34,9 +34,9 @@ def tool_from_schema(
     where = f"tool {tool_name!r}"
     check_options(options, where)
     signature = read_signature(function, where, has_schema=True)
-    schema = _checked(parameters, where)
+    schema = _check_schema(parameters, where)
     properties = cast("Mapping[str, Any]", schema["properties"])
-    if schema.keys().isdisjoint(_COMBINED):
+    if schema.keys().isdisjoint(_COMBINING_KEYWORDS):
         _check_function_fits(signature, schema, where)
     names = [parameter.name for parameter in signature.parameters]
     try:
@@ -83,14 +83,14 @@ class KeywordReader:
         if isinstance(reading, tuple):
             return reading
         values: Mapping[str, JSON] = reading[ARGUMENTS]
-        unknown = [] if self.names is None else [name for name in values if name not in self.names]
-        if unknown:
+        unknown_names = [] if self.names is None else [name for name in values if name not in self.names]
+        if unknown_names:
             name_list = ", ".join(self.names or ()) or "none"
-            return tuple([problem((name,), f"unknown argument; known: {name_list}") for name in unknown])
+            return tuple([problem((name,), f"unknown argument; known: {name_list}") for name in unknown_names])
         return {**copy.deepcopy(self.defaults), **values}
 
 
-def _checked(parameters: object, where: str) -> dict[str, JSON]:
+def _check_schema(parameters: object, where: str) -> dict[str, JSON]:
     """A copy of the schema, with the keys that model APIs require and without `$schema`, which some refuse."""
     if not isinstance(parameters, Mapping):
         raise ToolDefinitionError(f"{where}: parameters must be a JSON Schema as a dict, not {show(parameters)}")
@@ -110,17 +110,17 @@ def _checked(parameters: object, where: str) -> dict[str, JSON]:
 
 def _check_function_fits(signature: FunctionSignature, schema: Mapping[str, JSON], where: str) -> None:
     """Raises ToolDefinitionError if arguments that fit the schema could not be passed to the function."""
-    properties, required = cast("dict[str, Any]", schema["properties"]), schema.get("required", ())
+    properties, required_names = cast("dict[str, Any]", schema["properties"]), schema.get("required", ())
     parameters = {parameter.name: parameter for parameter in signature.parameters}
     for name, part in properties.items():
-        if name in signature.injected:
+        if name in signature.injected_kinds:
             raise ToolDefinitionError(
                 f"{where}: the schema has a property {name!r}, and the function's parameter of that name gets the "
-                f"run's {signature.injected[name]}; rename the parameter"
+                f"run's {signature.injected_kinds[name]}; rename the parameter"
             )
         if name in parameters:
-            has_default = parameters[name].default is not REQUIRED or (isinstance(part, dict) and "default" in part)
-            if not has_default and name not in required:
+            has_default = parameters[name].default is not NO_DEFAULT or (isinstance(part, dict) and "default" in part)
+            if not has_default and name not in required_names:
                 raise ToolDefinitionError(
                     f"{where}: the schema does not require {name!r}, and the function's parameter has no default; give "
                     "it one, or require it"
@@ -131,7 +131,7 @@ def _check_function_fits(signature: FunctionSignature, schema: Mapping[str, JSON
                 "**arguments"
             )
     for name, parameter in parameters.items():
-        if name not in properties and parameter.default is REQUIRED:
+        if name not in properties and parameter.default is NO_DEFAULT:
             property_names = ", ".join(properties) or "none"
             raise ToolDefinitionError(
                 f"{where}: the function needs {name!r}, and the schema's properties are: {property_names}"

@@ -25,7 +25,7 @@ def flaws_of(validator: Any, value: Any, limit: int) -> list[tuple[list[str | in
     return [(list(error.instance_path), error.message) for error in islice(validator.iter_errors(value), limit)]
 
 
-def limited(seconds: int, memory: int) -> None:
+def limit_resources(seconds: int, memory: int) -> None:
     """Limits this process, so that it ends even without its parent (POSIX)."""
     with suppress(ImportError, ValueError, OSError):
         resource = importlib.import_module("resource")
@@ -36,7 +36,7 @@ def limited(seconds: int, memory: int) -> None:
 
 def main() -> None:
     request = json.loads(sys.stdin.buffer.read())
-    limited(request["seconds"], request["memory"])
+    limit_resources(request["seconds"], request["memory"])
     sys.path.append(request["library"])
     validator = importlib.import_module("jsonschema_rs").validator_for(request["schema"], retriever=refuse)
     valid = validator.is_valid(request["value"])

@@ -13,9 +13,9 @@ from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, g
 from toolspeak.data.values import quick
 from toolspeak.errors import ToolDefinitionError
 from toolspeak.tools import typed
-from toolspeak.tools.context import INJECTED, Injected
+from toolspeak.tools.context import INJECTED_KINDS, InjectedKind
 
-REQUIRED: Any = inspect.Parameter.empty
+NO_DEFAULT: Any = inspect.Parameter.empty
 """The `default` of a required parameter."""
 
 FORWARDREF: Any = 3
@@ -33,12 +33,12 @@ class Parameter:
 
 @quick()
 class FunctionSignature:
-    """`parameters` leaves out those that get something of the run (`injected`) and those a partial has already
+    """`parameters` leaves out those that get something of the run (`injected_kinds`) and those a partial has already
     bound. `deps` names what a RunContext is to hold, "" if nothing needs to be there. `takes_any`: the function takes
     any name (`**arguments`)."""
 
     parameters: tuple[Parameter, ...]
-    injected: Mapping[str, Injected]
+    injected_kinds: Mapping[str, InjectedKind]
     deps: str
     is_async: bool
     description: str
@@ -77,7 +77,7 @@ def read_signature(function: Callable[..., Any], where: str, *, has_schema: bool
         raise ToolDefinitionError(f"{where}: a class or generator cannot be a tool; write a function that returns")
     namespaces = _namespaces(plain)
     parameters: list[Parameter] = []
-    injected: dict[str, Injected] = {}
+    injected_kinds: dict[str, InjectedKind] = {}
     deps, takes_any = "", False
     for parameter in _parameters(function, where):
         if has_schema and parameter.kind is parameter.VAR_KEYWORD:
@@ -92,17 +92,17 @@ def read_signature(function: Callable[..., Any], where: str, *, has_schema: bool
             annotation = _annotation(parameter, namespaces, where)
         kind = injected_by(annotation)
         if kind is not None:
-            injected[parameter.name] = kind
+            injected_kinds[parameter.name] = kind
             deps = deps or (_deps_of(annotation) if kind == "context" else "")
         else:
             parameters.append(Parameter(parameter.name, annotation, parameter.default))
-    for kind in set(injected.values()):
-        names = [name for name, one in injected.items() if one == kind]
+    for kind in set(injected_kinds.values()):
+        names = [name for name, one in injected_kinds.items() if one == kind]
         if len(names) > 1:
             raise ToolDefinitionError(f"{where}: parameters {names} all want the run's {kind}; keep one")
     description, documentation = typed.read_docstring(_docstring(function))
     is_async = inspect.iscoroutinefunction(plain)
-    return FunctionSignature(tuple(parameters), injected, deps, is_async, description, documentation, takes_any)
+    return FunctionSignature(tuple(parameters), injected_kinds, deps, is_async, description, documentation, takes_any)
 
 
 def _docstring(function: Callable[..., Any]) -> str:
@@ -123,7 +123,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
 
-def injected_by(annotation: Any) -> Injected | None:
+def injected_by(annotation: Any) -> InjectedKind | None:
     """What of the run the annotation asks for: RunContext (or RunContext[X]), ToolCall or StateView, also in Annotated
     or Optional."""
     origin: Any = get_origin(annotation)
@@ -133,7 +133,7 @@ def injected_by(annotation: Any) -> Injected | None:
         options = [option for option in get_args(annotation) if option is not NoneType]
         return injected_by(options[0]) if len(options) == 1 else None
     plain = origin or annotation
-    return INJECTED.get(plain) if isinstance(plain, type) else None
+    return INJECTED_KINDS.get(plain) if isinstance(plain, type) else None
 
 
 def _deps_of(annotation: Any) -> str:
@@ -146,11 +146,11 @@ def _deps_of(annotation: Any) -> str:
     return argument.__name__ if isinstance(argument, type) and not get_args(argument) else str(argument)
 
 
-def injected_parameters(function: Callable[..., Any], where: str) -> dict[str, Injected]:
+def injected_parameters(function: Callable[..., Any], where: str) -> dict[str, InjectedKind]:
     """The parameters whose annotation asks for something of the run; others may lack annotations."""
     parameters = _parameters(function, where)
     namespaces = _namespaces(underlying(function))
-    kinds: dict[str, Injected] = {}
+    kinds: dict[str, InjectedKind] = {}
     for parameter in parameters:
         if parameter.annotation is not inspect.Parameter.empty:
             with suppress(ToolDefinitionError):

@@ -15,7 +15,7 @@ from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.errors import ToolDefinitionError
 from toolspeak.tools import typed
-from toolspeak.tools.context import Injected, RunContext
+from toolspeak.tools.context import InjectedKind, RunContext
 from toolspeak.tools.tool_options import ToolOptions
 from toolspeak.tools.verify import Verify
 
@@ -72,7 +72,7 @@ class Tool(Generic[ParametersT, ReturnedT]):
     - `effects_of`: the effects of validated arguments. A declaration that fails counts as undeclared; one that returns
       anything but Effects raises ToolDefinitionError.
     - `preview`: shows what a call would change. It may read the disk.
-    - `injected`: the parameters that get a part of the run instead of an argument.
+    - `injected_kinds`: the parameters that get a part of the run instead of an argument.
     - `timeout`: the time limit of every call in seconds, or a function of a call's validated arguments that never
       raises.
     - `max_concurrent`: the most calls that may run at once.
@@ -80,7 +80,7 @@ class Tool(Generic[ParametersT, ReturnedT]):
     - `deps`: the type that the tool needs as `RunContext.deps`; "" if it needs none.
     - `live`: for a tool whose server may change it during a run, returns the current definition. An approval is about
       that definition.
-    - `previewed`: the parameters of the preview.
+    - `preview_parameters`: the parameters of the preview.
     - `sandbox`: the boundary of the processes that its calls start, such as "bubblewrap" or "none", or a function that
       returns it; "" for a tool that starts none, or does not say.
     - `reveals_secrets`: whether its function gets the values of secrets. Without, it gets their placeholders, as the
@@ -93,13 +93,13 @@ class Tool(Generic[ParametersT, ReturnedT]):
     read_arguments: ArgumentReader
     effects_of: Callable[[Mapping[str, Any]], Effects]
     preview: Preview | None = None
-    injected: Mapping[str, Injected] = field(default_factory=no_extra)
+    injected_kinds: Mapping[str, InjectedKind] = field(default_factory=no_extra)
     timeout: float | Callable[[Mapping[str, Any]], float | None] | None = None
     max_concurrent: int | None = None
     verify: Verify | None = None
     deps: str = ""
     live: Callable[[], ToolSpec] | None = None
-    previewed: frozenset[str] = frozenset()
+    preview_parameters: frozenset[str] = frozenset()
     sandbox: str | Callable[[], str] = ""
     reveals_secrets: bool = True
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from toolspeak.data.messages import TextPart
 from toolspeak.data.tools import FOUND_TOOLS, Effects, ToolSpec
 from toolspeak.tools.decorator import tool
-from toolspeak.tools.returned_values import Returned
+from toolspeak.tools.returned_values import ReturnValue
 from toolspeak.tools.tool import Tool
 from toolspeak.tools.tool_index import ToolIndex
 
@@ -24,9 +24,9 @@ LISTING_CHARACTERS = 6_000
 
 _LINE_CHARACTERS = 160  # of a description in the result of a search
 _MOST_PARAMETERS = 12  # named there
-_SEPARATED = re.compile(r"(.+?(?:__|[./:]))[^./:]")
+_GROUP_PREFIX = re.compile(r"(.+?(?:__|[./:]))[^./:]")
 _FIRST_PIECE = re.compile(r"([A-Za-z0-9]+_)[A-Za-z0-9]")
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]+")
+_INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]+")
 
 _DESCRIPTION = """\
 Finds tools. There are {count} more tools than those that you see. When you need one, search for it in a few words \
@@ -72,14 +72,14 @@ class ToolCatalogue:
         """The tool `find_tools` for these definitions."""
         catalogue = self
 
-        def find(query: str, group: str = "") -> Returned:
+        def find(query: str, group: str = "") -> ReturnValue:
             """
             Args:
                 query: What the tool does, in a few words, or the tool's name.
                 group: Only tools whose names begin so.
             """
             text, names = catalogue.search(query, group)
-            return Returned((TextPart(text),), extra={FOUND_TOOLS: [*names]} if names else {})
+            return ReturnValue((TextPart(text),), extra={FOUND_TOOLS: [*names]} if names else {})
 
         effects = Effects(reads={"tools:"}, idempotent=True, destructive=False)
         return tool(find, name=name, description=self.description, effects=effects)
@@ -90,7 +90,7 @@ def by_group(names: Iterable[str]) -> Mapping[str, Sequence[str]]:
     to a `_` if another name begins so. Names without a group are under ""."""
     whole, groups = [*names], dict[str, list[str]]()
     pieces: dict[str, int] = {}
-    matches = [_SEPARATED.match(name) for name in whole]
+    matches = [_GROUP_PREFIX.match(name) for name in whole]
     firsts = [None if match else _FIRST_PIECE.match(name) for name, match in zip(whole, matches, strict=True)]
     for first in firsts:
         if first is not None:
@@ -137,8 +137,8 @@ def _groups_alone(groups: Mapping[str, Sequence[str]], most: int) -> str:
 
 def _line_of(spec: ToolSpec) -> str:
     """A tool in a line. Its description comes from whoever made the tool, and is data."""
-    text = " ".join(_UNSEEN.sub(" ", spec.description[: 4 * _LINE_CHARACTERS]).split())
+    text = " ".join(_INVISIBLE.sub(" ", spec.description[: 4 * _LINE_CHARACTERS]).split())
     if len(text) > _LINE_CHARACTERS:
         text = text[: _LINE_CHARACTERS - 1] + "…"
-    names = [_UNSEEN.sub(" ", name)[:60] for name in [*spec.properties][:_MOST_PARAMETERS]]
+    names = [_INVISIBLE.sub(" ", name)[:60] for name in [*spec.properties][:_MOST_PARAMETERS]]
     return f"{text} ({', '.join(names)})" if names else text

@@ -32,7 +32,7 @@ _MOST_QUERY = 1_000
 
 _WORD = re.compile(r"\d+|[^\W\d_]+")
 _HUMPS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_UNSPACED = re.compile(
+_RUN_WITHOUT_SPACES = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
 """Scripts without spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese."""
@@ -83,8 +83,10 @@ class ToolIndex:
                 gain = rarity * count * (_SATURATION + 1) / (count + _SATURATION * length)
                 scores[number] = scores.get(number, 0.0) + gain
         # Rounded: the order of additions must not decide between tools that fit equally well.
-        ranked = sorted(scores, key=lambda number: (-round(scores[number], 9), number))
-        fitting = [number for number in dict.fromkeys([*first, *ranked]) if self._specs[number].name.startswith(prefix)]
+        ranking = sorted(scores, key=lambda number: (-round(scores[number], 9), number))
+        fitting = [
+            number for number in dict.fromkeys([*first, *ranking]) if self._specs[number].name.startswith(prefix)
+        ]
         return [self._specs[number] for number in fitting[:most]]
 
 
@@ -102,12 +104,12 @@ def words(text: str) -> Iterator[str]:
                 yield _stem(run)
             continue
         at = 0
-        for unspaced in _UNSPACED.finditer(run):
-            if unspaced.start() > at:
-                yield run[at : unspaced.start()]
-            signs = unspaced[0]
+        for match in _RUN_WITHOUT_SPACES.finditer(run):
+            if match.start() > at:
+                yield run[at : match.start()]
+            signs = match[0]
             yield from (signs[i : i + 2] for i in range(len(signs) - 1)) if len(signs) > 1 else signs
-            at = unspaced.end()
+            at = match.end()
         if at < len(run):
             yield run[at:]
 

@@ -41,7 +41,7 @@ class Toolset:
             check_name(name)
             if name in by_name:
                 raise ToolDefinitionError(
-                    f"two tools are named {name!r}; rename one with @tool(name=…) or Toolset.prefixed(…)"
+                    f"two tools are named {name!r}; rename one with @tool(name=…) or Toolset.with_prefix(…)"
                 )
             by_name[name] = new_tool
         self._tools = by_name
@@ -52,8 +52,8 @@ class Toolset:
         """The tool of this name, or None."""
         return self._tools.get(name)
 
-    def unlisted(self, name: str) -> Tool | None:
-        """The tool of this name that a model may call although the set does not list it (`deferred`), or None."""
+    def deferred_tool(self, name: str) -> Tool | None:
+        """The tool of this name that a model may call although the set does not list it (`defer`), or None."""
         return None
 
     @property
@@ -70,18 +70,18 @@ class Toolset:
             self._digest = tools_digest(self.specs)
         return self._digest
 
-    def filtered(self, predicate: Callable[[Tool], bool]) -> Toolset:
+    def filter(self, predicate: Callable[[Tool], bool]) -> Toolset:
         """The tools for which the predicate holds."""
         return Toolset(each for each in self if predicate(each))
 
-    def filtered_per_turn(
+    def filter_per_turn(
         self, predicate: Callable[[RunContext[DepsT], Tool], bool | Awaitable[bool]]
     ) -> ToolFilter[DepsT]:
         """The tools for which the predicate holds before each model turn, for `Agent(tools=…)`. The predicate may be
         async."""
         return ToolFilter(self, predicate)
 
-    def deferred(self, predicate: Callable[[Tool], bool] = lambda _: True) -> DeferredTools:
+    def defer(self, predicate: Callable[[Tool], bool] = lambda _: True) -> DeferredTools:
         """The tools for `Agent(tools=…)`, when their definitions would fill the model's window. Of those for which the
         predicate holds the model reads the names alone, by group, in the description of a tool `find_tools`. The five
         tools that fit a search best follow the others from the next turn on, for the rest of the run and the session.
@@ -93,9 +93,9 @@ class Toolset:
         """
         return DeferredTools(self, predicate)
 
-    def prefixed(self, prefix: str) -> Toolset:
+    def with_prefix(self, prefix: str) -> Toolset:
         """The same tools with the prefix before each name. Raises ToolDefinitionError if a name becomes invalid."""
-        return Toolset(_changed(each, lambda spec: replace(spec, name=prefix + spec.name)) for each in self)
+        return Toolset(_with_spec(each, lambda spec: replace(spec, name=prefix + spec.name)) for each in self)
 
     def approval_required(self, predicate: Callable[[Tool], bool] = lambda _: True) -> Toolset:
         """The same tools. Every call of a tool for which the predicate holds needs a person's approval, whatever its
@@ -104,10 +104,10 @@ class Toolset:
         def asking(effects: Effects) -> Effects:
             return replace(effects, approval=True)
 
-        def changed(original: Tool) -> Tool:
+        def with_approval(original: Tool) -> Tool:
             effects_of, asks = (
                 original.effects_of,
-                _changed(original, lambda spec: replace(spec, effects=asking(spec.effects))),
+                _with_spec(original, lambda spec: replace(spec, effects=asking(spec.effects))),
             )
 
             def effects(arguments: Mapping[str, Any]) -> Effects:
@@ -115,7 +115,7 @@ class Toolset:
 
             return replace(asks, effects_of=effects)
 
-        return Toolset(changed(each) if predicate(each) else each for each in self)
+        return Toolset(with_approval(each) if predicate(each) else each for each in self)
 
     def __add__(self, other: Toolset) -> Toolset:
         """The tools of both. Raises ToolDefinitionError if they share a name."""
@@ -149,7 +149,7 @@ class PartialToolset(Toolset):
         self._first, self._last, self._others = (*first,), (*last,), others
         super().__init__((*self._first, *self._last))
 
-    def unlisted(self, name: str) -> Tool | None:
+    def deferred_tool(self, name: str) -> Tool | None:
         return None if name in self else self._others.get(name)
 
     def __add__(self, other: Toolset) -> Toolset:
@@ -161,7 +161,7 @@ class PartialToolset(Toolset):
 
 class DeferredTools:
     """A function of the run that returns the tools of the next turn: those that are not deferred, `find_tools`, and
-    those that the run, or the session before it, has found. See `Toolset.deferred`."""
+    those that the run, or the session before it, has found. See `Toolset.defer`."""
 
     def __init__(self, tools: Toolset, predicate: Callable[[Tool], bool]) -> None:
         self.tools = tools
@@ -197,18 +197,18 @@ ToolLike: TypeAlias = (
 @quick()
 class ToolFilter(Generic[DepsT]):
     """A function of the run that returns those of `tools` for which `predicate` holds. See
-    `Toolset.filtered_per_turn`."""
+    `Toolset.filter_per_turn`."""
 
     tools: Toolset
     predicate: Callable[[RunContext[DepsT], Tool], bool | Awaitable[bool]]
 
     async def __call__(self, context: RunContext[DepsT], /) -> Toolset:
-        selected: list[Tool] = []
+        chosen_tools: list[Tool] = []
         for each in self.tools:
             holds = self.predicate(context, each)
             if await holds if isawaitable(holds) else holds:
-                selected.append(each)
-        return Toolset(selected)
+                chosen_tools.append(each)
+        return Toolset(chosen_tools)
 
 
 ToolList: TypeAlias = Toolset | Iterable[Tool | Callable[..., Any]]
@@ -218,7 +218,7 @@ TurnTools: TypeAlias = Callable[[RunContext[DepsT]], ToolList] | Callable[[RunCo
 """A function of the run that returns the tools of the next model turn; it may be async."""
 
 
-def _changed(original: Tool, change: Callable[[ToolSpec], ToolSpec]) -> Tool:
+def _with_spec(original: Tool, change: Callable[[ToolSpec], ToolSpec]) -> Tool:
     """The tool with a changed definition. If a server changes the tool's definition, the new one is changed too."""
     live = original.live
     return replace(original, spec=change(original.spec), live=None if live is None else lambda: change(live()))

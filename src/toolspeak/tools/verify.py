@@ -10,7 +10,7 @@ from toolspeak.tools.context import RunContext
 
 
 @quick()
-class Happened:
+class VerifiedResult:
     """The call took effect. `value`: the value that its function would have returned."""
 
     value: Any
@@ -19,8 +19,8 @@ class Happened:
 class Verify(Protocol):
     """Checks whether a call took effect, from its validated arguments and its context (with the idempotency key).
 
-    Returns `Happened(value)` or True if it took effect; False if it did not, and the call runs again; None if that is
-    unknown.
+    Returns `VerifiedResult(value)` or True if it took effect; False if it did not, and the call runs again; None if
+    that is unknown.
     """
 
     def __call__(self, arguments: Mapping[str, Any], context: RunContext[Any]) -> Any: ...

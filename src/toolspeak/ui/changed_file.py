@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from toolspeak.data.messages import JsonPart, ToolCall, ToolResult
-from toolspeak.tools.files.text_format import quoted, split_lines
+from toolspeak.tools.files.text_format import quote_path, split_lines
 from toolspeak.ui.format import count, is_diff
 
 _FILE_TOOLS = ("write", "append", "edit", "line_edit")
@@ -24,12 +24,12 @@ def changed_file(call: ToolCall, result: ToolResult, preview: str = "") -> str:
     if diff:
         lines = diff.split("\n")[2:]
         added_lines, removed_lines = (sum(line.startswith(sign) for line in lines) for sign in "+-")
-        return f"{quoted(path)}  +{added_lines:,}{f' -{removed_lines:,}' if removed_lines else ''}"
+        return f"{quote_path(path)}  +{added_lines:,}{f' -{removed_lines:,}' if removed_lines else ''}"
     if isinstance(content, str):
         values = [part.value for part in result.content if isinstance(part, JsonPart)]
         is_same = any(isinstance(value, Mapping) and "unchanged" in value for value in values)
-        return f"{quoted(path)}  {'unchanged' if is_same else count(len(split_lines(content)), 'line')}"
-    return quoted(path)
+        return f"{quote_path(path)}  {'unchanged' if is_same else count(len(split_lines(content)), 'line')}"
+    return quote_path(path)
 
 
 def is_counted(call: ToolCall) -> bool:

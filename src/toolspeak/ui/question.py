@@ -103,7 +103,7 @@ def _arguments(request: ApprovalRequest) -> list[str]:
     changed_text = "\n".join(line[1:] for line in diff_lines)
     whole_lines = {line[1:] for line in diff_lines}
     for name, value in request.call.arguments.items():
-        in_preview = bool(request.preview) and name in request.previewed
+        in_preview = bool(request.preview) and name in request.preview_parameters
         if in_preview and isinstance(value, str) and f"{visible(request.preview)}\n".startswith(f"{visible(value)}\n"):
             continue
         if in_preview and diff and isinstance(value, str) and _is_in_diff(value, changed_text, whole_lines, diff_lines):

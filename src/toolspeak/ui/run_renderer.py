@@ -42,7 +42,7 @@ from toolspeak.data.events import (
 )
 from toolspeak.data.messages import NORMAL_END, MalformedCall, ToolCall, ToolResult
 from toolspeak.tools.builtin.todo import TODO
-from toolspeak.tools.files.diff import shortened
+from toolspeak.tools.files.diff import shorten_diff
 from toolspeak.ui.changed_file import changed_file, is_counted
 from toolspeak.ui.console import write
 from toolspeak.ui.format import (
@@ -265,7 +265,7 @@ class Renderer:
         request = self._requests.get(result.call_id)
         if request is None or not is_diff(request.preview):
             return False
-        return result.text in (request.preview, shortened(request.preview))
+        return result.text in (request.preview, shorten_diff(request.preview))
 
     def _show_waiting(self, call_ids: tuple[str, ...]) -> None:
         for call_id in call_ids:

@@ -174,7 +174,7 @@ class TerminalApprover:
             if text is None or arguments_to_json(arguments := arguments_from_text(text, extension)) == before:
                 write(console, "  The arguments are unchanged.", "dim")
                 return current
-            revision = await current.revised(arguments)
+            revision = await current.revise(arguments)
         except ConfigurationError as error:
             write(console, f"  {error}", "red")
             return current

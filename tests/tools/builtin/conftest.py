@@ -12,7 +12,7 @@ import pytest
 from toolspeak.data.messages import ToolCall
 from toolspeak.tools import RunContext, Tool, Toolset
 from toolspeak.tools.builtin import Workspace, workspace_tools
-from toolspeak.tools.context import injected
+from toolspeak.tools.context import injected_values
 
 CANARY = "the canary sings outside"
 
@@ -27,7 +27,7 @@ class Caller:
     def __init__(self, tools: Toolset) -> None:
         self.tools = tools
         self.memory: dict[str, Any] = {}
-        self.cancelled: Callable[[], bool] = never
+        self.is_cancelled: Callable[[], bool] = never
 
     def tool(self, name: str) -> Tool:
         match = self.tools.get(name)
@@ -42,10 +42,10 @@ class Caller:
     def __call__(self, name: str, /, **arguments: Any) -> Any:
         """The value, or for an async tool the coroutine."""
         tool, read = self.tool(name), self.arguments(name, arguments)
-        if tool.injected:
+        if tool.injected_kinds:
             call = ToolCall("c1", name, arguments)
-            context = RunContext(None, call, memory=self.memory, cancelled=self.cancelled)
-            read |= injected(tool.injected, context)
+            context = RunContext(None, call, memory=self.memory, is_cancelled=self.is_cancelled)
+            read |= injected_values(tool.injected_kinds, context)
         return tool(**read)
 
     def preview(self, name: str, /, **arguments: Any) -> str:

@@ -15,9 +15,9 @@ from toolspeak.data.messages import ToolCall
 from toolspeak.errors import ToolError
 from toolspeak.execute import BatchContext, Executor, approve_all
 from toolspeak.tools.builtin import workspace_tools
-from toolspeak.tools.builtin.edit import edited
+from toolspeak.tools.builtin.edit import edit_text
 from toolspeak.tools.builtin.line_edit import lines_edited
-from toolspeak.tools.files.diff import shortened, unified_diff
+from toolspeak.tools.files.diff import shorten_diff, unified_diff
 
 EDITS = [
     # text, old, new, result
@@ -73,7 +73,7 @@ def test_many_overlapping_matches_cost_little(text, old):
     tracemalloc.start()
     try:
         with pytest.raises(ToolError, match="occurs more than 20 times"):
-            edited(text, old, "x", "f")
+            edit_text(text, old, "x", "f")
         assert tracemalloc.get_traced_memory()[1] < 3 * len(text)
     finally:
         tracemalloc.stop()
@@ -94,7 +94,7 @@ PIECES = st.text(st.sampled_from("ab\r\n"), max_size=12)
 def test_edit_changes_only_the_place(before, old, after, new):
     text = before + old + after
     try:
-        result = edited(text, old, new, "f")
+        result = edit_text(text, old, new, "f")
     except ToolError:
         assert old in ("", new) or len(re.findall(f"(?={re.escape(old)})", text)) != 1
         return
@@ -166,8 +166,8 @@ def test_line_edit_is_a_list_operation(lines, final, new, data):
     assert [line.rstrip("\r\n") for line in re.findall(r"[^\n]*\n|[^\n]+\Z", result)] == plain
     if text and result:
         assert result.endswith("\n") == text.endswith("\n") or plain[-1] == ""
-    untouched = "".join(bodies[: start - 1])
-    assert result.startswith(untouched.rstrip("\r\n"))
+    lines_before = "".join(bodies[: start - 1])
+    assert result.startswith(lines_before.rstrip("\r\n"))
     tail = "".join(bodies[end:])
     assert result.endswith(tail)
 
@@ -203,7 +203,7 @@ def test_a_large_change_is_compared_quickly():
     after = before[:100_000] + "x\n" * 50_000
     diff = unified_diff("f", before, after)
     assert diff.count("\n+x") == 50_000
-    assert len(shortened(diff).splitlines()) < 210
+    assert len(shorten_diff(diff).splitlines()) < 210
 
 
 def test_edits_at_the_same_time_undo_nothing(tmp_path):

@@ -37,11 +37,11 @@ def test_of_an_append_that_does_not_fit_on_the_disk_nothing_stays(root, before):
         "resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000));"
         f"print(append_result({str(root)!r}, 'log.txt', 'x' * 100_000))"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], cwd=os.path.dirname(__file__), capture_output=True, text=True, check=True
     )
-    assert "'log.txt'" in done.stdout
-    assert "'log.txt' was replaced" not in done.stdout
+    assert "'log.txt'" in result.stdout
+    assert "'log.txt' was replaced" not in result.stdout
     assert os.listdir(root) == ([] if before is None else ["log.txt"])
     assert before is None or (root / "log.txt").read_text() == before
     assert '"size"' in append_result(root, "log.txt", "more")

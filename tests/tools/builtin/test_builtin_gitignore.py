@@ -88,10 +88,10 @@ def test_git_says_the_same_of_any_patterns_and_paths(tmp_path):
         (folder / ".gitignore").write_text("".join(f"{line}\n" for line in nested_lines))
         ours = set()
         for parts in paths:
-            ignored = IgnoredPaths(str(tmp_path), str(tmp_path))
+            ignored_paths = IgnoredPaths(str(tmp_path), str(tmp_path))
             for depth in range(1, len(parts) + 1):  # as a walk enters folder after folder
                 is_folder = depth < len(parts)
-                if ignored.names(str(tmp_path.joinpath(*parts[:depth])), is_folder):
+                if ignored_paths.names(str(tmp_path.joinpath(*parts[:depth])), is_folder):
                     ours.add("/".join(parts))
                     break
         theirs = set()
@@ -111,9 +111,9 @@ def test_git_says_the_same_of_any_patterns_and_paths(tmp_path):
                 ours.discard("/".join(parts))
                 continue
             line = "/".join(parts)
-            done = subprocess.run(["git", "check-ignore", "--no-index", "-q", "--", line], check=False, **run)
-            assert done.returncode in (0, 1), (line, done)
-            if done.returncode == 0:
+            result = subprocess.run(["git", "check-ignore", "--no-index", "-q", "--", line], check=False, **run)
+            assert result.returncode in (0, 1), (line, result)
+            if result.returncode == 0:
                 theirs.add(line)
         assert ours == theirs, (top_lines, nested_lines)
 

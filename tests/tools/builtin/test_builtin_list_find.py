@@ -171,13 +171,13 @@ def test_find_outside_is_refused(call, tree):
 
 @pytest.mark.parametrize("separate", [True, False])
 def test_the_search_is_the_same_in_its_own_process_and_in_this_one(separate):
-    with Searcher("b+", seconds=30, cancelled=lambda: False, separate=separate) as searcher:
+    with Searcher("b+", seconds=30, is_cancelled=lambda: False, separate=separate) as searcher:
         assert searcher.search(b"a\r\nbb\r\n\nab", 1) == LineMatches([(2, "bb")], 2, 0)
         assert searcher.search(b"\0b", 1) == LineMatches([], 0, 0)
         assert searcher.search(b"", 1) == LineMatches([], 0, 0)
         assert searcher.search("\ufeffb".encode() + b"x" * 20_000, 1).cut == 1
     with pytest.raises(ToolError, match="not a regular"):
-        Searcher("(", seconds=30, cancelled=lambda: False, separate=separate).__enter__()
+        Searcher("(", seconds=30, is_cancelled=lambda: False, separate=separate).__enter__()
 
 
 def test_a_catastrophic_expression_is_stopped(call, root):
@@ -197,7 +197,7 @@ def test_a_search_is_cancelled_in_the_middle(call, root):
         poll.set()
         return len(looks) > 6
 
-    call.cancelled = cancelled
+    call.is_cancelled = cancelled
     with pytest.raises(ToolError, match="Cancelled"):
         call("find", content="(a+)+$")
     assert poll.is_set()

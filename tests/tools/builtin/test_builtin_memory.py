@@ -51,11 +51,11 @@ def test_nothing_is_kept_before_a_person_says_yes(facts):
     async def work():
         journal = MemoryJournal()
         agent = agent_with(facts, natively(SAVE), journal=journal)
-        paused = await agent.run("Go.")
-        assert paused.status == "awaiting_approval"
-        assert paused.requests[0].preview == "+ Likes short answers."
+        state = await agent.run("Go.")
+        assert state.status == "awaiting_approval"
+        assert state.requests[0].preview == "+ Likes short answers."
         assert facts.read(None) == ((), ())
-        await agent.resume(paused.run_id, {paused.waiting[0]: False})
+        await agent.resume(state.run_id, {state.waiting[0]: False})
         assert facts.read(None) == ((), ())
 
     asyncio.run(work())
@@ -71,8 +71,8 @@ def test_facts_are_changed_and_forgotten_by_their_ids(facts):
     assert (left_over.id, left_over.text) == (old.id, "Lives in Bari.")
     assert left_over.run_id
 
-    paused = agent_with(facts, natively({**change, "fact": "Lives in Oslo."})).run_sync("Go.")
-    assert paused.requests[0].preview == "- Lives in Bari.\n+ Lives in Oslo."
+    state = agent_with(facts, natively({**change, "fact": "Lives in Oslo."})).run_sync("Go.")
+    assert state.requests[0].preview == "- Lives in Bari.\n+ Lives in Oslo."
     wrong = agent_with(facts, natively({"action": "forget", "id": "zz"}), approve="all").run_sync("Go.")
     assert results(wrong)[0].startswith("There is no fact 'zz'")
 

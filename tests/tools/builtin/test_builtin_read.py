@@ -112,6 +112,6 @@ def test_reading_is_declared(call, root):
 
 def test_reading_stops_when_cancelled(call, root):
     (root / "a.txt").write_text("x")
-    call.cancelled = lambda: True
+    call.is_cancelled = lambda: True
     with pytest.raises(ToolError, match="ancelled"):
         call("read", path="a.txt")

@@ -12,7 +12,7 @@ from toolspeak.testing import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.tools.builtin import Workspace, replace_tool
 
 
-def replaced(root, approve="all", **arguments) -> str:
+def replace_in(root, approve="all", **arguments) -> str:
     turn = ScriptedTurn("", calls=[ScriptedCall("replace", arguments)])
     model = ScriptedProvider([turn, "Done."], tools=True)
     result = Agent(model, [replace_tool(Workspace(root))], approve=approve).run_sync("Go.")
@@ -21,8 +21,8 @@ def replaced(root, approve="all", **arguments) -> str:
 
 def preview(root, **arguments) -> str:
     turn = ScriptedTurn("", calls=[ScriptedCall("replace", arguments)])
-    paused = Agent(ScriptedProvider([turn], tools=True), [replace_tool(Workspace(root))]).run_sync("Go.")
-    return paused.requests[0].preview
+    state = Agent(ScriptedProvider([turn], tools=True), [replace_tool(Workspace(root))]).run_sync("Go.")
+    return state.requests[0].preview
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def tree(tmp_path):
 def test_a_text_is_replaced_in_the_files_of_a_pattern(tree):
     diff = preview(tree, old="old_name", new="new_name", files="*.py")
     assert diff.count("+++") == 2
-    text = replaced(tree, old="old_name", new="new_name", files="*.py")
+    text = replace_in(tree, old="old_name", new="new_name", files="*.py")
     assert text.startswith("3 places in 2 files.\n")
     assert text.split("\n", 1)[1].strip() == diff.strip()
     assert (tree / "src" / "a.py").read_bytes() == b"new_name = 1\r\nprint(new_name)\r\n"
@@ -48,14 +48,14 @@ def test_a_text_is_replaced_in_the_files_of_a_pattern(tree):
 
 
 def test_a_pattern_with_groups_is_replaced(tree):
-    text = replaced(tree, old=r"^import (\w+)$", new=r"from x import \1", regex=True)
+    text = replace_in(tree, old=r"^import (\w+)$", new=r"from x import \1", regex=True)
     assert text.startswith("1 places in 1 files.")
     assert (tree / "src" / "b.py").read_text() == "from x import old_name\n"
 
 
 def test_a_text_is_no_pattern(tree):
     (tree / "f.py").write_text("a.b axb \\1\n")
-    replaced(tree, old="a.b", new=r"\1\g<0>", path="f.py")
+    replace_in(tree, old="a.b", new=r"\1\g<0>", path="f.py")
     assert (tree / "f.py").read_text() == "\\1\\g<0> axb \\1\n"
 
 
@@ -72,8 +72,8 @@ def test_a_text_is_no_pattern(tree):
 )
 def test_what_cannot_be_replaced_changes_nothing(tree, arguments, problem):
     before = {path: path.read_bytes() for path in tree.rglob("*.*")}
-    assert problem in replaced(tree, approve=None, **arguments)  # and nobody is asked
-    assert problem in replaced(tree, **arguments)
+    assert problem in replace_in(tree, approve=None, **arguments)  # and nobody is asked
+    assert problem in replace_in(tree, **arguments)
     assert {path: path.read_bytes() for path in tree.rglob("*.*")} == before
 
 
@@ -103,12 +103,12 @@ def test_links_out_of_the_workspace_are_left_alone(tree, tmp_path_factory):
     other = tmp_path_factory.mktemp("other") / "x.py"
     other.write_text("old_name\n")
     os.symlink(other, tree / "link.py")
-    replaced(tree, old="old_name", new="new", files="*.py")
+    replace_in(tree, old="old_name", new="new", files="*.py")
     assert other.read_text() == "old_name\n"
 
 
 def test_too_many_files_are_refused(tmp_path):
     for number in range(201):
         (tmp_path / f"{number}.txt").write_text("old")
-    assert "More than 200 files" in replaced(tmp_path, old="old", new="new")
+    assert "More than 200 files" in replace_in(tmp_path, old="old", new="new")
     assert (tmp_path / "0.txt").read_text() == "old"

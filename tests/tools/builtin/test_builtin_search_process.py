@@ -125,7 +125,7 @@ def test_the_process_ends_inside_the_expression_though_nobody_watches_it(before)
 
 def test_time_between_two_texts_does_not_count():
     def attempt(seconds: float) -> None:
-        with Searcher("b", seconds=seconds, cancelled=lambda: False) as searcher:
+        with Searcher("b", seconds=seconds, is_cancelled=lambda: False) as searcher:
             assert searcher.search(TEXT, 1).count == 1
             asyncio.run(asyncio.sleep(1.2 * seconds))  # the time itself is what is tested
             assert searcher.search(TEXT, 1).count == 1
@@ -134,12 +134,12 @@ def test_time_between_two_texts_does_not_count():
 
 
 def test_any_time_may_be_given():
-    with Searcher("b", seconds=float("inf"), cancelled=lambda: False) as searcher:
+    with Searcher("b", seconds=float("inf"), is_cancelled=lambda: False) as searcher:
         assert searcher.search(TEXT, 1).count == 1
 
 
 def test_the_reason_is_told_whoever_stopped_the_search():
-    with Searcher(SLOW["pattern"], seconds=0.8, cancelled=lambda: False) as searcher:
+    with Searcher(SLOW["pattern"], seconds=0.8, is_cancelled=lambda: False) as searcher:
         with pytest.raises(ToolError, match=r"more than 0\.8 seconds"):
             searcher.search(TEXT, 1)
         with pytest.raises(ToolError, match=r"more than 0\.8 seconds"):

@@ -262,15 +262,15 @@ def test_a_command_reports_its_last_lines_while_it_runs(root):
     assert lines[:4] == ["line 18", "line 19", "line 20", "100%"]
 
 
-@pytest.mark.parametrize(("written", "text"), [
+@pytest.mark.parametrize(("escaped_text", "text"), [
     (r"\033[31mred\033[0m \033]0;title\007plain\n", "red plain\n"),
     (r"start\n 10%%\r100%%\nend\n", "start\n100%\nend\n"),
     (r"one\r\ntwo\r\n", "one\r\ntwo\r\n"),
     (r"\r\033[Kline\r", "line\r"),
     (r"[31m is no colour\n", "[31m is no colour\n"),
 ])  # fmt: skip
-def test_the_output_is_what_a_terminal_shows_in_the_end(call, written, text):
-    assert run(call, f"printf '{written}'")["output"] == text
+def test_the_output_is_what_a_terminal_shows_in_the_end(call, escaped_text, text):
+    assert run(call, f"printf '{escaped_text}'")["output"] == text
 
 
 def test_a_command_runs_in_a_folder_of_the_workspace(call, root, tmp_path_factory):

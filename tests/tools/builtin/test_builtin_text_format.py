@@ -33,10 +33,10 @@ def test_what_cannot_be_seen_is_spelled_out(text, expected):
 
 
 def test_every_invisible_character_is_spelled_out():
-    hidden = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}
+    hidden_categories = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}
     for code in LOOKED_AT:
         character = chr(code)
-        if unicodedata.category(character) in hidden and character not in "\n\t":
+        if unicodedata.category(character) in hidden_categories and character not in "\n\t":
             assert visible(character) == character.encode("unicode_escape").decode()
 
 

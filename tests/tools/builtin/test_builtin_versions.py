@@ -34,7 +34,7 @@ class Run:
         (result,) = batch.results
         return result.content[-1], ANSWERED_FROM in result.extra
 
-    def settled(self, *paths):
+    def settle(self, *paths):
         """Goes on once a change can be told from the one before."""
         while any(self.workspace.version(path) == NO_VERSION for path in paths):
             pass
@@ -50,9 +50,9 @@ def root(tmp_path):
 @pytest.mark.parametrize("change", ["add", "remove", "rename", "replace"])
 def test_a_folder_is_listed_anew_once_anybody_has_changed_its_names(root, change):
     run = Run(root)
-    run.settled("docs")
-    first, remembered = run("list", prefix="docs")
-    assert (run("list", prefix="docs"), remembered) == ((first, True), False)
+    run.settle("docs")
+    first, is_remembered = run("list", prefix="docs")
+    assert (run("list", prefix="docs"), is_remembered) == ((first, True), False)
     file = root / "docs" / "a.txt"
     match change:
         case "add":
@@ -64,13 +64,13 @@ def test_a_folder_is_listed_anew_once_anybody_has_changed_its_names(root, change
         case _:
             file.unlink()
             file.mkdir()
-    again, remembered = run("list", prefix="docs")
-    assert (again != first, remembered) == (True, False)
+    again, is_remembered = run("list", prefix="docs")
+    assert (again != first, is_remembered) == (True, False)
 
 
 def test_a_file_whose_time_was_set_back_is_read_anew(root):
     run, file = Run(root), root / "docs" / "a.txt"
-    run.settled("docs/a.txt")
+    run.settle("docs/a.txt")
     assert run("read", path="docs/a.txt")[0].text == "one\n"
     assert run("read", path="docs/a.txt")[1]
     before = file.stat()
@@ -84,7 +84,7 @@ def test_a_file_whose_time_was_set_back_is_read_anew(root):
 )
 def test_what_would_have_to_look_through_a_whole_tree_runs_again(root, name, arguments):
     run = Run(root)
-    run.settled("", "docs", "docs/a.txt")
+    run.settle("", "docs", "docs/a.txt")
     assert not run(name, **arguments)[1]
     assert not run(name, **arguments)[1]
     (root / "docs" / "a.txt").write_text("gone\n")
@@ -99,6 +99,6 @@ def test_what_was_changed_a_moment_ago_is_not_remembered(root):
         run("list", prefix="docs")
         file = root / "docs" / f"{number}.txt"
         file.write_text("")
-        (names, remembered) = run("list", prefix="docs")
-        assert not remembered, number
+        (names, is_remembered) = run("list", prefix="docs")
+        assert not is_remembered, number
         assert f"docs/{number}.txt" in names.value

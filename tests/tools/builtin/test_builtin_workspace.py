@@ -40,12 +40,12 @@ REFUSALS = [
 def test_a_path_that_is_not_plain_and_relative_is_refused_with_the_remedy(workspace, path, remedy):
     with pytest.raises(ToolError) as read:
         workspace.read(path)
-    with pytest.raises(ToolError) as written:
+    with pytest.raises(ToolError) as raised_error:
         workspace.replace(path, b"x")
     with pytest.raises(ToolError):
         workspace.append(path, b"x")
     assert remedy in str(read.value)
-    assert repr(path) in str(written.value)
+    assert repr(path) in str(raised_error.value)
     str(read.value).encode()
     assert os.listdir(workspace.root) == []
 
@@ -270,9 +270,9 @@ def test_a_folder_that_another_process_holds_is_waited_for_and_then_named(root, 
 @pytest.mark.parametrize("path", ["n" * 300, "a.txt/b", "missing/b"])
 def test_errors_of_the_system_name_the_path(workspace, root, path):
     (root / "a.txt").write_text("x")
-    with pytest.raises(ToolError) as caught:
+    with pytest.raises(ToolError) as raised_error:
         workspace.read(path)
-    assert repr(path) in str(caught.value)
+    assert repr(path) in str(raised_error.value)
 
 
 def test_no_descriptor_leaks(workspace, root, outside):

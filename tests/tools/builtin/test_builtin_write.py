@@ -10,7 +10,7 @@ import pytest
 from toolspeak.data.messages import ToolCall
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext
-from toolspeak.tools.files.diff import shortened, unified_diff
+from toolspeak.tools.files.diff import shorten_diff, unified_diff
 from toolspeak.tools.files.workspace import MAX_EDIT
 
 
@@ -229,10 +229,10 @@ def test_a_long_preview_hides_nothing(call, root):
 
 
 def test_the_model_reads_a_long_diff_shortened():
-    diff = shortened(unified_diff("a.txt", "", "x\n" * 100_000 + "y" * 5_000))
+    diff = shorten_diff(unified_diff("a.txt", "", "x\n" * 100_000 + "y" * 5_000))
     assert len(diff.splitlines()) == 203
     assert diff.endswith("... 99803 more lines of this diff left out ...\n")
-    assert "... 4000 more characters ..." in shortened(unified_diff("a.txt", "", "y" * 5_000))
+    assert "... 4000 more characters ..." in shorten_diff(unified_diff("a.txt", "", "y" * 5_000))
 
 
 def test_effects_are_truthful(call, root):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from loopback_server import serve
-from web_calls import access_to, called, fetched, page, redirect, resolving
+from web_calls import access_to, call_tool, fetch_page, page, redirect, resolving
 
 from sweeps import case
 from toolspeak import Limits
@@ -50,13 +50,13 @@ URLS = [
     ("http://" + "a" * 64 + ".com/", "no host"),
     ("", "http:// or https://"),
 ]
-"""URLs that are not fetched, and why."""
+"""URLs that are not fetch_page, and why."""
 
 
 def test_a_url_that_is_not_fetched():
     resolver, hosts = resolving(["93.184.216.34"])
     tool = fetch_tool(WebAccess(resolver=resolver))
-    results = asyncio.run(called(tool, *({"url": url} for url, _ in URLS), limits=Limits(failures=None)))
+    results = asyncio.run(call_tool(tool, *({"url": url} for url, _ in URLS), limits=Limits(failures=None)))
     assert len(results) == len(URLS)
     for (url, problem), result in zip(URLS, results, strict=True):
         with case(url):
@@ -82,7 +82,7 @@ def test_an_address_that_is_not_public():
         resolver, hosts = resolving(*answers)
         url = {"url": "http://rebind.example/"}
         with case(address):
-            results = asyncio.run(called(fetch_tool(WebAccess(resolver=resolver)), url, url, url))
+            results = asyncio.run(call_tool(fetch_tool(WebAccess(resolver=resolver)), url, url, url))
             assert all("which is not a public address" in result.text for result in results)
             assert "`--web-allow rebind.example:80`" in results[0].text
             assert hosts == ["rebind.example"] * 3
@@ -94,7 +94,7 @@ def test_an_address_that_is_not_public():
 def test_this_machine_is_not_reached(host: str):
     async def run() -> None:
         async with serve(page("secret")) as server:
-            result = await fetched(f"http://{host}:{server.port}/", WebAccess())
+            result = await fetch_page(f"http://{host}:{server.port}/", WebAccess())
             assert "which is not a public address" in result.text
             assert server.connections == 0
 
@@ -104,7 +104,7 @@ def test_this_machine_is_not_reached(host: str):
 @pytest.mark.parametrize("port", [1, 22, 25, 110, 631, 6000, 6667, 10080])
 def test_a_port_of_other_services(port: int):
     resolver, hosts = resolving(["93.184.216.34"])
-    result = asyncio.run(fetched(f"http://example.com:{port}/", WebAccess(resolver=resolver)))
+    result = asyncio.run(fetch_page(f"http://example.com:{port}/", WebAccess(resolver=resolver)))
     assert f"the port {port} is not one of web servers" in result.text
     assert hosts == []
 
@@ -116,7 +116,7 @@ def test_the_connection_goes_to_the_address_that_was_checked():
         async with serve(page("the page")) as server, serve(page("secret")) as inner_server:
             resolver, hosts = resolving(["127.0.0.1"], ["127.0.0.2"])
             access = WebAccess(allow=(f"rebind.example:{server.port}",), resolver=resolver)
-            result = await fetched(f"http://rebind.example:{server.port}/", access)
+            result = await fetch_page(f"http://rebind.example:{server.port}/", access)
             assert result.text.endswith("the page")
             assert hosts == ["rebind.example"]
             assert server.exchanges[0].headers["host"] == f"rebind.example:{server.port}"
@@ -132,12 +132,12 @@ def test_each_request_is_checked_anew():
         async with serve(redirect("/next"), page("secret")) as server:
             url = f"http://rebind.example:{server.port}/"
             resolver, hosts = resolving(["127.0.0.1"], ["127.0.0.2"])
-            allowed = WebAccess(allow=(f"rebind.example:{server.port}",), resolver=resolver)
-            await fetched(url, allowed)
+            access = WebAccess(allow=(f"rebind.example:{server.port}",), resolver=resolver)
+            await fetch_page(url, access)
             assert hosts == ["rebind.example", "rebind.example"]
             assert len(server.exchanges) == 1, "the second address was taken, where nobody answers"
             resolver, hosts = resolving(["127.0.0.1"])
-            results = await called(fetch_tool(WebAccess(resolver=resolver)), {"url": url}, {"url": url})
+            results = await call_tool(fetch_tool(WebAccess(resolver=resolver)), {"url": url}, {"url": url})
             assert all("which is not a public address" in result.text for result in results)
             assert len(hosts) == 2
 
@@ -154,7 +154,7 @@ def test_a_redirect_to_a_private_address(inner: str, status: str):
             serve(page("secret")) as inner_server,
             serve(redirect(inner.format(port=inner_server.port), status)) as server,
         ):
-            result = await fetched(f"http://127.0.0.1:{server.port}/", access_to(server))
+            result = await fetch_page(f"http://127.0.0.1:{server.port}/", access_to(server))
             assert result.status == "failure"
             assert "which is not a public address" in result.text
             assert inner_server.connections == 0
@@ -168,7 +168,7 @@ def test_a_redirect_to_a_private_address(inner: str, status: str):
 def test_a_redirect_to_what_is_no_page(place: str):
     async def run() -> None:
         async with serve(redirect(place)) as server:
-            result = await fetched(f"http://127.0.0.1:{server.port}/", access_to(server))
+            result = await fetch_page(f"http://127.0.0.1:{server.port}/", access_to(server))
             assert "redirects to where nothing can be fetched" in result.text
 
     asyncio.run(run())
@@ -177,7 +177,7 @@ def test_a_redirect_to_what_is_no_page(place: str):
 def test_redirects_on_the_same_host_are_followed():
     async def run() -> None:
         async with serve(redirect("next?a=1#part"), redirect("/last"), page("here")) as server:
-            result = await fetched(f"http://127.0.0.1:{server.port}/a/b", access_to(server))
+            result = await fetch_page(f"http://127.0.0.1:{server.port}/a/b", access_to(server))
             assert result.text.endswith("here")
             assert f"URL: http://127.0.0.1:{server.port}/last\n" in result.text
             lines = [exchange.request_line for exchange in server.exchanges]
@@ -189,7 +189,7 @@ def test_redirects_on_the_same_host_are_followed():
 def test_a_circle_of_redirects_ends():
     async def run() -> None:
         async with serve(redirect("/again")) as server:
-            result = await fetched(f"http://127.0.0.1:{server.port}/", access_to(server, most_redirects=3))
+            result = await fetch_page(f"http://127.0.0.1:{server.port}/", access_to(server, most_redirects=3))
             assert "redirects more than 3 times" in result.text
             assert len(server.exchanges) == 4
 
@@ -201,7 +201,7 @@ def test_a_redirect_to_another_host_is_named_and_not_followed():
 
     async def run() -> None:
         async with serve(page("other")) as other, serve(redirect(f"http://127.0.0.1:{other.port}/b")) as server:
-            result = await fetched(f"http://127.0.0.1:{server.port}/", access_to(server, other))
+            result = await fetch_page(f"http://127.0.0.1:{server.port}/", access_to(server, other))
             assert result.status == "success"
             assert f"fetch http://127.0.0.1:{other.port}/b to follow it" in result.text
             assert other.connections == 0
@@ -225,7 +225,7 @@ def test_the_name_in_tls_is_the_hosts_and_not_the_address(monkeypatch: pytest.Mo
         async with serve(page("over TLS"), tls=context_of_server(names)) as server:
             resolver, _ = resolving(["127.0.0.1"])
             access = access_to(server, host=host, resolver=resolver)
-            return (await fetched(f"https://{host}:{server.port}/", access)).text
+            return (await fetch_page(f"https://{host}:{server.port}/", access)).text
 
     assert asyncio.run(run("models.example")).endswith("over TLS")
     assert "certificate" in asyncio.run(run("other.example"))
@@ -241,7 +241,7 @@ def test_a_redirect_out_of_tls_is_not_followed(monkeypatch: pytest.MonkeyPatch):
             async with serve(redirect(plain_url), tls=context_of_server([])) as server:
                 resolver, _ = resolving(["127.0.0.1"])
                 access = access_to(server, plain, host="models.example", resolver=resolver)
-                result = await fetched(f"https://models.example:{server.port}/", access)
+                result = await fetch_page(f"https://models.example:{server.port}/", access)
                 assert f"fetch {plain_url} to follow it" in result.text
                 assert plain.connections == 0
 
@@ -256,7 +256,7 @@ def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch
             for name in ("HTTP_PROXY", "ALL_PROXY", "http_proxy", "all_proxy"):
                 monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
             resolver, _ = resolving(["127.0.0.1"])
-            result = await fetched(
+            result = await fetch_page(
                 f"http://a.example:{server.port}/", access_to(server, host="a.example", resolver=resolver)
             )
             assert result.text.endswith("of the server")
@@ -269,12 +269,12 @@ def test_a_host_that_is_not_found_and_one_that_does_not_answer():
     async def nowhere(host: str, port: int) -> list[str]:
         raise OSError("no such host")
 
-    result = asyncio.run(fetched("http://missing.example/", WebAccess(resolver=nowhere)))
+    result = asyncio.run(fetch_page("http://missing.example/", WebAccess(resolver=nowhere)))
     assert "the host missing.example was not found (no such host)" in result.text
 
     async def run() -> str:
         async with serve(page("")) as server:
             access = access_to(server)
-        return (await fetched(f"http://{access.allow[0]}/", access)).text
+        return (await fetch_page(f"http://{access.allow[0]}/", access)).text
 
     assert "could not be fetched" in asyncio.run(run())

@@ -15,7 +15,7 @@ from toolspeak.tools import Tool
 from toolspeak.tools.web import WebAccess, fetch_tool
 
 
-async def called(tool: Tool, *calls: dict[str, Any], **options: Any) -> list[ToolResult]:
+async def call_tool(tool: Tool, *calls: dict[str, Any], **options: Any) -> list[ToolResult]:
     """The results of these calls, one in each turn, of an agent that approves all of them."""
     turns = [ScriptedTurn("", calls=[ScriptedCall(tool.name, arguments)]) for arguments in calls]
     agent = Agent(
@@ -25,9 +25,9 @@ async def called(tool: Tool, *calls: dict[str, Any], **options: Any) -> list[Too
     return [result for message in run.messages for result in message.results]
 
 
-async def fetched(url: str, access: WebAccess, **arguments: Any) -> ToolResult:
+async def fetch_page(url: str, access: WebAccess, **arguments: Any) -> ToolResult:
     """The result of one call of `fetch`."""
-    (result,) = await called(fetch_tool(access), {"url": url, **arguments})
+    (result,) = await call_tool(fetch_tool(access), {"url": url, **arguments})
     return result
 
 
@@ -41,7 +41,7 @@ def from_server(*answers: Answer, path: str = "/", want: str = "text", **options
 
     async def run() -> ToolResult:
         async with serve(*answers) as server:
-            return await fetched(f"http://127.0.0.1:{server.port}{path}", access_to(server, **options), want=want)
+            return await fetch_page(f"http://127.0.0.1:{server.port}{path}", access_to(server, **options), want=want)
 
     return asyncio.run(run())
 

@@ -52,12 +52,12 @@ assert_type(Agent("openai:qwen3", of_turn, deps_type=Database), Agent[Database, 
 assert_type(Agent("openai:qwen3", slowly, deps_type=Archive), Agent[Archive, None])
 assert_type(Agent("openai:qwen3", lambda ctx: [people], deps_type=Database), Agent[Database, None])
 turn_tools: TurnTools[Database] = of_turn
-tool_filter = Toolset([people, towns]).filtered_per_turn(selected)
+tool_filter = Toolset([people, towns]).filter_per_turn(selected)
 assert_type(tool_filter, ToolFilter[Database])
 agent = Agent("openai:qwen3", tool_filter, deps_type=Database)
 agent_of_archives = Agent("openai:qwen3", tool_filter, deps_type=Archive)
-slow = Agent("openai:qwen3", Toolset([people]).filtered_per_turn(slowly_selected), deps_type=Database)
-in_line = Agent("openai:qwen3", Toolset([towns]).filtered_per_turn(lambda ctx, each: each.name != "towns"))
+slow = Agent("openai:qwen3", Toolset([people]).filter_per_turn(slowly_selected), deps_type=Database)
+in_line = Agent("openai:qwen3", Toolset([towns]).filter_per_turn(lambda ctx, each: each.name != "towns"))
 
 
 async def run() -> None:
@@ -65,5 +65,5 @@ async def run() -> None:
     Agent("openai:qwen3", names, deps_type=Database)  # wrong
     Agent("openai:qwen3", of_turn, deps_type=str)  # wrong
     Agent("openai:qwen3", tool_filter, deps_type=str)  # wrong
-    Toolset([people]).filtered_per_turn(of_turn)  # wrong
+    Toolset([people]).filter_per_turn(of_turn)  # wrong
     await agent.run("Which town?")  # wrong

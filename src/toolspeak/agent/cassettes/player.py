@@ -271,7 +271,7 @@ class _PlayedApprover:
             return decision
         self.player.revising = answer
         try:
-            question = await request.revised(decision.arguments)
+            question = await request.revise(decision.arguments)
         finally:
             self.player.revising = None
         return replace(decision, digest=question.digest)

@@ -44,7 +44,7 @@ from toolspeak.execute.calls.observe import (
     DecisionExtractionFailed,
     DecisionTaken,
     DecisionValidationFailed,
-    Observed,
+    EventOrigin,
     ToolEvent,
     tell,
 )
@@ -165,7 +165,7 @@ class Recorder:
         tell(self.observers, record)
         kind = type(record.event)
         if (kind is ToolFinished or kind is ModelAnswered) and not state.pending.calls:
-            run = Observed(record.run_id, record.step, record.agent, record.parent_run_id, record.principal)
+            run = EventOrigin(record.run_id, record.step, record.agent, record.parent_run_id, record.principal)
             tell(self.observers, StepEnded(self.run_records.steps[-1], run))
 
     async def record_all(self, events: Iterable[Event]) -> None:
@@ -290,9 +290,9 @@ class BatchRecorder:
             if event.result.name in self._settings.handoffs and event.result.status == "success":
                 return self._hand_off(event)
             tools, name = self._contexts.toolset, event.result.name
-            tool = tools.get(name) or tools.unlisted(name)
+            tool = tools.get(name) or tools.deferred_tool(name)
             # A tool that takes the context may have changed the memory, or an interceptor.
-            if self._has_interceptors or (tool is not None and "context" in tool.injected.values()):
+            if self._has_interceptors or (tool is not None and "context" in tool.injected_kinds.values()):
                 return self._with_memory(event)
         return self._recorder.record(event)
 

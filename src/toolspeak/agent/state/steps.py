@@ -25,7 +25,7 @@ from toolspeak.data.events import (
 from toolspeak.data.messages import JSON, FinishReason, JsonPart, Message, TextPart, ToolCall, Usage
 from toolspeak.data.values import evolve, quick
 from toolspeak.execute import NO_DETAILS, LocalDetails, Secrets, ToolExecution
-from toolspeak.execute.calls.observe import Observed
+from toolspeak.execute.calls.observe import EventOrigin
 from toolspeak.execute.calls.prepare import key_of
 from toolspeak.tools.returned_values import Unserialisable, jsonable
 from toolspeak.tools.stored_results import KEY
@@ -67,7 +67,7 @@ class StepEnded:
     """An event for observers: a step is over. The turn is read, and each of its calls has a result."""
 
     step: RunStep
-    run: Observed
+    run: EventOrigin
 
 
 class RunRecords:

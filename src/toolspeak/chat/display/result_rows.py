@@ -10,7 +10,7 @@ from toolspeak.chat.display.styled_text import StyledLine, indent, truncate, wra
 from toolspeak.chat.display.theme import theme_class
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
 from toolspeak.tools.builtin.todo import TODO
-from toolspeak.tools.files.diff import shortened
+from toolspeak.tools.files.diff import shorten_diff
 from toolspeak.ui.changed_file import changed_file, is_counted
 from toolspeak.ui.format import (
     FOLD,
@@ -50,7 +50,7 @@ def result_rows(
     if seconds is not None and seconds >= 1:
         notes.append(f"{seconds:.0f} s")
     suffix: StyledLine = [("class:note", f"  {' · '.join(notes)}")] if notes else []
-    was_shown = is_diff(preview) and result.text in (preview, shortened(preview)) and not is_unseen
+    was_shown = is_diff(preview) and result.text in (preview, shorten_diff(preview)) and not is_unseen
     lines = result_lines(result)
     if is_diff(preview) and is_unseen and not is_failure:
         lines = printable(preview).split("\n")

@@ -36,7 +36,7 @@ from toolspeak.project.configuration.sandbox_settings import open_command_sandbo
 from toolspeak.project.hidden_environment import hide_environment
 from toolspeak.project.own_tools import load_tools
 from toolspeak.sandbox.command_sandbox import CommandSandbox
-from toolspeak.sandbox.unconfined import Unconfined
+from toolspeak.sandbox.no_sandbox import NoSandbox
 from toolspeak.tools import Toolset
 from toolspeak.tools.builtin import workspace_tools
 from toolspeak.tools.files.files_read import KEY as FILES_READ
@@ -105,7 +105,7 @@ def exec_command(
     def make_tools(commands: CommandSandbox) -> Toolset:
         return workspace_tools(workspace, active_file=active_file, env=env, sandbox=commands) + own_tools
 
-    toolset = make_tools(CommandSandbox(Unconfined()))
+    toolset = make_tools(CommandSandbox(NoSandbox()))
     reply = read_reply(file)
     starts_in = starts_in or section_of_reply(reply_dialect, reply, toolset.specs)
     turn = read_turn(reply_dialect, reply, toolset.specs, finish=finish, starts_in=starts_in)

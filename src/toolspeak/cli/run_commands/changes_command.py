@@ -110,19 +110,26 @@ def print_uncovered(change_sets: list[ChangeSet]) -> None:
 
 
 def _line(part: PathPatch) -> str:
-    lines = part.note or ("binary" if part.added is None else f"+{part.added} -{part.removed}")
+    lines = part.note or ("binary" if part.lines_added is None else f"+{part.lines_added} -{part.lines_removed}")
     return f"{part.kind:8} {lines:>12}  {visible_name(part.path)}"
 
 
 def _total(parts: list[PathPatch]) -> str:
-    added_lines, removed_lines = sum(part.added or 0 for part in parts), sum(part.removed or 0 for part in parts)
+    added_lines = sum(part.lines_added or 0 for part in parts)
+    removed_lines = sum(part.lines_removed or 0 for part in parts)
     return f"{count(len(parts), 'path')}, +{added_lines} -{removed_lines}\n"
 
 
 def _as_json(change_sets: list[ChangeSet], parts: list[PathPatch]) -> dict[str, Any]:
     return {
         "changes": [
-            {"path": part.path, "kind": part.kind, "added": part.added, "removed": part.removed, "note": part.note}
+            {
+                "path": part.path,
+                "kind": part.kind,
+                "added": part.lines_added,
+                "removed": part.lines_removed,
+                "note": part.note,
+            }
             for part in parts
         ],
         "calls": [
@@ -134,7 +141,7 @@ def _as_json(change_sets: list[ChangeSet], parts: list[PathPatch]) -> dict[str, 
                 "time": each.end_time,
                 "recovered": each.is_recovered,
                 "paths": [change.path for change in each.changes],
-                "shared": {change.path: [*change.shared] for change in each.changes if change.shared},
+                "shared": {change.path: [*change.sharing_calls] for change in each.changes if change.sharing_calls},
             }
             for each in change_sets
         ],

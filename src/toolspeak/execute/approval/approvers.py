@@ -33,7 +33,7 @@ class ApprovalRequest:
     - `digest`: what a decision is bound to.
     - `earlier`: the calls of its batch before it that are to run.
     - `state`: the run before the batch.
-    - `previewed`: the arguments that the preview shows.
+    - `preview_parameters`: the arguments that the preview shows.
     - `needs_person`: an approver that asks nobody must refuse.
     """
 
@@ -46,7 +46,7 @@ class ApprovalRequest:
     earlier: tuple[ToolCall, ...] = ()
     state: StateView | None = None
     _revise: Revise | None = field(default=None, repr=False, compare=False)
-    previewed: frozenset[str] = frozenset()
+    preview_parameters: frozenset[str] = frozenset()
     needs_person: bool = False
 
     @property
@@ -54,7 +54,7 @@ class ApprovalRequest:
         """Whether the question may be asked about other arguments. Not for a call that was started before."""
         return self._revise is not None
 
-    async def revised(self, arguments: Mapping[str, JSON]) -> ApprovalRequest:
+    async def revise(self, arguments: Mapping[str, JSON]) -> ApprovalRequest:
         """Returns the same question about other arguments, which are validated, with their effects, preview and digest.
 
         A `Decision` with its call's `arguments` and its `digest` approves just that. Raises ConfigurationError, with
@@ -190,10 +190,10 @@ async def ask(approver: Approver, request: ApprovalRequest) -> ApprovalAnswer:
     # Typed callers cannot get this wrong; for others, a forgotten `async` must not count as approval.
     answer = cast("object", approver(request))
     if isinstance(answer, Awaitable):
-        return _checked(await cast("Awaitable[object]", answer), request)
+        return _check_answer(await cast("Awaitable[object]", answer), request)
     if isinstance(answer, bool):
         raise ConfigurationError("an approver is async: write `async def approve(request)`")
-    return _checked(answer, request)
+    return _check_answer(answer, request)
 
 
 async def ask_together(approver: BatchApprover, requests: Sequence[ApprovalRequest]) -> list[ApprovalAnswer]:
@@ -203,10 +203,10 @@ async def ask_together(approver: BatchApprover, requests: Sequence[ApprovalReque
         raise ConfigurationError(
             f"an approver answers every request: {len(requests)} were asked, {len(answers)} answered"
         )
-    return [_checked(answer, request) for answer, request in zip(answers, requests, strict=True)]
+    return [_check_answer(answer, request) for answer, request in zip(answers, requests, strict=True)]
 
 
-def _checked(answer: object, request: ApprovalRequest) -> ApprovalAnswer:
+def _check_answer(answer: object, request: ApprovalRequest) -> ApprovalAnswer:
     if isinstance(answer, bool):
         return Decision(answer, by="approver")
     if not isinstance(answer, Decision | Escalate):
@@ -315,10 +315,12 @@ def decision_facts(
 
     Raises RunError for a call that does not wait, and for a decision about another request than the one that waits.
     """
-    unknown = set(decisions) - set(waiting)
-    if unknown:
+    unknown_ids = set(decisions) - set(waiting)
+    if unknown_ids:
         waiting_ids = ", ".join(waiting) or "none (resume the run without decisions: it pauses if it has a question)"
-        raise RunError(f"no call {', '.join(sorted(map(str, unknown)))} waits for approval; these do: {waiting_ids}")
+        raise RunError(
+            f"no call {', '.join(sorted(map(str, unknown_ids)))} waits for approval; these do: {waiting_ids}"
+        )
     facts: list[ApprovalDecided] = []
     for call_id, decision in decisions.items():
         digest = waiting[call_id].digest

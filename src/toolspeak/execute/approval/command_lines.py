@@ -21,7 +21,7 @@ _TOKEN = re.compile(
       | (?P<word>(?:[A-Za-z0-9_@%+=:,./*?-]|'[^'\n]*'|"[^"$`\\\n]*")++)(?!>)""",
     re.VERBOSE,
 )
-_QUOTED = re.compile(r"""'([^']*)'|"([^"]*)\"""")
+_QUOTATION = re.compile(r"""'([^']*)'|"([^"]*)\"""")
 
 
 def line_in_folder(line: str, cwd: object) -> str:
@@ -34,7 +34,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_RESERVED = _words("if then else elif fi do done case esac while until for in time function select coproc")
+_RESERVED_WORDS = _words("if then else elif fi do done case esac while until for in time function select coproc")
 
 _RUNS_OTHERS = _words(
     """
@@ -115,9 +115,9 @@ def commands_of(line: str) -> tuple[tuple[str, ...], ...] | None:
             commands.append([])
         elif token.lastgroup == "word":
             text = token[0]
-            if not commands[-1] and (text in _RESERVED or any(mark in text for mark in "=*?")):
+            if not commands[-1] and (text in _RESERVED_WORDS or any(mark in text for mark in "=*?")):
                 return None  # a control structure, an assignment, a program that a pattern names
-            commands[-1].append(_QUOTED.sub(lambda quotation: quotation[1] or quotation[2] or "", text))
+            commands[-1].append(_QUOTATION.sub(lambda quotation: quotation[1] or quotation[2] or "", text))
     return tuple(map(tuple, commands)) if all(commands) else None
 
 

@@ -171,14 +171,14 @@ class RequestBuilder:
     replayer: Replayer | None = None
     _revisions: dict[tuple[str, str], ApprovalRequest] = field(default_factory=dict[tuple[str, str], ApprovalRequest])
 
-    def about(self, prepared: PreparedCall, earlier: Sequence[ToolCall]) -> ApprovalRequest:
+    def about(self, prepared_call: PreparedCall, earlier: Sequence[ToolCall]) -> ApprovalRequest:
         """Returns the question about a call, without a preview. `earlier` are the calls of the batch before it."""
-        effects = hide_effects(prepared.effects, self.secrets)
+        effects = hide_effects(prepared_call.effects, self.secrets)
         reason = self.secrets.hide_text(approval_reason(effects))
-        call, tool, before = prepared.call, prepared.tool.now, tuple(earlier)
+        call, tool, before = prepared_call.call, prepared_call.tool.now, tuple(earlier)
         if reason and call.repaired_from is not None:
             reason += "; the model's text was malformed, and was repaired"
-        digest, revise = request_digest(call, tool, effects), partial(self._revised, prepared, before)
+        digest, revise = request_digest(call, tool, effects), partial(self._revise, prepared_call, before)
         return ApprovalRequest(call, tool, effects, "", reason, digest, before, self.state, revise)
 
     def counting_answer(
@@ -205,30 +205,30 @@ class RequestBuilder:
             facts.append(decision_fact(call_id, approval, request.digest, self.secrets))
         return answer
 
-    async def with_preview(self, request: ApprovalRequest, prepared: PreparedCall) -> ApprovalRequest:
+    async def with_preview(self, request: ApprovalRequest, prepared_call: PreparedCall) -> ApprovalRequest:
         """Returns the question with its preview, for a person. If the preview says that the call would fail, all
         arguments are shown in full."""
         try:
-            return await self._with_preview(request, prepared)
+            return await self._with_preview(request, prepared_call)
         except ToolError as error:
             return self._with_failure(request, error)
 
     async def for_person(
-        self, request: ApprovalRequest, prepared: PreparedCall, earlier: Iterable[Effects]
+        self, request: ApprovalRequest, prepared_call: PreparedCall, earlier: Iterable[Effects]
     ) -> ApprovalRequest | ToolResult:
         """Returns the question with its preview; or the failure of a call whose preview says that it is certain to
         fail, because nobody's yes can change that. `earlier`: the effects of the calls that run before it, which may
         change it."""
-        call = prepared.call
+        call = prepared_call.call
         if self.replayer is not None and (replayed_result := self.replayer.unasked_result(call)) is not None:
             return replayed_result
         try:
-            return await self._with_preview(request, prepared)
+            return await self._with_preview(request, prepared_call)
         except ToolError as error:
             before = Conflicts()
             for index, effects in enumerate(earlier):
                 before.add(index, effects)
-            if not isinstance(error, CertainFailure) and before.any_with(prepared.effects):
+            if not isinstance(error, CertainFailure) and before.any_with(prepared_call.effects):
                 return self._with_failure(request, error)
             result = failure(call, "exception", self.secrets.hide_text(describe(error)))
             result = replace(result, extra=error.extra) if error.extra else result
@@ -236,58 +236,62 @@ class RequestBuilder:
                 self.cassette_results.keep(call, RecordedResult(result, skipped=True))
             return result
 
-    async def _with_preview(self, request: ApprovalRequest, prepared: PreparedCall) -> ApprovalRequest:
-        return replace(request, preview=await self._preview_of(prepared), previewed=prepared.tool.previewed)
+    async def _with_preview(self, request: ApprovalRequest, prepared_call: PreparedCall) -> ApprovalRequest:
+        return replace(
+            request,
+            preview=await self._preview_of(prepared_call),
+            preview_parameters=prepared_call.tool.preview_parameters,
+        )
 
     def _with_failure(self, request: ApprovalRequest, error: ToolError) -> ApprovalRequest:
         reason = self.secrets.hide_text(describe(error))
         return replace(request, preview=f"As things are now, this call would fail: {reason}")
 
-    async def _preview_of(self, prepared: PreparedCall) -> str:
+    async def _preview_of(self, prepared_call: PreparedCall) -> str:
         if self.replayer is not None:
-            return self.replayer.preview(prepared.call)  # the tool would show what is here now
-        text = await _preview(prepared.tool, prepared.arguments, self.run_context(prepared.call))
+            return self.replayer.preview(prepared_call.call)  # the tool would show what is here now
+        text = await _preview(prepared_call.tool, prepared_call.arguments, self.run_context(prepared_call.call))
         if len(text) > _PREVIEW_CHARACTERS:
             text = f"(no preview: it has {len(text):,} characters; the arguments are complete)"
         preview = self.secrets.hide_text(text)
         if self.cassette_results is not None:
-            self.cassette_results.keep_preview(prepared.call, preview)
+            self.cassette_results.keep_preview(prepared_call.call, preview)
         return preview
 
-    def revision_of(self, prepared: PreparedCall, decision: Decision) -> ApprovalRequest | None:
+    def revision_of(self, prepared_call: PreparedCall, decision: Decision) -> ApprovalRequest | None:
         """Returns the question with the decision's arguments, as it was shown; None if it was not shown, or would
         differ by now.
         """
-        request = self._revisions.get((prepared.call.id, decision.digest))
+        request = self._revisions.get((prepared_call.call.id, decision.digest))
         if request is None or decision.arguments is None:
             return None
-        revised = replace(request.call, arguments=decision.arguments)
-        return request if self._digest_of(revised) == decision.digest else None
+        revised_call = replace(request.call, arguments=decision.arguments)
+        return request if self._digest_of(revised_call) == decision.digest else None
 
-    def decided_before(self, prepared: PreparedCall) -> Decision | None:
+    def decided_before(self, prepared_call: PreparedCall) -> Decision | None:
         """Returns an earlier approval of this call with other arguments, if it still holds."""
-        decision = self.evaluator.decisions.get(prepared.call.id)
+        decision = self.evaluator.decisions.get(prepared_call.call.id)
         if decision is None or not decision.approved or decision.arguments is None:
             return None
-        revised = replace(prepared.call, arguments=decision.arguments)
-        return decision if self._digest_of(revised) == decision.digest else None
+        revised_call = replace(prepared_call.call, arguments=decision.arguments)
+        return decision if self._digest_of(revised_call) == decision.digest else None
 
     def _digest_of(self, call: ToolCall) -> str | None:
-        prepared = self.prepare(call)
-        return None if isinstance(prepared, ToolResult) else self.about(prepared, ()).digest
+        prepared_call = self.prepare(call)
+        return None if isinstance(prepared_call, ToolResult) else self.about(prepared_call, ()).digest
 
-    async def _revised(
-        self, prepared: PreparedCall, earlier: Sequence[ToolCall], arguments: Mapping[str, JSON]
+    async def _revise(
+        self, prepared_call: PreparedCall, earlier: Sequence[ToolCall], arguments: Mapping[str, JSON]
     ) -> ApprovalRequest:
-        new_prepared = self.prepare(replace(prepared.call, arguments=self.secrets.hide(dict(arguments))))
-        if isinstance(new_prepared, ToolResult):
-            raise ConfigurationError(new_prepared.text)
-        request = self.about(new_prepared, earlier)
+        revised_call = self.prepare(replace(prepared_call.call, arguments=self.secrets.hide(dict(arguments))))
+        if isinstance(revised_call, ToolResult):
+            raise ConfigurationError(revised_call.text)
+        request = self.about(revised_call, earlier)
         answer = self.evaluator.of_policy(request)
         if isinstance(answer, Decision) and not answer.approved:
             raise ConfigurationError(f"the policy refuses this: {answer.reason or 'it gives no reason'}")
         because = answer.reason if isinstance(answer, Escalate) else ""
-        request = await self.with_preview(request.because(because), new_prepared)
+        request = await self.with_preview(request.because(because), revised_call)
         self._revisions[request.call.id, request.digest] = request
         return request
 

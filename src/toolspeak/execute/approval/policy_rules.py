@@ -36,12 +36,12 @@ _NEVER_RAN = frozenset({"blocked", "rejected", "skipped", "malformed", "unknown_
 def rules_policy(rules: Iterable[Rule], by: str = "rule") -> Policy:
     """Returns a policy in which the first rule that fits decides. Raises ConfigurationError for a rule that contradicts
     itself."""
-    checked = tuple(rules)
-    for rule in checked:
+    all_rules = tuple(rules)
+    for rule in all_rules:
         check_rule(rule)
 
     def decide(request: ApprovalRequest) -> ApprovalAnswer | None:
-        for rule in checked:
+        for rule in all_rules:
             action = fitting(rule, request)
             if action is not None:
                 return _answer(action, rule, request, by)
@@ -209,8 +209,8 @@ def _lies_above(key: str, pattern: str) -> bool:
     if key == EVERYTHING or key.endswith(":"):
         return True
     whole = pattern if ":" in pattern else f"file:{pattern}" if pattern.startswith("/") else ""
-    fixed = whole[: min((whole.index(mark) for mark in "*?[" if mark in whole), default=len(whole))]
-    return bool(fixed) and covers(key, fixed)
+    fixed_part = whole[: min((whole.index(mark) for mark in "*?[" if mark in whole), default=len(whole))]
+    return bool(fixed_part) and covers(key, fixed_part)
 
 
 def _answer(action: RuleAction, rule: Rule, request: ApprovalRequest, by: str) -> ApprovalAnswer:
@@ -272,9 +272,9 @@ class StandingRules:
         if rule_id not in (rules := self._by_id()):
             rule_ids = ", ".join(rules) or "none"
             raise ConfigurationError(f"there is no rule {rule_id!r}; the rules are: {rule_ids}")
-        gone = rules.pop(rule_id)
+        revoked_rule = rules.pop(rule_id)
         self._on_change(self)
-        return gone
+        return revoked_rule
 
     def decide(self, request: ApprovalRequest) -> ApprovalAnswer | None:
         """Returns the answer of the oldest rule that fits; an approval if several together let each command of a line

@@ -97,7 +97,7 @@ class ToolExecution:
 
 
 @quick()
-class Observed:
+class EventOrigin:
     """The origin of an observer event: the run, its step, its agent, the run whose tool started it, and the person or
     key on whose behalf it acts (`Agent.run(principal=…)`)."""
 
@@ -116,7 +116,7 @@ class ToolCallStarted:
     args: Mapping[str, JSON]
     at: float
     tool_call_id: str
-    run: Observed
+    run: EventOrigin
 
 
 @quick()
@@ -138,7 +138,7 @@ class ToolCallCompleted:
     started_at: float
     completed_at: float
     tool_call_id: str
-    run: Observed
+    run: EventOrigin
     raw: str = ""
 
     @property
@@ -159,7 +159,7 @@ class ToolCallBlocked:
     reason: str
     hook: str
     tool_call_id: str
-    run: Observed
+    run: EventOrigin
 
 
 @quick()
@@ -222,7 +222,7 @@ class CallTrace(Protocol):
 class Observation:
     """Passes the events of a batch's calls to its observers."""
 
-    def __init__(self, observers: Sequence[Observer], run: Observed) -> None:
+    def __init__(self, observers: Sequence[Observer], run: EventOrigin) -> None:
         self._observers = observers
         self.run = run
 

@@ -43,7 +43,7 @@ def unique(calls: Sequence[ToolCall | MalformedCall]) -> Sequence[ToolCall | Mal
     calls_with_ids: list[ToolCall | MalformedCall] = []
     for call in calls:
         if call.id in earlier:
-            call = _renamed(call, _free(call.id or "call", ids, last))
+            call = _with_id(call, _free(call.id or "call", ids, last))
         ids.add(call.id)
         earlier.add(call.id)
         calls_with_ids.append(call)
@@ -65,7 +65,7 @@ def _free(stem: str, ids: set[str], last: dict[str, int]) -> str:
     return name
 
 
-def _renamed(call: ToolCall | MalformedCall, name: str) -> ToolCall | MalformedCall:
+def _with_id(call: ToolCall | MalformedCall, name: str) -> ToolCall | MalformedCall:
     own = call.id or None
     if isinstance(call, ToolCall):
         return replace(call, id=name, provider_id=call.provider_id or own)
@@ -99,7 +99,7 @@ def prepare(
     turn. Raises ToolDefinitionError if the tool's own declaration of effects fails."""
     tool = tools.get(call.name)
     if tool is None:
-        tool = tools.unlisted(call.name)
+        tool = tools.deferred_tool(call.name)
         if tool is not None:
             return _prepare_unlisted(call, tool, secrets, run_id)
         suggestion = suggest(call.name, (one.name for one in tools))
@@ -137,11 +137,11 @@ def read_arguments(tool: Tool, call: ToolCall, secrets: Secrets) -> Mapping[str,
     see the call, which holds placeholders. No problem shows a secret, or a part of one.
     """
     reveals = secrets.has_values and tool.reveals_secrets
-    revealed = secrets.reveal(call.arguments) if reveals else call.arguments
-    reading = _read(tool, revealed)
+    revealed_arguments = secrets.reveal(call.arguments) if reveals else call.arguments
+    reading = _read(tool, revealed_arguments)
     if not isinstance(reading, (tuple, Exception)):
         return reading
-    if revealed != call.arguments:
+    if revealed_arguments != call.arguments:
         # A problem may quote a part of a value, which `hide` would not recognise.
         reading = _without_values(reading, tool, call, secrets)
     if isinstance(reading, Exception):
@@ -161,10 +161,10 @@ def _without_values(
     reading: tuple[ArgumentProblem, ...] | Exception, tool: Tool, call: ToolCall, secrets: Secrets
 ) -> tuple[ArgumentProblem, ...] | Exception:
     """The problems as they read with placeholders instead of the values, or without any value."""
-    unrevealed = _read(tool, call.arguments)
+    safe_reading = _read(tool, call.arguments)
     if isinstance(reading, Exception):
-        return unrevealed if isinstance(unrevealed, Exception) else ToolError("a secret's value does not fit")
-    problem_by_path = {problem.path: problem for problem in unrevealed} if isinstance(unrevealed, tuple) else {}
+        return safe_reading if isinstance(safe_reading, Exception) else ToolError("a secret's value does not fit")
+    problem_by_path = {problem.path: problem for problem in safe_reading} if isinstance(safe_reading, tuple) else {}
     paths_tell = _placeholder_as_key(call.arguments, secrets)
     problems: dict[ArgumentProblem, None] = {}
     for path in (problem.path for problem in reading):

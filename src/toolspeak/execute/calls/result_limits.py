@@ -23,12 +23,12 @@ from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ConfigurationError, ToolError
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.tools.crashes import log_crash
-from toolspeak.tools.returned_values import Returned, to_content
+from toolspeak.tools.returned_values import ReturnValue, to_content
 from toolspeak.tools.stored_results import keep
 
 _LOG = logging.getLogger("toolspeak.execute")
 _LEFT_OUT = "\n[… {count} bytes left out here. {how}]\n"
-_SHORTENED = "[Shortened: {count} of {total} bytes of JSON are left out, where it says so. {how}]"
+_SHORT_JSON_NOTE = "[Shortened: {count} of {total} bytes of JSON are left out, where it says so. {how}]"
 _ASK_AGAIN = (
     "To see more, call the tool again for a part of it (with its paging or range arguments, if it has them) "
     "or ask for less."
@@ -61,9 +61,9 @@ def result_of_value(call: ToolCall, value: Any, secrets: Secrets) -> ToolResult:
     It is a success whatever the value is, for the call ran. If the value cannot be shown, the result says so.
     """
     try:
-        content, structured = ((TextPart(value),), None) if type(value) is str else to_content(value)
-        result = ToolResult(call.id, call.name, "success", content, structured=structured)
-        if type(value) is Returned:
+        content, structured_content = ((TextPart(value),), None) if type(value) is str else to_content(value)
+        result = ToolResult(call.id, call.name, "success", content, structured=structured_content)
+        if type(value) is ReturnValue:
             result = replace(result, extra=value.extra)
         return hide_secrets(result, secrets) if secrets.has_values else result
     except Exception as error:  # noqa: BLE001 - a value's own conversion may raise anything
@@ -104,8 +104,8 @@ def finish_result(
         text = whole.content[0] if len(whole.content) == 1 and whole.structured is None else None
         if type(text) is TextPart and 4 * len(text.text) <= cap.max_bytes:  # as most results
             return whole, None
-        capped = cap_result(whole, cap, memory)
-        return capped, None if capped is whole else whole
+        capped_result = cap_result(whole, cap, memory)
+        return capped_result, None if capped_result is whole else whole
     except Exception as error:  # noqa: BLE001 - JSON made by hand may be too deep, or none at all
         note = TextPart(secrets.hide_text(_unshowable(error)))
         return replace(result, content=(note,), structured=None), None
@@ -132,8 +132,8 @@ def cap_result(result: ToolResult, cap: ResultCap, memory: dict[str, Any]) -> To
     handle = keep(memory, result.call_id, _whole_text(result.content)) if cap.pages else None
     if handle is not None:
         how, extra["handle"] = _PAGE.format(handle=json_text(handle)), handle
-    shortened = _shorten(result.content, whole, cap.max_bytes, how)
-    parts, left_out = cap_parts(result.content, cap.max_bytes, how) if shortened is None else shortened
+    short_json = _shorten(result.content, whole, cap.max_bytes, how)
+    parts, left_out = cap_parts(result.content, cap.max_bytes, how) if short_json is None else short_json
     return replace(result, content=parts, structured=None, extra={**extra, "truncated_bytes": left_out})
 
 
@@ -166,12 +166,12 @@ def _shorten(
         return None
     own = sum(len(_bytes_of(part)) for part in parts[1:])
     whole -= own
-    note = _SHORTENED.format(count=whole, total=whole, how=how)
+    note = _SHORT_JSON_NOTE.format(count=whole, total=whole, how=how)
     short = shorten_json(parts[0].value, max_bytes - own - len(_encode(note)))
     if short is None:
         return None
     left_out = whole - len(_encode(json_text(short)))
-    note = _SHORTENED.format(count=left_out, total=whole, how=how)
+    note = _SHORT_JSON_NOTE.format(count=left_out, total=whole, how=how)
     return (replace(parts[0], value=short), *parts[1:], TextPart(note)), left_out
 
 
@@ -193,8 +193,8 @@ def cap_parts(
 
     The line that reports the cut counts too. It is there even if `max_bytes` is too small for it.
     """
-    encoded = [_bytes_of(part) for part in parts]
-    total = sum(map(len, encoded))
+    encodings = [_bytes_of(part) for part in parts]
+    total = sum(map(len, encodings))
     if total <= max_bytes:
         return tuple(parts), 0
     budget = max(0, max_bytes - len(_encode(_LEFT_OUT.format(count=total, how=how))))
@@ -202,23 +202,23 @@ def cap_parts(
 
     cuts: list[tuple[int, int]] = []  # per part: the bytes before the first and from the second are kept
     start = 0
-    for data in encoded:
+    for data in encodings:
         head = _character_before(data, head_end - start)
         cuts.append((head, max(head, _character_after(data, tail_start - start))))
         start += len(data)
     left_out = sum(tail - head for head, tail in cuts)
 
-    capped: list[ContentPart] = []
+    capped_parts: list[ContentPart] = []
     marker = _LEFT_OUT.format(count=left_out, how=how)
-    for part, data, (head, tail) in zip(parts, encoded, cuts, strict=True):
+    for part, data, (head, tail) in zip(parts, encodings, cuts, strict=True):
         if head == tail:
-            capped.append(part)
+            capped_parts.append(part)
             continue
         text = _decode(data[:head]) + marker + _decode(data[tail:])
         marker = ""
         if text:
-            capped.append(TextPart(text, part.opaque, part.extra))
-    return tuple(capped), left_out
+            capped_parts.append(TextPart(text, part.opaque, part.extra))
+    return tuple(capped_parts), left_out
 
 
 def hide_secrets(result: ToolResult, secrets: Secrets) -> ToolResult:

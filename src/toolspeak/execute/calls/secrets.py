@@ -51,9 +51,9 @@ class Secrets:
                 self._placeholders.setdefault(spell(value), placeholder)
         self._value_pattern = _any_of(self._placeholders, keep=self._values)
         # The texts that may begin a match. Placeholders are among them, so nothing inside one is hidden.
-        self._spelled: dict[str, list[str]] = {}
+        self._spellings_by_start: dict[str, list[str]] = {}
         for spelling in (*self._placeholders, *self._values):
-            self._spelled.setdefault(spelling[0], []).append(spelling)
+            self._spellings_by_start.setdefault(spelling[0], []).append(spelling)
         self._longest = max(map(len, (*self._placeholders, *self._values)), default=0)
         self._placeholder_pattern = _any_of(self._values)
         self._numbers = {
@@ -113,8 +113,8 @@ class Secrets:
         secret."""
         cut = len(text)
         for start in range(max(0, cut - self._longest + 1), cut):
-            end, spelled = text[start:], self._spelled.get(text[start], ())
-            if any(len(spelling) > len(end) and spelling.startswith(end) for spelling in spelled):
+            end, spellings = text[start:], self._spellings_by_start.get(text[start], ())
+            if any(len(spelling) > len(end) and spelling.startswith(end) for spelling in spellings):
                 cut = start
                 break
         for match in self._value_pattern.finditer(text) if 0 < cut < len(text) else ():
@@ -177,7 +177,7 @@ def _in_json(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)[1:-1]
 
 
-def _spelled(outer: Callable[[str], str], inner: Callable[[str], str], value: str) -> str:
+def _spell_twice(outer: Callable[[str], str], inner: Callable[[str], str], value: str) -> str:
     return outer(inner(value))
 
 
@@ -192,16 +192,16 @@ def _in_quoting_python(value: str) -> str:
 
 _JSON = (_in_json, _in_ascii_json)
 _OUTER = (*_JSON, _in_python, _in_quoting_python)
-_INNER = tuple(partial(_spelled, outer, inner) for outer in _OUTER for inner in _OUTER)
-_SPELLINGS = (str, *_OUTER, *_INNER, *(partial(_spelled, outer, inner) for outer in _OUTER for inner in _INNER))
+_INNER = tuple(partial(_spell_twice, outer, inner) for outer in _OUTER for inner in _OUTER)
+_SPELLINGS = (str, *_OUTER, *_INNER, *(partial(_spell_twice, outer, inner) for outer in _OUTER for inner in _INNER))
 """The forms of a value in a text. A call's arguments hold JSON, a text in them may hold JSON, and so on."""
 
 
 def _any_of(texts: Mapping[str, str], *, keep: Mapping[str, str] | None = None) -> re.Pattern[str]:
     """A pattern for the texts, the longest first. The texts of `keep` match before them, so nothing inside those
     does."""
-    ordered = [*(keep or {}), *sorted(texts, key=len, reverse=True)]
-    return re.compile("|".join(map(re.escape, ordered)))
+    alternatives = [*(keep or {}), *sorted(texts, key=len, reverse=True)]
+    return re.compile("|".join(map(re.escape, alternatives)))
 
 
 def _with_numbers(value: JSON, names: Mapping[int, str]) -> JSON:

@@ -63,7 +63,7 @@ class Limiter:
     def blocked(self) -> bool:
         return self._slots_orphaned >= self._limit
 
-    def release(self, _ended: object = None) -> None:
+    def release(self, _task: object = None) -> None:
         """Gives a slot back. It may be the callback of a task that has ended."""
         self.free_slots += 1
         if self._waiting:

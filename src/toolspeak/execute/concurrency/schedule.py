@@ -13,13 +13,13 @@ from toolspeak.errors import ConfigurationError, suggest
 
 ScheduleName = Literal["serializable", "parallel", "sequential"]
 """How the calls of a batch run: at once unless their effects conflict, all at once, or one by one."""
-_KNOWN: tuple[ScheduleName, ...] = get_args(ScheduleName)
+_SCHEDULES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 
 
 def check_schedule(name: str) -> None:
     """Raises ConfigurationError when no schedule has this name."""
-    if name not in _KNOWN:
-        raise ConfigurationError(f"no schedule is called {suggest(name, _KNOWN)}")
+    if name not in _SCHEDULES:
+        raise ConfigurationError(f"no schedule is called {suggest(name, _SCHEDULES)}")
 
 
 def plan(effects: Sequence[Effects], name: ScheduleName) -> tuple[tuple[int, ...], ...]:

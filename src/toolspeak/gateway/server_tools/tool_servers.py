@@ -200,7 +200,7 @@ class ServerTools:
         for name, each in changed_tools.items():
             log("tool_changed", {"tool": name, "problem": each.reason}, level=logging.WARNING)
         # Not offered: the model would read what the server says now.
-        self._toolset = self._servers.tools.filtered(lambda tool: tool.name not in changed_tools)
+        self._toolset = self._servers.tools.filter(lambda tool: tool.name not in changed_tools)
         self._executor = Executor(self._toolset, policy=self._policy)
         for problem in self._servers.left_out:
             log("tool_left_out", {"problem": str(problem)}, level=logging.WARNING)

@@ -9,7 +9,7 @@ from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.files import files_read
 from toolspeak.tools.files.change import changes, preview
-from toolspeak.tools.files.text_format import encode, quoted, text_chunks, visible
+from toolspeak.tools.files.text_format import encode, quote_path, text_chunks, visible
 from toolspeak.tools.files.workspace import MAX_EDIT, Workspace
 from toolspeak.tools.files.workspace_folders import anywhere
 
@@ -24,7 +24,7 @@ def append_tool(workspace: Workspace) -> Tool:
         encode(content, "content")
         before = _before(workspace, path)
         if before is None:
-            return f"{quoted(path)} is too large for a diff. This would be added at its end:\n{visible(content)}"
+            return f"{quote_path(path)} is too large for a diff. This would be added at its end:\n{visible(content)}"
         text = before.decode()
         return preview(path, lambda: (text, text + content))
 

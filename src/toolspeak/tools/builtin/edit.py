@@ -25,7 +25,7 @@ def edit_tool(workspace: Workspace) -> Tool:
         return changes(workspace, path)
 
     def would(path: str, old: str, new: str) -> str:
-        return preview_change(workspace, path, lambda text: edited(text, old, new, path))
+        return preview_change(workspace, path, lambda text: edit_text(text, old, new, path))
 
     @tool(
         name="edit",
@@ -44,12 +44,12 @@ def edit_tool(workspace: Workspace) -> Tool:
             old: The text to replace, exactly as it is in the file.
             new: The text to put there; empty deletes.
         """
-        return apply(workspace, ctx, path, lambda text: edited(text, old, new, path))
+        return apply(workspace, ctx, path, lambda text: edit_text(text, old, new, path))
 
     return edit
 
 
-def edited(text: str, old: str, new: str, path: str) -> str:
+def edit_text(text: str, old: str, new: str, path: str) -> str:
     """The text with `new` instead of `old`. Raises ToolError with the number of matches unless `old` occurs once.
 
     Searches for `old` as it is, then with line ends of either style. A byte order mark stays where it is.
@@ -96,19 +96,19 @@ def _original(text: str, positions: Iterable[int]) -> dict[int, int]:
     """Translates positions in the text with plain line ends into positions in the text itself."""
     originals: dict[int, int] = {}
     breaks = re.finditer("\r\n", text)
-    passed, following = 0, next(breaks, None)
+    breaks_before, following = 0, next(breaks, None)
     for position in sorted(positions):
         # Each CRLF shifts all later positions of the plain text by one.
-        while following is not None and following.start() - passed < position:
-            passed, following = passed + 1, next(breaks, None)
-        originals[position] = position + passed
+        while following is not None and following.start() - breaks_before < position:
+            breaks_before, following = breaks_before + 1, next(breaks, None)
+        originals[position] = position + breaks_before
     return originals
 
 
 def _wrong_number(text: str, old: str, starts: list[int], path: str) -> ToolError:
     if not starts:
-        stripped = old.strip()
-        near = _positions(text, stripped) if stripped else []
+        plain_text = old.strip()
+        near = _positions(text, plain_text) if plain_text else []
         line = text.count("\n", 0, near[0]) + 1 if len(near) == 1 else 0
         hint = f" Without its outer white space it occurs once, at line {line}." if line else ""
         return ToolError(f"'old' occurs 0 times in {path!r}: read the file and copy the text exactly.{hint}")

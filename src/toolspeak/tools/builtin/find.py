@@ -53,7 +53,7 @@ def find_tool(workspace: Workspace, *, seconds_per_file: float = 10) -> Tool:
         if content is None:
             names = [printable_path(name) for name in heapq.nsmallest(MAX_RESULTS, files)]
             return [*names, *_note(len(files) - len(names), "files"), *_ignored_note(names, paths)]
-        with Searcher(content, seconds=seconds_per_file, cancelled=ctx.cancelled) as searcher:
+        with Searcher(content, seconds=seconds_per_file, is_cancelled=ctx.is_cancelled) as searcher:
             lines = _lines(workspace, sorted(files), searcher)
             return [*lines, *_ignored_note(lines, paths)]
 
@@ -73,7 +73,7 @@ def _files(
         with workspace.open(path):
             return [folder] if glob.matches(folder) else []
     names: list[str] = []
-    for name, entry in walk(workspace, folder, ctx.cancelled, ignored=ignored):
+    for name, entry in walk(workspace, folder, ctx.is_cancelled, ignored_paths=ignored):
         below = name.removeprefix(folder + "/") if folder else name
         # A pattern may start at the searched folder or at the workspace.
         if entry.file and (glob.matches(below) or glob.matches(name)):

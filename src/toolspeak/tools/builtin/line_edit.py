@@ -61,7 +61,7 @@ def lines_edited(text: str, start: int, end: int, content: str, path: str) -> st
         content = content.removeprefix(BOM)
     style = newline_style(body, newline_style(content))
     new = split_lines(with_newlines(content, style))
-    result = _terminated(lines[: start - 1], style) + _terminated(new, style) + lines[end:]
+    result = _end_lines(lines[: start - 1], style) + _end_lines(new, style) + lines[end:]
     if result and body and not body.endswith("\n"):
         last = result[-1]
         bare = last.removesuffix("\r\n") if last.endswith("\r\n") else last.removesuffix("\n")
@@ -77,7 +77,7 @@ def _check_range(start: int, end: int, total: int, path: str) -> None:
         raise ToolError(f"endLine is {end}, but {has}: give {start - 1} (inserts before line {start}) to {total}.")
 
 
-def _terminated(lines: list[str], style: str) -> list[str]:
+def _end_lines(lines: list[str], style: str) -> list[str]:
     """The lines, with a newline after the last one if it lacks one."""
 
     if lines and not lines[-1].endswith("\n"):

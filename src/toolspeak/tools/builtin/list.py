@@ -43,7 +43,7 @@ def list_tool(workspace: Workspace) -> Tool:
         """
         folder, start = _split(workspace, prefix)
         counter = EntryCounter()
-        names = counter.counted(_paths(workspace, folder, start, ctx, recursive=recursive))
+        names = counter.count(_paths(workspace, folder, start, ctx, recursive=recursive))
         first = heapq.nsmallest(MAX_ENTRIES, names)  # sorted in bounded memory, however many there are
         if not first and start:
             raise ToolError(f"{prefix!r} does not exist and no path starts with it: `list` of '' shows what there is.")
@@ -60,7 +60,7 @@ class EntryCounter:
     def __init__(self) -> None:
         self.number = 0
 
-    def counted(self, names: Iterator[str]) -> Iterator[str]:
+    def count(self, names: Iterator[str]) -> Iterator[str]:
         for name in names:
             self.number += 1
             yield name
@@ -84,7 +84,7 @@ def _paths(workspace: Workspace, folder: str, start: str, ctx: RunContext[Any], 
                 yield _entry_name(join(folder, entry.name), entry)
         return
     beginning = join(folder, start) if start else ""
-    for path, entry in walk(workspace, folder, ctx.cancelled):
+    for path, entry in walk(workspace, folder, ctx.is_cancelled):
         if path.startswith(beginning):
             yield _entry_name(path, entry)
 

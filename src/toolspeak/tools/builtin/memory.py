@@ -7,7 +7,7 @@ from typing import Any, Literal
 from toolspeak.data.tools import NO_VERSION, Effects, with_sources
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin.fact_file import FactFiles
-from toolspeak.tools.returned_values import Returned, to_content
+from toolspeak.tools.returned_values import ReturnValue, to_content
 
 MEMORY = "memory"
 
@@ -38,7 +38,7 @@ def memory_tool(facts: FactFiles) -> Tool:
         ctx: RunContext[Any],
         fact: str = "",
         id: str = "",  # noqa: A002 - the name that a model expects
-    ) -> str | Returned:
+    ) -> str | ReturnValue:
         """Keep facts about the user for later conversations: wishes, names, decisions that hold for long.
 
         Save what the user tells you about themselves or asks you to remember; one fact each, as a sentence that can be
@@ -50,8 +50,8 @@ def memory_tool(facts: FactFiles) -> Tool:
             id: The fact to change or forget.
         """
         # As the model wrote it: a secret's value does not belong into a file.
-        written = ctx.call.arguments.get("fact", "")
-        text = written if isinstance(written, str) else fact
+        stored_text = ctx.call.arguments.get("fact", "")
+        text = stored_text if isinstance(stored_text, str) else fact
         principal, run_id, call = ctx.principal, ctx.run_id or "", ctx.idempotency_key
         sources = () if ctx.state is None else ctx.state.sources
         match action:
@@ -65,16 +65,16 @@ def memory_tool(facts: FactFiles) -> Tool:
                 return f"Forgotten: {facts.forget(principal, id).text}"
             case "list":
                 every, _ = facts.read(principal)
-                wanted = text.casefold().split()
-                matches = [each for each in every if _has(each.text, wanted)]
+                words = text.casefold().split()
+                matches = [each for each in every if _has(each.text, words)]
                 lines = [f"[{each.id}] {each.text}" for each in matches]
                 read_sources = {source for each in matches for source in each.sources}
                 parts, _ = to_content("\n".join(lines) or "Nothing is remembered about that.")
-                return Returned(parts, extra=with_sources({}, read_sources))
+                return ReturnValue(parts, extra=with_sources({}, read_sources))
 
     return memory
 
 
 def _has(text: str, words: list[str]) -> bool:
-    folded = text.casefold()
-    return all(word in folded for word in words)
+    folded_text = text.casefold()
+    return all(word in folded_text for word in words)

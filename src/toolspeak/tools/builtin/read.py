@@ -77,7 +77,7 @@ class _Page:
     """Collects the requested lines while the file is scanned, and counts the others."""
 
     first: int
-    wanted: int
+    most_lines: int
     total: int = 0
     size: int = 0
     cut: bool = False
@@ -94,7 +94,7 @@ class _Page:
         self.lines_read.append(line[:PAGE_BYTES])
         self.cut = len(line) > PAGE_BYTES
         self.size += len(line)
-        self.full = len(self.lines_read) == self.wanted or self.size >= PAGE_BYTES
+        self.full = len(self.lines_read) == self.most_lines or self.size >= PAGE_BYTES
 
     @property
     def last_whole(self) -> int:
@@ -122,7 +122,7 @@ def _scan(file: BinaryIO, path: str, page: _Page, ctx: RunContext[Any]) -> str:
     sha256 = hashlib.sha256()
     rest = b""
     for chunk in text_chunks(file, path):
-        if ctx.cancelled():
+        if ctx.is_cancelled():
             raise ToolError("cancelled")
         sha256.update(chunk)
         *whole, rest = (rest + chunk).split(b"\n")

@@ -10,7 +10,7 @@ from toolspeak.data.events import ModelAnswered, Record, RunStarted, ToolFinishe
 from toolspeak.data.tools import Effects, sources_in, sources_of, with_sources
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
-from toolspeak.tools.returned_values import Returned, to_content
+from toolspeak.tools.returned_values import ReturnValue, to_content
 
 MOST = 20
 """The most places that one search lists."""
@@ -35,7 +35,7 @@ class RecallHit(Protocol):
     def snippet(self) -> str: ...
 
 
-class Searched(Protocol):
+class SearchableJournal(Protocol):
     """The part of a journal that `recall` needs."""
 
     async def search(self, query: str, *, principal: str | None, private: bool, limit: int) -> Sequence[RecallHit]: ...
@@ -43,7 +43,7 @@ class Searched(Protocol):
     async def read(self, run_id: str, start: int = 0) -> Sequence[Record]: ...
 
 
-def recall_tool(journal: Searched) -> Tool:
+def recall_tool(journal: SearchableJournal) -> Tool:
     """The tool `recall`, which searches earlier sessions in this journal.
 
     It searches only the sessions of the run's `principal`. A run without a principal searches only the sessions of runs
@@ -65,7 +65,7 @@ def recall_tool(journal: Searched) -> Tool:
             raise ToolError("There is no run whose user is known: nothing can be recalled.")
         if place:
             text = await _conversation(journal, place, state.principal)
-            return Returned(
+            return ReturnValue(
                 *to_content(text), extra=with_sources({}, await _sources_in(journal, {place.rpartition(":")[0]}))
             )
         if not query.strip():
@@ -74,12 +74,12 @@ def recall_tool(journal: Searched) -> Tool:
         if not hits:
             return f"Nothing was found for {query!r}: try fewer or other words."
         sources = await _sources_in(journal, {one.run_id for one in hits})
-        return Returned(*to_content([_entry(one) for one in hits]), extra=with_sources({}, sources))
+        return ReturnValue(*to_content([_entry(one) for one in hits]), extra=with_sources({}, sources))
 
     return recall
 
 
-async def _elsewhere(journal: Searched, query: str, principal: str | None, run_id: str) -> Sequence[RecallHit]:
+async def _elsewhere(journal: SearchableJournal, query: str, principal: str | None, run_id: str) -> Sequence[RecallHit]:
     """The newest places outside of this run, whose own records the model knows."""
     limit = 2 * MOST
     while True:
@@ -90,7 +90,7 @@ async def _elsewhere(journal: Searched, query: str, principal: str | None, run_i
         limit *= 4
 
 
-async def _sources_in(journal: Searched, run_ids: Collection[str]) -> Collection[str]:
+async def _sources_in(journal: SearchableJournal, run_ids: Collection[str]) -> Collection[str]:
     """From where on the web these runs had read: what they say may be what a page says."""
     sources: set[str] = set()
     for run_id in run_ids:
@@ -116,7 +116,7 @@ def _entry(hit: RecallHit) -> dict[str, str]:
     }
 
 
-async def _conversation(journal: Searched, place: str, principal: str | None) -> str:
+async def _conversation(journal: SearchableJournal, place: str, principal: str | None) -> str:
     run_id, _, seq = place.rpartition(":")
     records = await journal.read(run_id, int(seq)) if seq.isdecimal() and len(seq) < 10 else ()
     # Another user's place counts as unknown.

@@ -15,7 +15,7 @@ from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.files import files_read
-from toolspeak.tools.files.diff import shortened, unified_diff
+from toolspeak.tools.files.diff import shorten_diff, unified_diff
 from toolspeak.tools.files.glob import Glob
 from toolspeak.tools.files.search import Searcher
 from toolspeak.tools.files.text_format import decode, encode, visible
@@ -62,27 +62,27 @@ def replace_tool(workspace: Workspace, *, seconds_per_file: float = 10) -> Tool:
         key = {workspace.scope(path)}
         return Effects(reads=key, writes=key)
 
-    def planned(
-        old: str, new: str, files: str, path: str, regex: bool, cancelled: Callable[[], bool]
+    def plan_of(
+        old: str, new: str, files: str, path: str, regex: bool, is_cancelled: Callable[[], bool]
     ) -> list[FileReplacement]:
         encode(old, "old")
         encode(new, "new")
         if not old:
             raise ToolError("'old' is empty: give the text or the pattern to replace.")
-        names = _files(workspace, Glob(files), path, cancelled)
-        replacements = replacements_in(old, new, names, regex, cancelled)
+        names = _files(workspace, Glob(files), path, is_cancelled)
+        replacements = replacements_in(old, new, names, regex, is_cancelled)
         if not replacements:
             raise ToolError(f"'old' occurs in none of the {len(names)} files: nothing was changed.")
         return replacements
 
     def replacements_in(
-        old: str, new: str, names: Collection[str], regex: bool, cancelled: Callable[[], bool]
+        old: str, new: str, names: Collection[str], regex: bool, is_cancelled: Callable[[], bool]
     ) -> list[FileReplacement]:
         replacements: list[FileReplacement] = []
         with ExitStack() as process:
             searcher = None
             if regex:
-                searcher = Searcher(f"(?m){old}", seconds=seconds_per_file, cancelled=cancelled, parameter="old")
+                searcher = Searcher(f"(?m){old}", seconds=seconds_per_file, is_cancelled=is_cancelled, parameter="old")
                 process.enter_context(searcher)
             for name in names:
                 try:
@@ -104,7 +104,7 @@ def replace_tool(workspace: Workspace, *, seconds_per_file: float = 10) -> Tool:
         return replacements
 
     def would(old: str, new: str, files: str, path: str, regex: bool) -> str:
-        return "".join(each.diff for each in planned(old, new, files, path, regex, lambda: False))
+        return "".join(each.diff for each in plan_of(old, new, files, path, regex, lambda: False))
 
     def began(path: str, ctx: RunContext[Any]) -> bool | None:
         """Whether a call that a crash interrupted can go on: False, it runs again. None: it has ended, or not begun."""
@@ -128,17 +128,17 @@ def replace_tool(workspace: Workspace, *, seconds_per_file: float = 10) -> Tool:
         if plan_data is not None:
             # The plan is a file that others can write, so the call goes on with what it would have done itself.
             plan = _plan_from(plan_data, plan_path)
-            names = set(_files(workspace, Glob(files), path, ctx.cancelled))
-            unchanged = [
+            names = set(_files(workspace, Glob(files), path, ctx.is_cancelled))
+            unchanged_files = [
                 each for each in plan if each.path in names and _digest_of(workspace, each.path) == each.before
             ]
-            after_by_path = {each.path: each.after for each in unchanged}
-            rest = replacements_in(old, new, [*after_by_path], regex, ctx.cancelled)
+            after_by_path = {each.path: each.after for each in unchanged_files}
+            rest = replacements_in(old, new, [*after_by_path], regex, ctx.is_cancelled)
             rest = [each for each in rest if _digest(each.after) == after_by_path[each.path]]
             _write(workspace, ctx, rest)
             _remove(workspace, plan_path)
             return _report(plan, [each for each in plan if _digest_of(workspace, each.path) != each.after])
-        replacements = planned(old, new, files, path, regex, ctx.cancelled)
+        replacements = plan_of(old, new, files, path, regex, ctx.is_cancelled)
         with ExitStack() as plan_file:
             if len(replacements) > 1 and ctx.idempotency_key:
                 plan = [
@@ -150,7 +150,7 @@ def replace_tool(workspace: Workspace, *, seconds_per_file: float = 10) -> Tool:
             _write(workspace, ctx, replacements)
         count = sum(each.count for each in replacements)
         head = f"{count} places in {len(replacements)} files.\n"
-        return head + shortened("".join(each.diff for each in replacements))
+        return head + shorten_diff("".join(each.diff for each in replacements))
 
     return replace
 
@@ -216,13 +216,13 @@ def _remove(workspace: Workspace, path: str) -> None:
         folder.sync()
 
 
-def _files(workspace: Workspace, glob: Glob, path: str, cancelled: Callable[[], bool]) -> list[str]:
+def _files(workspace: Workspace, glob: Glob, path: str, is_cancelled: Callable[[], bool]) -> list[str]:
     folder = walk_start(workspace, path)
     if folder and not workspace.is_folder(path):
         return [folder]
     names = (
         name
-        for name, entry in walk(workspace, folder, cancelled)
+        for name, entry in walk(workspace, folder, is_cancelled)
         if entry.file
         and not _PLAN.fullmatch(entry.name)
         and (glob.matches(name.removeprefix(folder + "/") if folder else name) or glob.matches(name))
@@ -232,21 +232,27 @@ def _files(workspace: Workspace, glob: Glob, path: str, cancelled: Callable[[], 
 
 def _write(workspace: Workspace, ctx: RunContext[Any], replacements: list[FileReplacement]) -> None:
     """Writes all files. If one cannot be written, those before it get their old content back."""
-    done: list[FileReplacement] = []
+    written_files: list[FileReplacement] = []
     try:
         for each in replacements:
             with workspace.alone(each.path):
                 workspace.replace(each.path, each.after, each.before)
-            done.append(each)
+            written_files.append(each)
     except ToolError as error:
-        lost: list[str] = []
-        for each in reversed(done):
+        changed_paths: list[str] = []
+        for each in reversed(written_files):
             try:
                 with workspace.alone(each.path):
                     workspace.replace(each.path, each.before, each.after)
             except ToolError:
-                lost.append(each.path)  # somebody has changed it since
-        rest = f" These could not be put back, and hold the new text: {', '.join(map(visible, lost))}." if lost else ""
-        raise ToolError(f"{error} Nothing else was changed.{rest}" if not lost else f"{error}{rest}") from error
+                changed_paths.append(each.path)  # somebody has changed it since
+        rest = (
+            f" These could not be put back, and hold the new text: {', '.join(map(visible, changed_paths))}."
+            if changed_paths
+            else ""
+        )
+        raise ToolError(
+            f"{error} Nothing else was changed.{rest}" if not changed_paths else f"{error}{rest}"
+        ) from error
     for each in replacements:
         files_read.update(ctx, workspace.real(each.path), each.before, each.after)

@@ -17,27 +17,27 @@ from toolspeak.data.values import quick
 from toolspeak.errors import SandboxError, ToolError
 from toolspeak.sandbox.base import Confinement, ProcessCommand, Sandbox
 from toolspeak.sandbox.command_sandbox import CommandSandbox
+from toolspeak.sandbox.no_sandbox import NoSandbox
 from toolspeak.sandbox.process_default import default_level, default_sandbox
-from toolspeak.sandbox.processes import ProcessOutput, finished
-from toolspeak.sandbox.unconfined import Unconfined
+from toolspeak.sandbox.processes import ProcessOutput, finish_work
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin.capture import Capture, printed_text
 from toolspeak.tools.builtin.live_output import LiveOutput
-from toolspeak.tools.files.text_format import quoted, visible
+from toolspeak.tools.files.text_format import quote_path, visible
 from toolspeak.tools.files.workspace import Workspace
-from toolspeak.tools.returned_values import Returned, to_content
+from toolspeak.tools.returned_values import ReturnValue, to_content
 
 OUTPUT_LIMIT = 16 * 1024
 """The most bytes of output in a result. Of a longer output it holds the beginning and the end, each half of them."""
 
-INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "TMPDIR")
+INHERITED_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "TMPDIR")
 """Environment variables that every command gets, as shell patterns. The caller may name more. A list of forbidden names
 instead would expose every secret with another name (DATABASE_URL, SSH_AUTH_SOCK)."""
 
 _MOST_NAME = 80
 """Characters of the command line of a process that was ended."""
 
-UNLIMITED = Effects(reads={EVERYTHING}, writes={EVERYTHING}, external=True)
+ALL_EFFECTS = Effects(reads={EVERYTHING}, writes={EVERYTHING}, external=True)
 
 _NO_NETWORK = re.compile(
     r"could not resolve|couldn't resolve|name or service not known|temporary failure in name resolution|"
@@ -95,16 +95,16 @@ def shell_tool(
     worker it has the worker's sandbox.
 
     `output_limit`: the most bytes of output in a result.
-    `env`: the names of environment variables that a command gets besides `INHERITED`.
+    `env`: the names of environment variables that a command gets besides `INHERITED_VARIABLES`.
     `run_command`: runs the commands elsewhere. None: in this process's children. A sandbox comes first.
     `sandbox`: what commands may touch. The model then says what a command changes, and the sandbox holds it to that.
     """
     root = str(workspace.root)
-    enforced = sandbox if sandbox is not None and sandbox.is_enforced else None
+    command_sandbox = sandbox if sandbox is not None and sandbox.is_enforced else None
 
     async def run(
         command: str, cwd: str, ctx: RunContext[Any], timeout: float, confinement: Confinement | None
-    ) -> dict[str, Any] | Returned:
+    ) -> dict[str, Any] | ReturnValue:
         _check(command)
         if not timeout > 0:
             raise ToolError(f"'timeout' is {timeout:g}: give a number of seconds above 0.")
@@ -121,7 +121,7 @@ def shell_tool(
                 ctx=ctx,
             )
         else:
-            place = Unconfined() if default is None else default.sandbox
+            place = NoSandbox() if default is None else default.sandbox
             outcome = await _run(command, folder, timeout, output_limit, environment, place, confinement, ctx.progress)
         result: dict[str, Any] = {"exit_code": outcome.exit_code, "output": printed_text(outcome.output)}
         if outcome.timed_out:
@@ -138,7 +138,7 @@ def shell_tool(
             result["sandbox"] = visible(" ".join(notes))
         if confinement is not None and confinement.hosts is None:
             # All hosts are the web. The hosts of a list are the choice of whoever runs this.
-            return Returned(*to_content(result), extra=with_sources({}, [WEB]))
+            return ReturnValue(*to_content(result), extra=with_sources({}, [WEB]))
         return result
 
     def plain_preview(command: str, cwd: str) -> str:
@@ -148,14 +148,14 @@ def shell_tool(
     @tool(
         name="shell",
         aliases={"cmd": "command"},
-        effects=UNLIMITED,
+        effects=ALL_EFFECTS,
         preview=plain_preview,
         timeout=math.inf,
         command_line="command",
     )
     async def shell(
         command: str, ctx: RunContext[Any], timeout: float = 60, cwd: str = ""
-    ) -> dict[str, Any] | Returned:
+    ) -> dict[str, Any] | ReturnValue:
         """Run a command line with /bin/sh in the workspace folder, without input.
 
         Returns the exit code and the output (standard output and error together; of a long one the beginning
@@ -176,12 +176,12 @@ def shell_tool(
         return replace(shell, sandbox=default_level)
 
     def effects(writes: list[str] | None, network: bool) -> Effects:
-        if enforced is None:
-            return UNLIMITED
+        if command_sandbox is None:
+            return ALL_EFFECTS
         try:
-            places = enforced.places(root, writes)
+            places = command_sandbox.places(root, writes)
         except ToolError:  # the call will fail with it
-            places = (root, *enforced.writable)
+            places = (root, *command_sandbox.writable)
         only_reads = not places and not network
         return Effects(
             reads={EVERYTHING},
@@ -190,38 +190,38 @@ def shell_tool(
             idempotent=only_reads,
             destructive=not only_reads,
             version=NO_VERSION,
-            approval=only_reads and not enforced.unasked_reads,
+            approval=only_reads and not command_sandbox.unasked_reads,
         )
 
     def confinement_of(writes: list[str] | None, network: bool) -> Confinement | None:
         """What a command may touch; None without a sandbox. Raises ToolError for what is not to be had."""
-        if enforced is None:
+        if command_sandbox is None:
             return None
-        if network and enforced.hosts == ():
+        if network and command_sandbox.hosts == ():
             raise ToolError(
                 "'network' is true, and no host is allowed here. Run the command without it, or tell the user to"
                 " allow a host with `--allow-net HOST:PORT`."
             )
-        if network and enforced.hosts is not None and not enforced.sandbox.filters_hosts:
+        if network and command_sandbox.hosts is not None and not command_sandbox.sandbox.filters_hosts:
             raise ToolError(
-                f"'network' is true, and {enforced.sandbox.level} cannot keep a command to a list of hosts. Run the"
-                " command without it, or tell the user to install bubblewrap."
+                f"'network' is true, and {command_sandbox.sandbox.level} cannot keep a command to a list of hosts. Run"
+                " the command without it, or tell the user to install bubblewrap."
             )
-        return enforced.confinement(root, writes, network=network)
+        return command_sandbox.confinement(root, writes, network=network)
 
     def preview(command: str, writes: list[str] | None, network: bool, cwd: str) -> str:
         line = _preview(workspace, command, cwd)
         confinement_of(writes, network)  # nobody is asked about a command that would be refused
-        if enforced is None:
+        if command_sandbox is None:
             return line
         changes = "nothing" if writes == [] else "the workspace" if writes is None else ", ".join(map(visible, writes))
-        return f"{line}\n# may change: {changes}; network: {_reachable(enforced) if network else 'none'}"
+        return f"{line}\n# may change: {changes}; network: {_reachable(command_sandbox) if network else 'none'}"
 
     @tool(
         name="shell",
         aliases={"cmd": "command"},
         effects=effects,
-        effects_bound=UNLIMITED,
+        effects_bound=ALL_EFFECTS,
         preview=preview,
         timeout=math.inf,
         command_line="command",
@@ -233,7 +233,7 @@ def shell_tool(
         writes: list[str] | None = None,
         network: bool = False,
         cwd: str = "",
-    ) -> dict[str, Any] | Returned:
+    ) -> dict[str, Any] | ReturnValue:
         """Run a command line with /bin/sh in the workspace folder, without input.
 
         Returns the exit code and the output (standard output and error together; of a long one the beginning
@@ -273,7 +273,7 @@ def _preview(workspace: Workspace, command: str, cwd: str) -> str:
     if not cwd:
         return visible(command)
     _folder(workspace, cwd)
-    return f"# in the folder: {quoted(cwd)}\n{visible(command)}"
+    return f"# in the folder: {quote_path(cwd)}\n{visible(command)}"
 
 
 def _check(command: str) -> None:
@@ -299,7 +299,7 @@ def _ended_note(commands: Sequence[str]) -> str:
 
 def command_environment(folder: str, env: Collection[str]) -> dict[str, str]:
     """The environment of a command in a folder: the variables of this process that every command gets, and `env`."""
-    names = (*INHERITED, *env)
+    names = (*INHERITED_VARIABLES, *env)
     variables = os.environ.items()
     fitting = {name: value for name, value in variables if any(fnmatch.fnmatchcase(name, each) for each in names)}
     return {**fitting, "PWD": folder}
@@ -346,7 +346,7 @@ async def _run(
                 timed_out = not await process.group.exits_within(timeout)
                 left_commands = [] if timed_out else process.group.left_commands()
             finally:
-                await finished(process.group.end(output.closed))
+                await finish_work(process.group.end(output.output_end))
         notes = tuple(process.notes)
         return CommandOutcome(process.group.exit_code, capture.text(), timed_out, notes, left_commands)
     finally:

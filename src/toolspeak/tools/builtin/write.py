@@ -65,7 +65,7 @@ def write_tool(workspace: Workspace) -> Tool:
 
 def _refuse_unknown(ctx: RunContext[Any], real: str, path: str, before: bytes) -> None:
     """Raises ToolError if the run has not read all of the file's content."""
-    known_digest, sha256 = files_read.known(ctx, real), files_read.digest(before)
+    known_digest, sha256 = files_read.known_digest(ctx, real), files_read.digest(before)
     if known_digest == sha256:
         return
     remedy = "or pass overwrite: true to replace it."

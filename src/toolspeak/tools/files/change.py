@@ -8,8 +8,8 @@ from typing import Any
 from toolspeak.data.tools import Effects
 from toolspeak.tools.context import RunContext
 from toolspeak.tools.files import files_read
-from toolspeak.tools.files.diff import shortened, unified_diff
-from toolspeak.tools.files.text_format import decode, quoted
+from toolspeak.tools.files.diff import shorten_diff, unified_diff
+from toolspeak.tools.files.text_format import decode, quote_path
 from toolspeak.tools.files.workspace import Workspace
 
 
@@ -28,18 +28,20 @@ def apply(workspace: Workspace, ctx: RunContext[Any], path: str, change: Callabl
         data = workspace.read(path)
         before = decode(data, path)
         after = change(before)
-        encoded = after.encode()
-        if encoded == data:
+        after_data = after.encode()
+        if after_data == data:
             return "The file already has this content: nothing was changed."
-        workspace.replace(path, encoded, data)
-        files_read.update(ctx, workspace.real(path), data, encoded)
-    return shortened(unified_diff(path, before, after))
+        workspace.replace(path, after_data, data)
+        files_read.update(ctx, workspace.real(path), data, after_data)
+    return shorten_diff(unified_diff(path, before, after))
 
 
 def preview(path: str, texts: Callable[[], tuple[str, str]]) -> str:
     """The diff between the texts before and after a call. Raises ToolError if the call would fail."""
     before, after = texts()
-    return unified_diff(path, before, after) or f"{quoted(path)} already has this content: nothing would be changed."
+    return (
+        unified_diff(path, before, after) or f"{quote_path(path)} already has this content: nothing would be changed."
+    )
 
 
 def preview_change(workspace: Workspace, path: str, change: Callable[[str], str]) -> str:

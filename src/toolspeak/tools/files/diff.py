@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from toolspeak.tools.files.text_format import quoted, split_lines, visible
+from toolspeak.tools.files.text_format import quote_path, split_lines, visible
 
 MAX_LINES = 200
 """The most lines of a diff that a model reads."""
@@ -32,10 +32,10 @@ def unified_diff(path: str, before: str, after: str) -> str:
     if _only_crlf(before) and _only_crlf(after):
         before, after = before.replace("\r\n", "\n"), after.replace("\r\n", "\n")
     lines = _diff_lines(split_lines(before), split_lines(after))
-    return "\n".join([f"--- {quoted(path)}", f"+++ {quoted(path)}", *lines]) + "\n"
+    return "\n".join([f"--- {quote_path(path)}", f"+++ {quote_path(path)}", *lines]) + "\n"
 
 
-def shortened(diff: str) -> str:
+def shorten_diff(diff: str) -> str:
     """A diff that is not empty, as a model reads it: its head and at most MAX_LINES lines of MAX_WIDTH characters."""
     lines = diff.removesuffix("\n").split("\n")
     result = [
@@ -54,7 +54,7 @@ def _only_crlf(text: str) -> bool:
 
 
 def _diff_lines(old: list[str], new: list[str]) -> Iterator[str]:
-    for group in grouped(old, new):
+    for group in opcode_groups(old, new):
         first, last = group[0], group[-1]
         yield f"@@ -{span(first[1], last[2])} +{span(first[3], last[4])} @@"
         for tag, i1, i2, j1, j2 in group:
@@ -68,7 +68,7 @@ def _diff_lines(old: list[str], new: list[str]) -> Iterator[str]:
                         yield "\\ No newline at end of file"
 
 
-def grouped(old: list[str], new: list[str]) -> list[list[Opcode]]:
+def opcode_groups(old: list[str], new: list[str]) -> list[list[Opcode]]:
     """The changes of lines with their context, as groups of opcodes. Equal lines at both ends are not compared."""
     short = min(len(old), len(new))
     head = next((i for i in range(short) if old[i] != new[i]), short)

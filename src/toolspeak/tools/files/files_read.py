@@ -43,12 +43,12 @@ def record(ctx: RunContext[Any], real: str, sha256: str) -> None:
 def record_lines(ctx: RunContext[Any], real: str, sha256: str, first: int, last: int, total: int) -> None:
     """Records that the run has read lines first..last of the file's `total` lines. Once it has read all of them it
     knows the file."""
-    if known(ctx, real) == sha256:
+    if known_digest(ctx, real) == sha256:
         return
     with _lock:  # the pages of a file may be read at the same time
         part = _lines(ctx, real)
         spans = part.spans if part is not None and part.sha256 == sha256 else ()
-        spans = _joined([*spans, (first, last)] if first <= last else spans)
+        spans = _join([*spans, (first, last)] if first <= last else spans)
         if not total or spans == ((1, total),):
             record(ctx, real, sha256)
         elif spans:
@@ -56,7 +56,7 @@ def record_lines(ctx: RunContext[Any], real: str, sha256: str, first: int, last:
             cast("dict[str, Any]", ctx.memory.setdefault(LINES_KEY, {}))[real] = entry
 
 
-def known(ctx: RunContext[Any], real: str) -> str | None:
+def known_digest(ctx: RunContext[Any], real: str) -> str | None:
     """The digest of the content that the run knows; None if it has never read all of the file."""
     return _files(ctx).get(real)
 
@@ -72,20 +72,20 @@ def first_unread(ctx: RunContext[Any], real: str, sha256: str) -> int | None:
 
 def update(ctx: RunContext[Any], real: str, before: bytes, after: bytes) -> None:
     """Records an edit: a run that knew the old content knows the new one."""
-    if known(ctx, real) == digest(before):
+    if known_digest(ctx, real) == digest(before):
         record(ctx, real, digest(after))
     else:
         _forget_lines(ctx, real)
 
 
-def _joined(spans: list[Span] | tuple[Span, ...]) -> tuple[Span, ...]:
-    joined: list[Span] = []
+def _join(spans: list[Span] | tuple[Span, ...]) -> tuple[Span, ...]:
+    spans_so_far: list[Span] = []
     for first, last in sorted(spans):
-        if joined and first <= joined[-1][1] + 1:
-            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
+        if spans_so_far and first <= spans_so_far[-1][1] + 1:
+            spans_so_far[-1] = (spans_so_far[-1][0], max(last, spans_so_far[-1][1]))
         else:
-            joined.append((first, last))
-    return tuple(joined)
+            spans_so_far.append((first, last))
+    return tuple(spans_so_far)
 
 
 def _files(ctx: RunContext[Any]) -> dict[str, str]:

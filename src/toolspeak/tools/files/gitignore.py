@@ -55,7 +55,7 @@ class IgnoredPaths:
         in_repository = os.path.exists(os.path.join(chain[-1], ".git"))
         self._top = chain[-1] if in_repository else root if root in chain else folder
         self._patterns: dict[str, tuple[IgnorePattern, ...]] = {}
-        self._excluded = _patterns_of(os.path.join(self._top, ".git", "info", "exclude")) if in_repository else ()
+        self._excludes = _patterns_of(os.path.join(self._top, ".git", "info", "exclude")) if in_repository else ()
         self.count = 0
         """How many paths were ignored so far."""
 
@@ -69,7 +69,7 @@ class IgnoredPaths:
                     self.count += not pattern.negated
                     return not pattern.negated
             folder = os.path.dirname(folder)
-        for pattern in reversed(self._excluded):
+        for pattern in reversed(self._excludes):
             if pattern.matches(parts, is_folder):
                 self.count += not pattern.negated
                 return not pattern.negated
@@ -131,14 +131,14 @@ def _pattern_of(line: str) -> IgnorePattern | None:
 
 def _name_pattern(text: str) -> str:
     """A component of a pattern as `fnmatch` writes it, which has no backslashes and `[!…]` for `[^…]`."""
-    written, at = "", 0
+    name_pattern, at = "", 0
     while at < len(text):
         if text[at] == "\\" and at + 1 < len(text):
             at += 1
-            written += f"[{text[at]}]" if text[at] in "*?[" else text[at]
+            name_pattern += f"[{text[at]}]" if text[at] in "*?[" else text[at]
         elif text.startswith("[^", at):
-            written, at = f"{written}[!", at + 1
+            name_pattern, at = f"{name_pattern}[!", at + 1
         else:
-            written += text[at]
+            name_pattern += text[at]
         at += 1
-    return written
+    return name_pattern

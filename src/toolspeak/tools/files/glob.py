@@ -31,7 +31,7 @@ class Glob:
         self._whole_path = "/" in plain
         self._alternatives = [
             segments([*filter(None, each.split("/")), *(["**"] if each.endswith("/") else [])])
-            for each in _expanded(plain)
+            for each in _expand_braces(plain)
         ]
 
     def matches(self, path: str) -> bool:
@@ -39,21 +39,21 @@ class Glob:
         return any(segments_match(each, parts) for each in self._alternatives)
 
 
-def _expanded(pattern: str) -> list[str]:
-    done: list[str] = []
+def _expand_braces(pattern: str) -> list[str]:
+    patterns: list[str] = []
     todo = [pattern]
     while todo:
         here = todo.pop()
         match = _BRACES.search(here)
         if match is None:
-            done.append(here)
+            patterns.append(here)
         else:
             todo.extend(here[: match.start()] + choice + here[match.end() :] for choice in match[1].split(","))
-        if len(done) + len(todo) > MAX_ALTERNATIVES:
+        if len(patterns) + len(todo) > MAX_ALTERNATIVES:
             raise ToolError(
                 f"'pattern' has more than {MAX_ALTERNATIVES} alternatives in its braces: use several calls."
             )
-    return done
+    return patterns
 
 
 def segments(parts: Sequence[str]) -> Segments:

@@ -91,38 +91,38 @@ def follow(root: str, other_name: str, parts: Parts, label: str) -> Parts:
     This uses names alone, so it returns where a path *should* lead. The walk that opens the path follows no link.
     """
     base = list(PurePath(root).parts)
-    done = list(base)
+    real_parts = list(base)
     todo = list(reversed(parts))
     links = 0
     while todo:
         name = todo.pop()
         if name == "..":
-            if len(done) > 1:
-                done.pop()
+            if len(real_parts) > 1:
+                real_parts.pop()
             continue
-        done.append(name)
-        depth = min(len(done), len(base))
-        if not _same(done[:depth], base[:depth]):
+        real_parts.append(name)
+        depth = min(len(real_parts), len(base))
+        if not _same(real_parts[:depth], base[:depth]):
             raise ToolError(f"{label} is a symbolic link, or lies behind one, that leads outside the workspace.")
-        if len(done) <= len(base):
+        if len(real_parts) <= len(base):
             continue  # the root, or a folder above it: the root's path is real, so these have no links
-        target = _link_target(os.path.join(*done))
+        target = _link_target(os.path.join(*real_parts))
         if target is None:
             continue
         links += 1
         if links > MAX_LINKS:
             raise ToolError(f"{label} goes through a loop of symbolic links.")
-        done.pop()
+        real_parts.pop()
         way = PurePath(target)
         if way.is_absolute():
             if way.is_relative_to(other_name):
                 way = PurePath(root, way.relative_to(other_name))
-            done = [way.parts[0]]
+            real_parts = [way.parts[0]]
             way = way.relative_to(way.parts[0])
         todo.extend(reversed(way.parts))
-    if len(done) < len(base):
+    if len(real_parts) < len(base):
         raise ToolError(f"{label} is a symbolic link, or lies behind one, that leads outside the workspace.")
-    return tuple(done[len(base) :])
+    return tuple(real_parts[len(base) :])
 
 
 def _same(one: list[str], other: list[str]) -> bool:

@@ -41,11 +41,11 @@ class Searcher:
     """Searches many texts with one regular expression. Use it in a `with` block.
 
     `seconds`: the time limit for one text.
-    `cancelled`: returns whether to stop the search.
+    `is_cancelled`: returns whether to stop the search.
     `parameter`: the name of the pattern in errors.
     `separate`: whether to search in a separate process. In this process only the line limit bounds the time.
 
-    Raises ToolError for an invalid expression, at the time limit, and when `cancelled` returns true. On POSIX the
+    Raises ToolError for an invalid expression, at the time limit, and when `is_cancelled` returns true. On POSIX the
     search process ends at the time limit even if this process is gone.
     """
 
@@ -54,7 +54,7 @@ class Searcher:
         pattern: str,
         *,
         seconds: float,
-        cancelled: Callable[[], bool],
+        is_cancelled: Callable[[], bool],
         parameter: str = "content",
         separate: bool = SEPARATE,
     ) -> None:
@@ -62,16 +62,16 @@ class Searcher:
         self._pattern = pattern
         self._separate = separate
         self._seconds = seconds
-        self._cancelled = cancelled
+        self._is_cancelled = is_cancelled
         self._deadline: float | None = None
         self._stopped_for: str | None = None
-        self._closed = threading.Event()
+        self._close_event = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._local = None
 
     def __enter__(self) -> Self:
         if not self._separate:
-            self._local = search_worker.compiled(self._pattern)
+            self._local = search_worker.compile_pattern(self._pattern)
             error = self._local if isinstance(self._local, str) else None
         else:
             self._process = subprocess.Popen(
@@ -141,9 +141,9 @@ class Searcher:
         return json.loads(answer)
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
-        while not self._closed.wait(TICK):
+        while not self._close_event.wait(TICK):
             deadline = self._deadline
-            if self._cancelled():
+            if self._is_cancelled():
                 self._stopped_for = "Cancelled."
             elif deadline is not None and time.monotonic() > deadline:
                 self._stopped_for = self._too_slow()
@@ -166,7 +166,7 @@ class Searcher:
         )
 
     def _close(self) -> None:
-        self._closed.set()
+        self._close_event.set()
         process, self._process = self._process, None
         if process is not None:
             process.kill()

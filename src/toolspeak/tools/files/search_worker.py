@@ -24,7 +24,7 @@ LONGEST = 10_000_000.0
 """The most seconds that a timer accepts on every system."""
 
 
-def compiled(pattern: str) -> re.Pattern[str] | str:
+def compile_pattern(pattern: str) -> re.Pattern[str] | str:
     """The compiled pattern, or the error in it."""
     try:
         return re.compile(pattern)
@@ -93,7 +93,7 @@ def main() -> None:
         return
     job = json.loads(first)
     allow(job["seconds"])
-    pattern = compiled(job["pattern"])
+    pattern = compile_pattern(job["pattern"])
     answer: dict[str, Any] = {"error": pattern if isinstance(pattern, str) else None}
     while True:
         sink.write(json.dumps(answer).encode() + b"\n")

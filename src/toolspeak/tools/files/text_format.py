@@ -102,10 +102,10 @@ def visible(text: str) -> str:
     So are the fifth and later marks on one letter, which would cover their neighbours, and joiners, also inside emoji,
     because they are invisible elsewhere. Tab and newline stay, and a selector right after a symbol, as in emoji.
     """
-    return _NOT_PLAIN.sub(_spelled, text)
+    return _NOT_PLAIN.sub(_spell, text)
 
 
-def quoted(path: str) -> str:
+def quote_path(path: str) -> str:
     """A path on one line: unchanged, or as a JSON string if it is ambiguous."""
     visible_path = visible(path)
     plain = visible_path == path and _PLAIN_PATH.fullmatch(path) and not _SPACES.search(path)
@@ -116,12 +116,12 @@ _PLAIN_PATH = re.compile(r'[^\s"\\](?:[^"\\\n\t]*[^\s"\\])?')
 _SPACES = re.compile("  ")
 
 
-def _spelled(match: re.Match[str]) -> str:
+def _spell(match: re.Match[str]) -> str:
     character, at = match[0], match.start()
     if character in "\ufe0e\ufe0f" and at and unicodedata.category(match.string[at - 1]) == "So":
         return character
     before = match.string[max(0, at - _MOST_MARKS) : at]
-    heaped = len(before) == _MOST_MARKS and all(unicodedata.category(each) in _MARKS for each in (*before, character))
-    if heaped or unicodedata.category(character) in _HIDDEN_CATEGORIES or _BLANK.match(character):
+    is_heap = len(before) == _MOST_MARKS and all(unicodedata.category(each) in _MARKS for each in (*before, character))
+    if is_heap or unicodedata.category(character) in _HIDDEN_CATEGORIES or _BLANK.match(character):
         return character.encode("unicode_escape").decode()
     return character

@@ -8,12 +8,12 @@ from toolspeak.errors import ToolError
 from toolspeak.tools.files.gitignore import IgnoredPaths
 from toolspeak.tools.files.workspace import Entry, Workspace
 
-SKIPPED = frozenset({".git"})
+SKIPPED_NAMES = frozenset({".git"})
 """Folders that a walk leaves out: those of version control."""
 
 
 def walk(
-    workspace: Workspace, folder: str, cancelled: Callable[[], bool], *, ignored: IgnoredPaths | None = None
+    workspace: Workspace, folder: str, is_cancelled: Callable[[], bool], *, ignored_paths: IgnoredPaths | None = None
 ) -> Iterator[tuple[str, Entry]]:
     """Yields (path, entry) for all files and folders below a folder, with paths relative to the workspace. Follows no
     links, and leaves out what is ignored.
@@ -21,11 +21,11 @@ def walk(
     Skips a folder that is gone or cannot be opened. Raises ToolError if `folder` itself cannot be opened, and on
     cancellation.
     """
-    top = workspace.real(folder) if ignored is not None else ""
+    top = workspace.real(folder) if ignored_paths is not None else ""
     todo = [(folder, True)]
     while todo:
         here, first = todo.pop()
-        if cancelled():
+        if is_cancelled():
             raise ToolError("Cancelled.")
         try:
             entries = workspace.entries(here)
@@ -34,10 +34,10 @@ def walk(
                 raise
             continue
         for entry in entries:
-            if entry.name in SKIPPED:
+            if entry.name in SKIPPED_NAMES:
                 continue
             path = join(here, entry.name)
-            if ignored is not None and ignored.names(
+            if ignored_paths is not None and ignored_paths.names(
                 join(top, path.removeprefix(folder).lstrip("/")), entry.folder and not entry.link
             ):
                 continue

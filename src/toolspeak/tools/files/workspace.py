@@ -61,8 +61,8 @@ CHANGE_FILE = ".toolspeak-change.tmp"
 """The name of the file with new content before it replaces the old file. Each folder has one such name, so that the
 next process finds the file of a killed process."""
 
-_CHANGED = "{!r} was changed by another program meanwhile: nothing was written; read it again."
-_MADE = "{!r} was made by another program meanwhile: nothing was written; read it first."
+_CHANGED_MEANWHILE = "{!r} was changed by another program meanwhile: nothing was written; read it again."
+_MADE_MEANWHILE = "{!r} was made by another program meanwhile: nothing was written; read it first."
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +140,9 @@ class Workspace:
     def open(self, path: str) -> Generator[BinaryIO, None, None]:
         """Opens a regular file for reading bytes."""
         parts = self.resolve(path)
-        with _explained(path):
+        with _explain_errors(path):
             descriptor = self.open_parts(parts, path)
-        with os.fdopen(descriptor, "rb") as file, _explained(path):
+        with os.fdopen(descriptor, "rb") as file, _explain_errors(path):
             yield file
 
     def read(self, path: str) -> bytes:
@@ -165,7 +165,7 @@ class Workspace:
     def entries(self, path: str) -> list[Entry]:
         """The entries directly in a folder, in no particular order."""
         parts = self.resolve(path)
-        with _explained(path), self.folder(parts) as folder, folder.entries() as listing:
+        with _explain_errors(path), self.folder(parts) as folder, folder.entries() as listing:
             return [self._entry(parts, entry) for entry in listing]
 
     def is_folder(self, path: str) -> bool:
@@ -186,7 +186,7 @@ class Workspace:
         parts = self.resolve(path)
         # Threads wait here without polling.
         with _LOCKS[hash(parts[:-1]) % len(_LOCKS)], ExitStack() as stack:
-            with _explained(path, writing=create):
+            with _explain_errors(path, writing=create):
                 folder = stack.enter_context(self.folder(parts[:-1], create=create))
                 stack.enter_context(folder.alone(self._lock_seconds))
             yield
@@ -201,13 +201,13 @@ class Workspace:
         permits. Replaces a link's target, not the link. The content is on the disk when this returns.
         """
         parts = self._writable(path)
-        with _explained(path, writing=True), self.folder(parts[:-1], create=True) as folder:
+        with _explain_errors(path, writing=True), self.folder(parts[:-1], create=True) as folder:
             _replace(folder, parts[-1], data, path, before)
 
     def append(self, path: str, data: bytes) -> int:
         """Adds `data` at the end of the file, or makes the file. Returns the new size in bytes."""
         parts = self._writable(path)
-        with _explained(path, writing=True), self.folder(parts[:-1], create=True) as folder:
+        with _explain_errors(path, writing=True), self.folder(parts[:-1], create=True) as folder:
             before = _existing(folder, parts[-1], path)
             if before is not None and before.st_nlink > 1:
                 # The file's other names may lie outside the workspace (in a package cache, for example), so this name
@@ -294,7 +294,7 @@ class Workspace:
 
 
 @contextmanager
-def _explained(path: str, *, writing: bool = False) -> Generator[None, None, None]:
+def _explain_errors(path: str, *, writing: bool = False) -> Generator[None, None, None]:
     """Turns an OSError into a ToolError that names the path as the model wrote it."""
     try:
         yield
@@ -368,12 +368,12 @@ def _replace(folder: Folder, name: str, data: bytes, label: str, before: bytes |
             folder.add(temporary, name)
         else:
             if before != "any" and not _holds(folder, name, before):
-                raise ToolError(_CHANGED.format(label))
+                raise ToolError(_CHANGED_MEANWHILE.format(label))
             folder.rename(temporary, name)
     except FileExistsError:
         with suppress(OSError):
             folder.unlink(temporary)
-        raise ToolError(_MADE.format(label)) from None
+        raise ToolError(_MADE_MEANWHILE.format(label)) from None
     except BaseException:
         with suppress(OSError):
             folder.unlink(temporary)

@@ -13,7 +13,7 @@ _WINDOWS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 _STEP = 256 * 1024
 
 _CHARSET = re.compile(rb"charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:+-]{1,40})", re.IGNORECASE)
-_SNIFFED = 4096
+_SNIFF_BYTES = 4096
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _LATIN = frozenset(("ascii", "us-ascii", "iso-8859-1", "iso8859-1", "iso_8859-1", "latin1", "latin-1", "l1"))
 _CODECS = frozenset(
@@ -31,7 +31,7 @@ time."""
 _OF_ASCII = frozenset(("utf-16", "utf-16-le", "utf-16-be", "hz", "iso2022_jp"))
 """Charsets whose text may be valid UTF-8 too."""
 
-_UNSEEN = re.compile(
+_INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e0fff]"
 )
@@ -89,7 +89,7 @@ def text_of_page(body: bytes, content_type: str) -> str:
     for mark, name in _BOMS:
         if body.startswith(mark):
             return body[len(mark) :].decode(name, "replace")
-    label_matches = (_CHARSET.search(content_type.encode("ascii", "replace")), _CHARSET.search(body[:_SNIFFED]))
+    label_matches = (_CHARSET.search(content_type.encode("ascii", "replace")), _CHARSET.search(body[:_SNIFF_BYTES]))
     names = ["" if match is None else _codec_of(match[1].decode("ascii")) for match in label_matches]
     if names[1].startswith("utf-16"):
         names[1] = ""  # it was read as ASCII, so the page is not UTF-16
@@ -124,4 +124,4 @@ def _codec_of(label: str) -> str:
 
 def seen_text(text: str) -> str:
     """The text without characters that nobody sees, but a model reads: controls, directions, tags, zero-width ones."""
-    return _UNSEEN.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    return _INVISIBLE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))

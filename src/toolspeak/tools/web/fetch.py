@@ -13,7 +13,7 @@ from toolspeak.data.tools import NO_VERSION, WEB, Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.files.text_format import visible
-from toolspeak.tools.returned_values import Returned
+from toolspeak.tools.returned_values import ReturnValue
 from toolspeak.tools.web.body_decoding import is_binary, seen_text, text_of_page
 from toolspeak.tools.web.page_text import PageReader, shared_reader
 from toolspeak.tools.web.robots import RobotsFiles
@@ -93,7 +93,7 @@ def fetch_tool(access: WebAccess = USUAL_ACCESS, *, reader: PageReader | None = 
         url: Annotated[str, AfterValidator(web_url)],
         ctx: RunContext[Any],
         want: Literal["text", "source", "image"] = "text",
-    ) -> Returned:
+    ) -> ReturnValue:
         """Read a page of the web. Returns its main text as Markdown; other text, such as JSON, as it is.
 
         A redirect to another host is not followed: the result names it, and a new call can follow it.
@@ -109,7 +109,7 @@ def fetch_tool(access: WebAccess = USUAL_ACCESS, *, reader: PageReader | None = 
         answer = await client.get(place)
         if answer.redirect is not None:
             target = visible(str(answer.redirect))
-            return _returned(
+            return _text_return(
                 f"{answer.url} redirects to another host, or out of TLS; nothing was read: fetch {target} to follow it."
             )
         media_type = visible(answer.media_type)
@@ -150,7 +150,7 @@ def fetch_tool(access: WebAccess = USUAL_ACCESS, *, reader: PageReader | None = 
         if length > _MOST_CHARACTERS:
             lines.append(f"The text has {length:,} characters: its first {_MOST_CHARACTERS:,} are here.")
         text = seen_text(text[:_MOST_CHARACTERS]).strip()
-        return _returned("\n".join([AS_DATA, *lines, "", text or "(The page has no text.)"]))
+        return _text_return("\n".join([AS_DATA, *lines, "", text or "(The page has no text.)"]))
 
     return replace(fetch, reveals_secrets=False)
 
@@ -167,14 +167,14 @@ def _hint(status: int) -> str:
             return ": the server could not answer; try again later" if status >= 500 else ""
 
 
-def _image(answer: WebAnswer) -> Returned:
+def _image(answer: WebAnswer) -> ReturnValue:
     media_type = next((name for name, mark in _IMAGES.items() if answer.body.startswith(mark)), "")
     if not media_type:
         raise ToolError(f"{answer.url} is no image in PNG, JPEG, GIF or WebP: leave out want='image'")
     if answer.is_cut:
         raise ToolError(f"{answer.url} is an image of more than {len(answer.body):,} bytes, which is too large")
-    return Returned((TextPart(f"{AS_DATA}\nURL: {answer.url}"), ImagePart(media_type, answer.body)))
+    return ReturnValue((TextPart(f"{AS_DATA}\nURL: {answer.url}"), ImagePart(media_type, answer.body)))
 
 
-def _returned(text: str) -> Returned:
-    return Returned((TextPart(text),))
+def _text_return(text: str) -> ReturnValue:
+    return ReturnValue((TextPart(text),))

@@ -42,18 +42,18 @@ class PlainText(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.pieces: list[str] = []
-        self._hidden = 0
+        self._depth_without_text = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._hidden += tag in _NO_TEXT
+        self._depth_without_text += tag in _NO_TEXT
         if tag in _BREAKS:
             self.pieces.append("\n")
 
     def handle_endtag(self, tag: str) -> None:
-        self._hidden = max(0, self._hidden - (tag in _NO_TEXT))
+        self._depth_without_text = max(0, self._depth_without_text - (tag in _NO_TEXT))
 
     def handle_data(self, data: str) -> None:
-        if not self._hidden:
+        if not self._depth_without_text:
             self.pieces.append(data)
 
 

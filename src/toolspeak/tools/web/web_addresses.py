@@ -111,12 +111,12 @@ def is_internet(address: str) -> bool:
     """Whether an address is one of the internet, written as itself. Not if it is private, of this machine, a link or a
     carrier (CGNAT), of a group (multicast), reserved, or an IPv4 address inside an IPv6 one (mapped, NAT64, 6to4,
     Teredo)."""
-    parsed = address_of(address)  # one with a zone (fe80::1%eth0) is of a link
-    if parsed is None or "%" in address or not is_public(address):
+    ip = address_of(address)  # one with a zone (fe80::1%eth0) is of a link
+    if ip is None or "%" in address or not is_public(address):
         return False
-    if isinstance(parsed, ipaddress.IPv6Address) and parsed not in _INTERNET:
+    if isinstance(ip, ipaddress.IPv6Address) and ip not in _INTERNET:
         return False
-    return not any(parsed in network for network in _NOT_OF_THE_INTERNET if network.version == parsed.version)
+    return not any(ip in network for network in _NOT_OF_THE_INTERNET if network.version == ip.version)
 
 
 def host_rules_of(texts: Sequence[str]) -> tuple[HostRule, ...]:

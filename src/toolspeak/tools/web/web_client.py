@@ -195,9 +195,11 @@ class WebClient:
         # Without the environment's proxies: a proxy would resolve the host a second time, and unchecked.
         async with httpx2.AsyncClient(verify=_trusted_cas(), trust_env=False, timeout=timeout) as client:
             for address in addresses:
-                pinned = httpx2.URL(f"{url.scheme}://[{address}]" if ":" in address else f"{url.scheme}://{address}")
-                pinned = pinned.copy_with(port=url.port, raw_path=url.target.encode("ascii"))
-                request = httpx2.Request("GET", pinned, headers=sent_headers, extensions={"sni_hostname": url.host})
+                pinned_url = httpx2.URL(
+                    f"{url.scheme}://[{address}]" if ":" in address else f"{url.scheme}://{address}"
+                )
+                pinned_url = pinned_url.copy_with(port=url.port, raw_path=url.target.encode("ascii"))
+                request = httpx2.Request("GET", pinned_url, headers=sent_headers, extensions={"sni_hostname": url.host})
                 try:
                     response = await client.send(request, stream=True, follow_redirects=False)
                 except (httpx2.ConnectError, httpx2.ConnectTimeout):

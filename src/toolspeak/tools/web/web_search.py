@@ -13,7 +13,7 @@ from toolspeak.data.tools import NO_VERSION, Effects
 from toolspeak.errors import ConfigurationError, suggest
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.files.text_format import visible
-from toolspeak.tools.returned_values import Returned
+from toolspeak.tools.returned_values import ReturnValue
 from toolspeak.tools.web.body_decoding import seen_text
 from toolspeak.tools.web.brave import BraveSearch
 from toolspeak.tools.web.fetch import AS_DATA, refuse_secrets
@@ -45,7 +45,7 @@ def search_tool(provider: SearchProvider) -> Tool:
         query: Annotated[str, Field(min_length=1, max_length=_MOST_QUERY), AfterValidator(refuse_secrets)],
         ctx: RunContext[Any],
         count: Annotated[int, Field(ge=1, le=_MOST_HITS)] = 8,
-    ) -> Returned:
+    ) -> ReturnValue:
         """Search the web. Returns titles, addresses and excerpts of pages.
 
         Args:
@@ -55,13 +55,13 @@ def search_tool(provider: SearchProvider) -> Tool:
         ctx.progress(f"asking {provider.name}")
         hits = (await provider.search(query, count))[:count]
         if not hits:
-            return Returned((TextPart(f"{provider.name} found nothing: try fewer or other words."),))
-        structured = [{"title": h.title, "url": h.url, "excerpt": h.excerpt, "date": h.date} for h in hits]
+            return ReturnValue((TextPart(f"{provider.name} found nothing: try fewer or other words."),))
+        entries = [{"title": h.title, "url": h.url, "excerpt": h.excerpt, "date": h.date} for h in hits]
         lines = [AS_DATA]
         for number, hit in enumerate(hits, 1):
             lines += ["", f"{number}. {hit.title}", f"   {hit.url}"]
             lines += [f"   {each}" for each in (hit.date, hit.excerpt) if each]
-        return Returned((TextPart(seen_text("\n".join(lines))),), structured)
+        return ReturnValue((TextPart(seen_text("\n".join(lines))),), entries)
 
     return replace(search, reveals_secrets=False)
 

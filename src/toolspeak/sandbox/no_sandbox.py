@@ -9,7 +9,7 @@ from toolspeak.sandbox.base import ConfinedProcess, Confinement, ProcessCommand
 from toolspeak.sandbox.processes import Group
 
 
-class Unconfined:
+class NoSandbox:
     """Starts commands with all rights of the user."""
 
     level = "none"
