@@ -80,7 +80,7 @@ def page() -> str:
             info.source,
         ]
         lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
-    return "\n".join([*lines, *_trained(), "", *listing_sizes.lines()]) + "\n"
+    return "\n".join([*lines, *_template_lines(), "", *listing_sizes.lines()]) + "\n"
 
 
 _LEVELS = {
@@ -92,7 +92,7 @@ _LEVELS = {
 }
 
 
-def _trained() -> list[str]:
+def _template_lines() -> list[str]:
     """What of each chat template is written as it writes it."""
     templates = [expected for expected in LEVELS.values() if expected.first != "none"]
     whole = sum(expected.first == "whole" for expected in templates)
@@ -121,10 +121,10 @@ def _trained() -> list[str]:
     ]
     for name, expected in LEVELS.items():
         dialect = known_dialect(expected.model)
-        known = f"`{dialect.name}`" if dialect else "none"
+        dialect_text = f"`{dialect.name}`" if dialect else "none"
         history = f"role `{expected.history}`" if expected.history else ""
         lines.append(
-            f"| {name} | {expected.model} | {known} | {_LEVELS[expected.first]} | {history} | {expected.why} |"
+            f"| {name} | {expected.model} | {dialect_text} | {_LEVELS[expected.first]} | {history} | {expected.why} |"
         )
     return lines
 

@@ -32,15 +32,15 @@ MUTATIONS = Path(__file__).with_name("mutations.json")
 READERS = ("toolspeak", "vllm", "sglang")
 
 
-def _sums(counted: list[dict[str, Any]], reader: str, beside: str) -> str:
+def _sums(rows: list[dict[str, Any]], reader: str, beside: str) -> str:
     """A reader's figures for the dialects that `beside` reads too."""
-    figures = [row[reader] for row in counted if row.get(beside)]
+    figures = [row[reader] for row in rows if row.get(beside)]
     return " / ".join(str(sum(each)) for each in zip(*figures, strict=True)) if figures else ""
 
 
 def _mutations() -> list[str]:
-    counted: list[dict[str, Any]] = json.loads(MUTATIONS.read_text("utf-8"))
-    by_name = {row["dialect"]: row for row in counted}
+    every_row: list[dict[str, Any]] = json.loads(MUTATIONS.read_text("utf-8"))
+    by_name = {row["dialect"]: row for row in every_row}
     lines = [
         "## Damaged replies",
         "",
@@ -68,11 +68,11 @@ def _mutations() -> list[str]:
             columns = (" / ".join(map(str, row[each])) if row.get(each) else "" for each in READERS)
             lines.append(f"| {name} ({family}) | {row['cases']} | {' | '.join(columns)} |")
     for engine, title in (("vllm", "vLLM"), ("sglang", "SGLang")):
-        rows = [row for row in counted if row.get(engine)]
+        rows = [row for row in every_row if row.get(engine)]
         theirs = ["", ""]
-        theirs[READERS.index(engine) - 1] = f"**{_sums(counted, engine, engine)}**"
+        theirs[READERS.index(engine) - 1] = f"**{_sums(rows, engine, engine)}**"
         replies = sum(row["cases"] for row in rows)
-        ours = _sums(counted, "toolspeak", engine)
+        ours = _sums(rows, "toolspeak", engine)
         lines.append(f"| **all that {title} reads** | {replies} | **{ours}** | {' | '.join(theirs)} |")
     return [*lines, ""]
 

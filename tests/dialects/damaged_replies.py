@@ -19,8 +19,8 @@ _STRING = {"type": "string"}
 
 
 def _spec(name: str, properties: dict[str, Any], *optional: str) -> ToolSpec:
-    required = [each for each in properties if each not in optional]
-    schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    required_names = [each for each in properties if each not in optional]
+    schema = {"type": "object", "properties": properties, "required": required_names, "additionalProperties": False}
     return ToolSpec(name, f"The tool {name}.", schema)
 
 
@@ -51,10 +51,10 @@ class Case:
     quotes: bool = False
 
 
-def written(dialect: Dialect, *calls: Call) -> str:
+def call_text(dialect: Dialect, *calls: Call) -> str:
     """The calls as the model's chat template writes them."""
-    made = tuple(ToolCall(f"callid00{i}", name, arguments) for i, (name, arguments) in enumerate(calls))
-    return dialect.render([Message("assistant", made)], TOOLS)[0].text
+    tool_calls = tuple(ToolCall(f"callid00{i}", name, arguments) for i, (name, arguments) in enumerate(calls))
+    return dialect.render([Message("assistant", tool_calls)], TOOLS)[0].text
 
 
 def cases(dialect: Dialect) -> Iterator[Case]:
@@ -68,18 +68,18 @@ def cases(dialect: Dialect) -> Iterator[Case]:
 
 def _all(dialect: Dialect) -> Iterator[Case]:
     several = dialect.batch.max_calls is None and dialect.batch.counts != "last_call"
-    read, run = written(dialect, READ), written(dialect, RUN)
+    read, run = call_text(dialect, READ), call_text(dialect, RUN)
     yield Case("well-formed", read, (READ,))
     yield Case("well-formed", run, (RUN,))
     if several:
-        yield Case("well-formed", written(dialect, READ, RUN), (READ, RUN))
+        yield Case("well-formed", call_text(dialect, READ, RUN), (READ, RUN))
     yield Case("text before", f"{BEFORE}\n\n{run}", (RUN,), visible_text=(BEFORE,))
     if several and dialect.batch.counts == "all_calls":
         yield Case("text between", f"{read}\nAnd then:\n{run}", (READ, RUN), "runs or is reported")
     yield from _values(dialect)
-    yield from _damaged(dialect, run)
+    yield from _damaged_cases(dialect, run)
     yield from _cuts(run)
-    yield from _quoted(run)
+    yield from _quoted_cases(run)
     yield from _thought(dialect, read, run)
     if run.startswith("<tool_call>") and dialect.name != "hermes":
         name, arguments = RUN
@@ -89,10 +89,10 @@ def _all(dialect: Dialect) -> Iterator[Case]:
 
 def _values(dialect: Dialect) -> Iterator[Case]:
     """Values that hold markup: HTML, an end tag of the dialect, a whole call of it."""
-    plain = written(dialect, WRITE)
+    plain = call_text(dialect, WRITE)
     tags = [each[0] for each in TAG.finditer(plain)]
     ends = [tag for tag in tags if "/" in tag or "end" in tag.lower() or tag.endswith("|>")]
-    values = [CODE, *(f"a {tag} b" for tag in dict.fromkeys(ends)), f"Write it so:\n{written(dialect, READ)}\nDone."]
+    values = [CODE, *(f"a {tag} b" for tag in dict.fromkeys(ends)), f"Write it so:\n{call_text(dialect, READ)}\nDone."]
     for value in values:
         text = _with_value(dialect, plain, value)
         if text:
@@ -102,16 +102,16 @@ def _values(dialect: Dialect) -> Iterator[Case]:
 def _with_value(dialect: Dialect, plain: str, value: str) -> str:
     """The call with this value, as a model writes it that escapes nothing but what its format has escapes for."""
     if dialect in PROTOCOLS or "python" in dialect.info.arguments.lower() or plain.count("VALUE") != 1:
-        return written(dialect, ("write_file", {"path": "notes.md", "content": value}))
-    quoted = '"VALUE"' in plain
-    written_value = json.dumps(value, ensure_ascii=False)[1:-1] if quoted else value
+        return call_text(dialect, ("write_file", {"path": "notes.md", "content": value}))
+    is_quoted = '"VALUE"' in plain
+    written_value = json.dumps(value, ensure_ascii=False)[1:-1] if is_quoted else value
     return plain.replace("VALUE", written_value)
 
 
 TAG = re.compile(r"(?:\]<\]minimax\[>\[)?<[^<>\n]{1,80}>|\[/?[A-Z_]+\]")
 
 
-def _damaged(dialect: Dialect, run: str) -> Iterator[Case]:
+def _damaged_cases(dialect: Dialect, run: str) -> Iterator[Case]:
     tags = list(TAG.finditer(run))
     for each in tags:
         start, stop, tag = each.start(), each.end(), each[0]
@@ -141,8 +141,8 @@ def _damaged_json(run: str) -> Iterator[Case]:
         if text != run:
             yield Case(kind, text, (RUN,), "runs or is reported")
     line = run.replace("ls -la", "ls\n-la")
-    broken: Call = ("run", {**RUN[1], "command": "ls\n-la"})
-    yield Case("damaged JSON", line, (broken,), "runs or is reported")
+    run_call: Call = ("run", {**RUN[1], "command": "ls\n-la"})
+    yield Case("damaged JSON", line, (run_call,), "runs or is reported")
 
 
 def _cuts(run: str) -> Iterator[Case]:
@@ -155,7 +155,7 @@ def _cuts(run: str) -> Iterator[Case]:
             yield Case("cut", run[:stop], (RUN,), "runs or is reported", cut=True)
 
 
-def _quoted(run: str) -> Iterator[Case]:
+def _quoted_cases(run: str) -> Iterator[Case]:
     if "```" not in run:
         example = f"A call looks like this:\n\n```\n{run}\n```\n\n{AFTER}"
         yield Case("an example", example, (), "never runs", visible_text=(AFTER,), quotes=True)
@@ -209,20 +209,20 @@ class Reading:
 class Count:
     """What went wrong, in calls; `text` counts replies."""
 
-    lost: int = 0
-    invented: int = 0
+    lost_calls: int = 0
+    invented_calls: int = 0
     wrong: int = 0
     text: int = 0
 
     def add(self, other: Count) -> None:
-        self.lost += other.lost
-        self.invented += other.invented
+        self.lost_calls += other.lost_calls
+        self.invented_calls += other.invented_calls
         self.wrong += other.wrong
         self.text += other.text
 
     @property
     def figures(self) -> list[int]:
-        return [self.lost, self.invented, self.wrong, self.text]
+        return [self.lost_calls, self.invented_calls, self.wrong, self.text]
 
 
 def judge(case: Case, texts: Reading) -> Count:
@@ -237,12 +237,12 @@ def judge(case: Case, texts: Reading) -> Count:
     for name, _ in rest:
         expected_calls = next((each for each in open_calls if each[0] == name), None)
         if expected_calls is None:
-            count.invented += 1
+            count.invented_calls += 1
         else:
             count.wrong += 1
             open_calls.remove(expected_calls)
     if case.rule == "runs" or (case.rule == "runs or is reported" and not texts.reported):
-        count.lost = len(open_calls)
+        count.lost_calls = len(open_calls)
     missing = any(visible_text not in texts.text for visible_text in case.visible_text)
     count.text = int(missing or (not case.quotes and _leaks(case, texts.text)))
     return count

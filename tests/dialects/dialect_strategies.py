@@ -21,11 +21,11 @@ from toolspeak.data.tools import READ_ANYTHING, ToolSpec
 from toolspeak.dialects import PROTOCOLS, Dialect
 
 
-def spec(name: str, properties: dict[str, Any], required: list[str] | None = None, **fields: Any) -> ToolSpec:
+def spec(name: str, properties: dict[str, Any], required_names: list[str] | None = None, **fields: Any) -> ToolSpec:
     schema = {
         "type": "object",
         "properties": properties,
-        "required": list(properties) if required is None else required,
+        "required": list(properties) if required_names is None else required_names,
         "additionalProperties": False,
     }
     return ToolSpec(name, f"The tool {name}.", schema, **fields)
@@ -56,8 +56,8 @@ DIALECT_IDS = [dialect.name for dialect in PROTOCOLS]
 
 def block(dialect: Dialect, *calls: tuple[str, dict[str, Any]]) -> str:
     """The block, or the blocks, in which the dialect writes these calls."""
-    made = tuple(ToolCall(f"c{i}", name, arguments) for i, (name, arguments) in enumerate(calls))
-    return "\n".join(entry.text for entry in dialect.render([Message("assistant", made)], TOOLS))
+    tool_calls = tuple(ToolCall(f"c{i}", name, arguments) for i, (name, arguments) in enumerate(calls))
+    return "\n".join(entry.text for entry in dialect.render([Message("assistant", tool_calls)], TOOLS))
 
 
 # --- replies made of pieces ---------------------------------------------------------------------
@@ -157,8 +157,8 @@ def tools_and_calls(draw: st.DrawFn, max_calls: int = 3) -> tuple[list[ToolSpec]
     for name in draw(st.lists(TOOL_NAMES, min_size=1, max_size=3, unique=True)):
         names = draw(st.lists(ARGUMENT_NAMES, max_size=4, unique=True))
         kinds = {each: draw(st.sampled_from(PARAMETERS)) for each in names}
-        made = spec(name, {each: schema for each, (schema, _) in kinds.items()}, [])
-        tools.append(ToolSpec(name, "", {**made.parameters, "$defs": {"n": INTEGER}}))
+        plain_spec = spec(name, {each: schema for each, (schema, _) in kinds.items()}, [])
+        tools.append(ToolSpec(name, "", {**plain_spec.parameters, "$defs": {"n": INTEGER}}))
         makers.append((name, st.fixed_dictionaries({}, optional={each: values for each, (_, values) in kinds.items()})))
     calls = []
     for i in range(draw(st.integers(1, max_calls))):

@@ -23,10 +23,10 @@ CLASSES = {
 
 _AROUND = "text around the calls"
 _MOCK = "`<bos>` and `<eos>` in the text are tokens of the mock tokenizer, not of the model"
-_UNCLOSED = "the engine shows a call that is still open at the end of the turn as text"
+_OPEN_CALL = "the engine shows a call that is still open at the end of the turn as text"
 _UNREADABLE = "the engine shows a call with an unreadable body as text"
 _OFF = "the case was recorded with tool-call parsing switched off"
-_UNKNOWN = "the engine drops a call of an unknown tool or shows it as text"
+_UNKNOWN_TOOL = "the engine drops a call of an unknown tool or shows it as text"
 _TAIL = "the engine drops a possible half of a marker at the end of the turn"
 
 DISAGREEMENTS: dict[str, tuple[str, str]] = {
@@ -47,7 +47,7 @@ DISAGREEMENTS: dict[str, tuple[str, str]] = {
         ],
         ("contradiction", _AROUND),
     ),
-    "vllm-k2_horizon-006": ("safer", _UNKNOWN),
+    "vllm-k2_horizon-006": ("safer", _UNKNOWN_TOOL),
     "vllm-deepseek_v4-002": ("safer", "the engine shows the start of a V3.2 block as text and reads the call in it"),
     "vllm-minimax_m3-010": ("safer", "the engine shows a call without its surrounding block as text"),
     **dict.fromkeys(
@@ -64,8 +64,8 @@ DISAGREEMENTS: dict[str, tuple[str, str]] = {
     "vllm-minicpm5-018": ("mock", "the text has marks of byte-level tokens, which the detokenizer must remove"),
 }
 SOFT: dict[str, tuple[str, str]] = {
-    "vllm-minimax_m2-021": ("safer", _UNKNOWN),
-    **dict.fromkeys(["vllm-hermes-010", "vllm-k2_horizon-007", "vllm-step3-002"], ("safer", _UNCLOSED)),
+    "vllm-minimax_m2-021": ("safer", _UNKNOWN_TOOL),
+    **dict.fromkeys(["vllm-hermes-010", "vllm-k2_horizon-007", "vllm-step3-002"], ("safer", _OPEN_CALL)),
     **dict.fromkeys(
         ["vllm-gemma4-089", "vllm-gemma4-123"], ("safer", "the engine returns an argument from an unclosed string")
     ),
@@ -94,7 +94,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
             *("sglang-hy_v3-004", "sglang-hy_v3-010", "sglang-lfm2-013", "sglang-minicpm5-003"),
             "sglang-poolside_v1-019",
         ],
-        ("safer", _UNKNOWN),
+        ("safer", _UNKNOWN_TOOL),
     ),
     **dict.fromkeys(["sglang-inkling-010", "sglang-minimax_m3-014"], ("safer", _UNREADABLE)),
     **dict.fromkeys(
@@ -130,7 +130,7 @@ ELSEWHERE_SOFT: dict[str, tuple[str, str]] = {
     ),
     "sglang-harmony-010": ("safer", "the message is on a channel that does not exist"),
     "sglang-kimi_k2-030": ("safer", "we drop special tokens outside any call; the engine keeps them"),
-    **dict.fromkeys(["sglang-glm45-008", "sglang-glm47-007"], ("safer", _UNKNOWN)),
+    **dict.fromkeys(["sglang-glm45-008", "sglang-glm47-007"], ("safer", _UNKNOWN_TOOL)),
     "sglang-minicpm5-009": ("safer", "the tool does not have the argument: our runtime reports this"),
     **dict.fromkeys(
         [
@@ -143,7 +143,7 @@ ELSEWHERE_SOFT: dict[str, tuple[str, str]] = {
         ("safer", _UNREADABLE),
     ),
     "sglang-inkling-009": ("safer", "one of two calls is unreadable: the engine rejects both; we run the other call"),
-    **dict.fromkeys(["sglang-minicpm5-006", "sglang-minimax_m3-015"], ("safer", _UNCLOSED)),
+    **dict.fromkeys(["sglang-minicpm5-006", "sglang-minimax_m3-015"], ("safer", _OPEN_CALL)),
     **dict.fromkeys(["sglang-muse-004", "sglang-muse-020"], ("setting", _ALONE)),
     **dict.fromkeys(
         ["sglang-glm45-011", "sglang-glm47-010"],

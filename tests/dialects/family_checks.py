@@ -34,7 +34,7 @@ def check_any_text(dialect: Dialect, text: str, finish: str, starts_in: Section,
     check_splits(dialect, text, TOOLS, cast("FinishReason", finish), starts_in=starts_in, splits=splits)
 
 
-def written(dialect: Dialect, *calls: ToolCall) -> str:
+def call_text(dialect: Dialect, *calls: ToolCall) -> str:
     return "\n".join(entry.text for entry in dialect.render([Message("assistant", calls)], TOOLS))
 
 

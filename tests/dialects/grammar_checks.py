@@ -27,7 +27,7 @@ class Matcher(Protocol):
         """Whether this is a whole turn of the grammar."""
         ...
 
-    def damaged(self, text: str, spoiled: Sequence[Damage]) -> Iterator[str]:
+    def accepted_damages(self, text: str, damages: Sequence[Damage]) -> Iterator[str]:
         """Of the texts that result from replacing text[start:stop], each time one, those that are still accepted.
 
         The damages go from left to right; a matcher that has read so far takes each up from there.
@@ -48,8 +48,8 @@ def problem(dialect: Dialect, text: str, mode: str = "auto") -> str:
         if isinstance(call, MalformedCall):
             if call.code == "duplicate_key":
                 continue  # in an object with free keys: that the same one comes twice, no grammar can rule out
-            quoted = call.code in ("quoted_call", "no_start") and mode == "auto"
-            if quoted and reads_alone(dialect, text, len(turn.calls)):
+            is_quoted = call.code in ("quoted_call", "no_start") and mode == "auto"
+            if is_quoted and reads_alone(dialect, text, len(turn.calls)):
                 continue  # the free text in front makes an example of it, as the row of a table does
             return f"malformed: {call.code}: {call.reason}"
         if call.name not in _VALIDATORS:
@@ -64,8 +64,8 @@ def reads_alone(dialect: Dialect, text: str, calls: int) -> bool:
     """Whether the calls of a turn are all read without the free text before them."""
     for at in range(len(text)):
         alone = read_turn(dialect, text[at:], TOOLS).calls
-        broken = {call.code for call in alone if isinstance(call, MalformedCall)}
-        if len(alone) >= calls and broken <= {"duplicate_key"}:
+        codes = {call.code for call in alone if isinstance(call, MalformedCall)}
+        if len(alone) >= calls and codes <= {"duplicate_key"}:
             return True
     return False
 
@@ -78,11 +78,11 @@ def is_legal(dialect: Dialect, text: str) -> bool:
     """Whether this is a form of the dialect, if another one: its parser reads calls of known tools and nothing else,
     with valid arguments, and has nothing to be lenient about."""
     turn = read_turn(dialect, text, TOOLS)
-    noted = turn.notes or any(isinstance(call, ToolCall) and call.notes for call in turn.calls)
-    return bool(turn.calls) and not (problem(dialect, text) or turn.text.strip() or noted)
+    has_notes = turn.notes or any(isinstance(call, ToolCall) and call.notes for call in turn.calls)
+    return bool(turn.calls) and not (problem(dialect, text) or turn.text.strip() or has_notes)
 
 
-def unnoticed(
+def unnoticed_damages(
     dialect: Dialect, grammar: Grammar, accepts: Matcher, *, strings: int = 1, each_place: int | None = None
 ) -> list[str]:
     """Strings of a grammar with one character of their frame damaged that are accepted nevertheless, and are no other
@@ -90,24 +90,24 @@ def unnoticed(
     texts: list[str] = []
     sampler = Sampler(grammar.definition, 5)
     for seed in range(strings):
-        text, framed = sampler.sample(12)
-        assert list(accepts.damaged(text, [(0, 0, ""), (len(text), len(text), "")])) == [text, text]
-        spoiled = list(_damages(text, framed, each_place, random.Random(seed)))
-        texts += [each for each in accepts.damaged(text, spoiled) if not is_legal(dialect, each)]
+        text, in_frame = sampler.sample(12)
+        assert list(accepts.accepted_damages(text, [(0, 0, ""), (len(text), len(text), "")])) == [text, text]
+        damages = list(_damages(text, in_frame, each_place, random.Random(seed)))
+        texts += [each for each in accepts.accepted_damages(text, damages) if not is_legal(dialect, each)]
     return texts
 
 
-def _damages(text: str, framed: Sequence[bool], each_place: int | None, rng: random.Random) -> Iterator[Damage]:
+def _damages(text: str, in_frame: Sequence[bool], each_place: int | None, rng: random.Random) -> Iterator[Damage]:
     """Every deletion in the frame, and replacements and insertions of the frame's own and some other characters;
     nothing is inserted at a value's edge, where it would be the value's."""
-    alphabet = sorted({char for char, own in zip(text, framed, strict=True) if own} | set(' \n"x<'))
+    alphabet = sorted({char for char, own in zip(text, in_frame, strict=True) if own} | set(' \n"x<'))
     for i, char in enumerate(text):
-        if not framed[i]:
+        if not in_frame[i]:
             continue
         yield i, i + 1, ""
         others = [each for each in alphabet if each != char]
-        chosen = others if each_place is None else rng.sample(others, min(each_place, len(others)))
-        yield from ((i, i + 1, other) for other in chosen)
-        if i and framed[i - 1]:
-            chosen = others if each_place is None else rng.sample(others, min(each_place, len(others)))
-            yield from ((i, i, other) for other in chosen)
+        samples = others if each_place is None else rng.sample(others, min(each_place, len(others)))
+        yield from ((i, i + 1, other) for other in samples)
+        if i and in_frame[i - 1]:
+            samples = others if each_place is None else rng.sample(others, min(each_place, len(others)))
+            yield from ((i, i, other) for other in samples)

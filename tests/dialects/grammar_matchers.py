@@ -53,9 +53,9 @@ class LlguidanceMatcher:
         """Whether the text is taken when no special token stands in it, only their characters."""
         return _takes(self._fresh.deep_copy(), list(text.encode()))
 
-    def damaged(self, text: str, spoiled: Sequence[Damage]) -> Iterator[str]:
+    def accepted_damages(self, text: str, damages: Sequence[Damage]) -> Iterator[str]:
         at, matcher = 0, self._fresh.deep_copy()
-        for start, stop, instead in spoiled:
+        for start, stop, instead in damages:
             assert start >= at, "damages go from left to right"
             assert matcher.consume_tokens(list(text[at:start].encode())), text[:start]
             at = start
@@ -81,10 +81,10 @@ def matcher(grammar: Grammar) -> LlguidanceMatcher:
 
 @lru_cache(8)
 def _matcher(target: str, source: str) -> LlguidanceMatcher:
-    return LlguidanceMatcher(gbnf_to_lark(spelled(source)) if target == "gbnf" else source)
+    return LlguidanceMatcher(gbnf_to_lark(spell_out(source)) if target == "gbnf" else source)
 
 
-def spelled(gbnf: str) -> str:
+def spell_out(gbnf: str) -> str:
     """The same grammar with every character a rule that the converter cannot join with others into one lexeme:
     llguidance reads lexemes without going back, llama.cpp reads characters. (`\x01` may follow each of them.)"""
     units: dict[str, str] = {}
@@ -99,6 +99,6 @@ def spelled(gbnf: str) -> str:
         chars = re.findall(r"\\x..|\\.|[^\\]", text[1:-1])
         return "(" + " ".join(unit(f'"{char}"') for char in chars) + ")" if chars else text
 
-    made = re.sub(r'"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]', spell, gbnf)
+    source = re.sub(r'"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]', spell, gbnf)
     rules = "".join(f"{name} ::= {body} keep\n" for body, name in units.items())
-    return f'{made}{rules}keep ::= "" | [\\x01] keep\n'
+    return f'{source}{rules}keep ::= "" | [\\x01] keep\n'

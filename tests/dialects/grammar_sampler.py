@@ -93,7 +93,7 @@ class Sampler:
         self._budget = budget
         pieces = list(self._make(self._definition.start))
         text = "".join(piece for piece, _ in pieces)
-        return text, [framed for piece, framed in pieces for _ in piece]
+        return text, [in_frame for piece, in_frame in pieces for _ in piece]
 
     def _make(self, node: Node) -> Iterator[tuple[str, bool]]:
         rng = self._random
@@ -136,29 +136,29 @@ class Sampler:
 
     def _text(self, node: Text) -> str:
         automaton = self._automaton(node, node.end)
-        state, made = 0, ""
+        state, text = 0, ""
         for _ in range(self._random.randrange(6)):
-            state, made = self._walk(automaton, state, made, self._piece())
+            state, text = self._walk(automaton, state, text, self._piece())
         for char in "x\nyz":  # what was begun is no end
             if not node.end or self._ends(automaton, state, node.end):
-                return made
-            state, made = self._walk(automaton, state, made, char)
+                return text
+            state, text = self._walk(automaton, state, text, char)
         raise AssertionError(f"{node.end!r} can never come")
 
     def _string(self, node: JsonText) -> str:
         automaton = self._automaton(node, "")
-        state, made = 0, ""
+        state, content = 0, ""
         for char in "".join(self._piece() for _ in range(self._random.randrange(4))):
             source = json.dumps(char, ensure_ascii=self._random.random() < 0.2)[1:-1]
             if len(source) > 1:
-                state, made = automaton.restart, made + source
+                state, content = automaton.restart, content + source
             elif (after := automaton.step(state, char)) is not None:
-                state, made = after, made + char
+                state, content = after, content + char
         for char in "xyz":
             if not node.avoid or automaton.step(state, '"') is not None:
-                return f'"{made}"'
-            state, made = self._walk(automaton, state, made, char)
-        raise AssertionError(f"the string {made!r} can never end")
+                return f'"{content}"'
+            state, content = self._walk(automaton, state, content, char)
+        raise AssertionError(f"the string {content!r} can never end")
 
     def _automaton(self, node: Text | JsonText, end: str) -> Automaton:
         if node not in self._automata:
@@ -168,12 +168,12 @@ class Sampler:
     def _piece(self) -> str:
         return self._random.choice(_PIECES if self._random.random() < 0.7 else _ALPHABET)
 
-    def _walk(self, automaton: Automaton, state: int, made: str, piece: str) -> tuple[int, str]:
+    def _walk(self, automaton: Automaton, state: int, text: str, piece: str) -> tuple[int, str]:
         for char in piece:
             after = automaton.step(state, char)
             if after is not None:
-                state, made = after, made + char
-        return state, made
+                state, text = after, text + char
+        return state, text
 
     def _ends(self, automaton: Automaton, state: int, end: str) -> bool:
         for i, char in enumerate(end):
@@ -229,5 +229,5 @@ def _quotes(text: str) -> bool:
     """Whether a call right after this text may stand in code: in a code block, in inline code, or indented after a
     colon."""
     earlier_lines, _, line = text.rpartition("\n")
-    indented = not line.strip() and len(line.expandtabs(4)) >= 4
-    return "```" in text or line.count("`") % 2 == 1 or (indented and earlier_lines.rstrip()[-1:] == ":")
+    is_indented = not line.strip() and len(line.expandtabs(4)) >= 4
+    return "```" in text or line.count("`") % 2 == 1 or (is_indented and earlier_lines.rstrip()[-1:] == ":")

@@ -96,11 +96,15 @@ _TREES = st.recursive(
 )
 
 
-def _calls(name: str, needed: dict[str, Any], others: dict[str, Any] | None = None) -> st.SearchStrategy[ToolCall]:
+def _calls(
+    name: str, required_arguments: dict[str, Any], others: dict[str, Any] | None = None
+) -> st.SearchStrategy[ToolCall]:
     """Arguments in the schema's order, as grammars have them."""
-    made = st.fixed_dictionaries(needed, optional=others or {})
+    arguments_strategy = st.fixed_dictionaries(required_arguments, optional=others or {})
     order = next(list(tool.properties) for tool in TOOLS if tool.name == name)
-    return made.map(lambda arguments: ToolCall("id1", name, {key: arguments[key] for key in order if key in arguments}))
+    return arguments_strategy.map(
+        lambda arguments: ToolCall("id1", name, {key: arguments[key] for key in order if key in arguments})
+    )
 
 
 CALLS = st.one_of(

@@ -40,17 +40,17 @@ class XgrammarMatcher:
 
     def __init__(self, grammar: Grammar) -> None:
         compile_source = {"xgrammar": _COMPILER.compile_structural_tag, "gbnf": _COMPILER.compile_grammar}
-        compiled = compile_source[grammar.target](grammar.source)
-        self._matcher = xgrammar.GrammarMatcher(compiled, terminate_without_stop_token=True)
+        compiled_grammar = compile_source[grammar.target](grammar.source)
+        self._matcher = xgrammar.GrammarMatcher(compiled_grammar, terminate_without_stop_token=True)
 
     def __call__(self, text: str) -> bool:
         self._matcher.reset()
         return self._takes(text)
 
-    def damaged(self, text: str, spoiled: Sequence[Damage]) -> Iterator[str]:
+    def accepted_damages(self, text: str, damages: Sequence[Damage]) -> Iterator[str]:
         self._matcher.reset()
         at = 0
-        for start, stop, instead in spoiled:
+        for start, stop, instead in damages:
             assert start >= at, "damages go from left to right"
             assert self._matcher.accept_string(text[at:start]), text[:start]
             at = start

@@ -17,9 +17,9 @@ def _text(description: str, **more: Any) -> dict[str, Any]:
     return {"type": "string", "description": description, **more}
 
 
-def _object(properties: dict[str, Any], required: Sequence[str] = (), description: str = "") -> dict[str, Any]:
-    described = {"description": description} if description else {}
-    return {"type": "object", **described, "properties": properties, "required": list(required)}
+def _object(properties: dict[str, Any], required_names: Sequence[str] = (), description: str = "") -> dict[str, Any]:
+    description_entry = {"description": description} if description else {}
+    return {"type": "object", **description_entry, "properties": properties, "required": list(required_names)}
 
 
 _PERSON = _object(
@@ -103,12 +103,12 @@ def tools(count: int) -> list[ToolSpec]:
 
 
 def lines() -> list[str]:
-    made = {count: tools(count) for count in COUNTS}
+    tools_by_count = {count: tools(count) for count in COUNTS}
     rows: list[str] = []
     for dialect in DIALECTS:
         cells: list[str] = []
         for count in COUNTS:
-            sizes = {listing: len(dialect.prompt("", made[count], listing).text) for listing in LISTINGS}
+            sizes = {listing: len(dialect.prompt("", tools_by_count[count], listing).text) for listing in LISTINGS}
             has_template = getattr(dialect, "chat_template", None) is not None
             cells += [f"{sizes[listing]:,}" if has_template or listing != "trained" else "" for listing in LISTINGS]
         rows.append(f"| `{dialect.name}` | {' | '.join(cells)} |")

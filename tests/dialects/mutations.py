@@ -91,12 +91,12 @@ def ours(dialect: Dialect, case: Case) -> Reading:
     for delta in [*parser.feed(case.text), *parser.close(finish), TurnEnded(finish)]:
         collector.add(delta)
     turn = collector.turn()
-    made = [call for call in turn.calls if isinstance(call, ToolCall)]
-    calls: list[Call] = [(call.name, dict(call.arguments)) for call in made]
+    tool_calls = [call for call in turn.calls if isinstance(call, ToolCall)]
+    calls: list[Call] = [(call.name, dict(call.arguments)) for call in tool_calls]
     ran = tuple(filter(can_run, calls))
     # Text set aside is shown, though it is not part of the answer: it is neither lost nor leaked.
-    lost = any(each in turn.aside for each in case.visible_text)
-    text = turn.text + turn.aside if lost else turn.text
+    in_aside = any(each in turn.aside for each in case.visible_text)
+    text = turn.text + turn.aside if in_aside else turn.text
     return Reading(text, ran, len(ran) < len(turn.calls) or bool(turn.ignored_calls))
 
 
@@ -138,15 +138,15 @@ class Engine:
 def _arguments(text: str) -> dict[str, Any]:
     """Arguments that no tool takes for what no client can read: the model is columns of it."""
     try:
-        made: Any = json.loads(text)
+        arguments: Any = json.loads(text)
     except ValueError:
         return {text: None}
-    return dict(as_mapping(made)) if isinstance(made, dict) else {text: None}
+    return dict(as_mapping(arguments)) if isinstance(arguments, dict) else {text: None}
 
 
-def count_ours(dialect: Dialect, made: Sequence[Case], show: bool = False) -> Count:
+def count_ours(dialect: Dialect, every_case: Sequence[Case], show: bool = False) -> Count:
     total = Count()
-    for case in made:
+    for case in every_case:
         reading = ours(dialect, case)
         count = judge(case, reading)
         total.add(count)
@@ -156,11 +156,11 @@ def count_ours(dialect: Dialect, made: Sequence[Case], show: bool = False) -> Co
 
 
 def count_engine(
-    engine: Engine, parsers: tuple[str, str], made: Sequence[Case], show: bool = False
+    engine: Engine, parsers: tuple[str, str], every_case: Sequence[Case], show: bool = False
 ) -> list[int] | None:
     """None where the engine does not read the first reply, one well-formed call: then it means another format."""
     total = Count()
-    for i, case in enumerate(made):
+    for i, case in enumerate(every_case):
         if case.thinks and not parsers[1]:
             continue
         reading = engine.read(parsers, case)
@@ -173,14 +173,14 @@ def count_engine(
     return total.figures
 
 
-def rows(chosen: Iterable[Dialect], engines: Sequence[Engine], show: bool) -> Iterable[dict[str, Any]]:
-    for dialect in chosen:
-        made = list(cases(dialect))
-        row: dict[str, Any] = {"dialect": dialect.name, "cases": len(made)}
-        row["toolspeak"] = count_ours(dialect, made, show).figures
+def rows(dialects: Iterable[Dialect], engines: Sequence[Engine], show: bool) -> Iterable[dict[str, Any]]:
+    for dialect in dialects:
+        every_case = list(cases(dialect))
+        row: dict[str, Any] = {"dialect": dialect.name, "cases": len(every_case)}
+        row["toolspeak"] = count_ours(dialect, every_case, show).figures
         for engine in engines:
             parsers = PEERS.get(dialect.name, {}).get(engine.name)
-            row[engine.name] = count_engine(engine, parsers, made, show) if parsers else None
+            row[engine.name] = count_engine(engine, parsers, every_case, show) if parsers else None
         yield row
 
 
@@ -190,22 +190,22 @@ def main() -> None:
     options.add_argument("--dialects", nargs="+", default=[], help="some of all")
     options.add_argument("--show", action="store_true", help="print the replies that ours reads wrongly")
     options.add_argument("--out", type=Path, help="a file for the figures, as JSON")
-    chosen = options.parse_args()
-    engines = [Engine(name, chosen.peers) for name in ENGINES] if chosen.peers else []
-    dialects = [get_dialect(name) for name in chosen.dialects] or [
+    arguments = options.parse_args()
+    engines = [Engine(name, arguments.peers) for name in ENGINES] if arguments.peers else []
+    dialects = [get_dialect(name) for name in arguments.dialects] or [
         *PROTOCOLS,
         *(d for d in DIALECTS if d not in PROTOCOLS),
     ]
-    made: list[dict[str, Any]] = []
-    for row in rows(dialects, engines, chosen.show):
-        made.append(row)
+    every_row: list[dict[str, Any]] = []
+    for row in rows(dialects, engines, arguments.show):
+        every_row.append(row)
         columns = [f"{name} {row[name]}" for name in ("toolspeak", *ENGINES) if row.get(name) is not None]
         print(f"{row['dialect']:18}{row['cases']:>5}  " + "  ".join(columns), flush=True)
     for engine in engines:
         engine.close()
-    if chosen.out:
-        lines = ",\n".join(json.dumps(row) for row in made)
-        chosen.out.write_text(f"[\n{lines}\n]\n", "utf-8")
+    if arguments.out:
+        lines = ",\n".join(json.dumps(row) for row in every_row)
+        arguments.out.write_text(f"[\n{lines}\n]\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ S000_BATCH_RESULTS = """\
   {"tool": "read", "status": "success", "content": "b updated"}
 ]
 </results>"""
-MIXED = """\
+MIXED_TURN = """\
 <results>
 [
   {"tool": "read", "status": "success", "content": "data"},
@@ -195,7 +195,7 @@ def read_checked(dialect: Dialect, text: str, tools=()) -> ParsedTurn:
     return read_turn(dialect, text, tools)
 
 
-def called(turn: ParsedTurn) -> list[tuple[str, dict]]:
+def calls_of_turn(turn: ParsedTurn) -> list[tuple[str, dict]]:
     """Name and arguments of the calls that count; none may be malformed."""
     assert all(isinstance(call, ToolCall) for call in turn.calls), turn.calls
     return [(call.name, dict(call.arguments)) for call in turn.calls if isinstance(call, ToolCall)]

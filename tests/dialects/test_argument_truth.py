@@ -38,35 +38,37 @@ def reading(name: str, text: str) -> list[Delta]:
 def arguments_of(name: str, text: str) -> Any:
     """The arguments of the only call, which is to run; else what is wrong with it."""
     deltas = reading(name, text)
-    ended = next(delta for delta in deltas if isinstance(delta, BatchEnded))
+    batch_end = next(delta for delta in deltas if isinstance(delta, BatchEnded))
     (call,) = (delta for delta in deltas if isinstance(delta, CallCompleted | CallMalformed))
     if isinstance(call, CallMalformed):
-        assert ended.selected == ()
+        assert batch_end.selected == ()
         return call.code
-    assert ended.selected == (0,)
+    assert batch_end.selected == (0,)
     return call.arguments
 
 
-def written(name: str, inner: dict[str, str]) -> str:
+def call_text(name: str, inner: dict[str, str]) -> str:
     """The call of `view` or `f` with these texts as values."""
-    called = "view" if "what" in inner else "f"
+    tool_name = "view" if "what" in inner else "f"
     match name:
         case "cogency-xml":
-            return f"<execute><{called}>{''.join(f'<{k}>{v}</{k}>' for k, v in inner.items())}</{called}></execute>"
+            return (
+                f"<execute><{tool_name}>{''.join(f'<{k}>{v}</{k}>' for k, v in inner.items())}</{tool_name}></execute>"
+            )
         case "qwen3-coder":
             values = "".join(f"<parameter={k}>\n{v}\n</parameter>\n" for k, v in inner.items())
-            return f"<tool_call>\n<function={called}>\n{values}</function>\n</tool_call>"
+            return f"<tool_call>\n<function={tool_name}>\n{values}</function>\n</tool_call>"
         case "minimax-m2":
             values = "".join(f'<parameter name="{k}">{v}</parameter>\n' for k, v in inner.items())
-            return f'<minimax:tool_call>\n<invoke name="{called}">\n{values}</invoke>\n</minimax:tool_call>'
+            return f'<minimax:tool_call>\n<invoke name="{tool_name}">\n{values}</invoke>\n</minimax:tool_call>'
         case "minimax-m3":
             values = "".join(f"{M}<{k}>{v}{M}</{k}>" for k, v in inner.items())
-            return f'{M}<tool_call>\n{M}<invoke name="{called}">{values}{M}</invoke>\n{M}</tool_call>'
+            return f'{M}<tool_call>\n{M}<invoke name="{tool_name}">{values}{M}</invoke>\n{M}</tool_call>'
         case "gemma4":
-            return f"<|tool_call>call:{called}{{{','.join(f'{k}:{v}' for k, v in inner.items())}}}<tool_call|>"
+            return f"<|tool_call>call:{tool_name}{{{','.join(f'{k}:{v}' for k, v in inner.items())}}}<tool_call|>"
         case _:
             values = "".join(f"<arg_key>{k}</arg_key><arg_value>{v}</arg_value>" for k, v in inner.items())
-            return f"<tool_call>{called}{values}</tool_call>"
+            return f"<tool_call>{tool_name}{values}</tool_call>"
 
 
 NAMES = ("cogency-xml", "qwen3-coder", "minimax-m2", "minimax-m3", "glm47", "gemma4")
@@ -75,7 +77,7 @@ NAMES = ("cogency-xml", "qwen3-coder", "minimax-m2", "minimax-m3", "glm47", "gem
 @pytest.mark.parametrize("name", NAMES)
 def test_an_array_whose_schema_lists_its_elements_is_an_array(name: str) -> None:
     value_text = '[<|"|>view<|"|>]' if name == "gemma4" else '["view"]'
-    assert arguments_of(name, written(name, {"what": value_text})) == {"what": ["view"]}
+    assert arguments_of(name, call_text(name, {"what": value_text})) == {"what": ["view"]}
 
 
 @pytest.mark.parametrize("name", ["qwen3-coder", "minimax-m2", "minimax-m3", "glm47", "gemma4"])
@@ -83,16 +85,16 @@ def test_an_array_whose_schema_lists_its_elements_is_an_array(name: str) -> None
     ("value_text", "expected"), [("007", 7), ("+007", 7), ("-07", -7), ("00", 0), ("0x10", "0x10")]
 )
 def test_zeros_before_an_integer_are_none_of_it(name: str, value_text: str, expected: object) -> None:
-    assert arguments_of(name, written(name, {"n": value_text})) == {"n": expected}
+    assert arguments_of(name, call_text(name, {"n": value_text})) == {"n": expected}
 
 
 def test_zeros_before_a_text_stay() -> None:
     for name in NAMES:
-        assert arguments_of(name, written(name, {"a": "007"})) == {"a": "007"}
+        assert arguments_of(name, call_text(name, {"a": "007"})) == {"a": "007"}
 
 
 def test_an_empty_element_is_the_empty_array_or_object_of_its_schema() -> None:
-    assert arguments_of("minimax-m3", written("minimax-m3", {"tags": "", "opts": "\n", "a": ""})) == {
+    assert arguments_of("minimax-m3", call_text("minimax-m3", {"tags": "", "opts": "\n", "a": ""})) == {
         "tags": [],
         "opts": {},
         "a": "",

@@ -211,5 +211,5 @@ def test_a_run_continues_after_an_attempt_and_the_model_is_shown_the_form(name: 
 
 def test_an_attempt_has_the_place_and_the_text_of_its_block():
     deltas = parse_pieces(get_dialect("hermes"), ["Now.\n<tool_call>\nread a.txt\n</tool_call>"], TOOLS)
-    (malformed,) = [delta for delta in deltas if isinstance(delta, CallMalformed)]
-    assert (malformed.raw, malformed.offset, malformed.whole_block) == ("\nread a.txt\n", 5, True)
+    (malformed_call,) = [delta for delta in deltas if isinstance(delta, CallMalformed)]
+    assert (malformed_call.raw, malformed_call.offset, malformed_call.whole_block) == ("\nread a.txt\n", 5, True)

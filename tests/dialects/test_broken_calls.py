@@ -17,9 +17,9 @@ from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.testing import check_splits
 
 
-def spec(name: str, required: Sequence[str] = (), **types: str) -> ToolSpec:
+def spec(name: str, required_names: Sequence[str] = (), **types: str) -> ToolSpec:
     properties = {key: {"type": kind} for key, kind in types.items()}
-    return ToolSpec(name, "", {"type": "object", "properties": properties, "required": [*required]})
+    return ToolSpec(name, "", {"type": "object", "properties": properties, "required": [*required_names]})
 
 
 TOOLS = [
@@ -57,7 +57,7 @@ def cohere(name: str, arguments: str) -> str:
     return f'{{"tool_name": "{name}", "parameters": {arguments}}}'
 
 
-def written(dialect: str, calls: Sequence[tuple[str, str]]) -> str:
+def calls_text(dialect: str, calls: Sequence[tuple[str, str]]) -> str:
     """The calls as the dialect writes them, their arguments as they are given."""
     writers = {
         "kimi-k2": lambda name, value, i: (
@@ -110,28 +110,36 @@ JSON_BLOCKS = {
     "cohere-command": ("<|START_ACTION|>[", "]<|END_ACTION|>", ",\n"),
     "command-r-plus": ("Action:\n```json\n[", "]\n```", ",\n"),
 }
-ENDED = ["kimi-k2", "deepseek-v3", "deepseek-v31", "mistral-args", "mistral-ids", "mistral-v11", "functionary-v31"]
-ENDED += ["functionary-v32", "harmony", "plamo3", "hermes", "longcat", "dots"]
+WITH_END_MARKERS = [
+    "kimi-k2",
+    "deepseek-v3",
+    "deepseek-v31",
+    "mistral-args",
+    "mistral-ids",
+    "mistral-v11",
+    "functionary-v31",
+]
+WITH_END_MARKERS += ["functionary-v32", "harmony", "plamo3", "hermes", "longcat", "dots"]
 
 
 def turn_of(dialect: str, text: str, finish: FinishReason = "stop") -> ParsedTurn:
-    known = get_dialect(dialect.partition(" ")[0])
-    check_splits(known, text, TOOLS)
-    return read_turn(known, text, TOOLS, finish=finish)
+    dialect_of_name = get_dialect(dialect.partition(" ")[0])
+    check_splits(dialect_of_name, text, TOOLS)
+    return read_turn(dialect_of_name, text, TOOLS, finish=finish)
 
 
 def calls_of(turn: ParsedTurn) -> list[Any]:
     return [call.code if isinstance(call, MalformedCall) else (call.name, call.arguments) for call in turn.calls]
 
 
-BRACED = ("mistral-v11", "functionary-v32", "deepseek-v31")  # only the bracket of the arguments ends the name
+WITH_BRACES = ("mistral-v11", "functionary-v32", "deepseek-v31")  # only the bracket of the arguments ends the name
 
 
-@pytest.mark.parametrize(("dialect", "broken"), grid([*ENDED, *JSON_BLOCKS], BROKEN_JSON, every=3))
-def test_the_calls_beside_a_broken_one_run(dialect: str, broken: str):
-    if dialect in BRACED[:2] and broken in ("null", "no object"):
+@pytest.mark.parametrize(("dialect", "kind"), grid([*WITH_END_MARKERS, *JSON_BLOCKS], BROKEN_JSON, every=3))
+def test_the_calls_beside_a_broken_one_run(dialect: str, kind: str):
+    if dialect in WITH_BRACES[:2] and kind in ("null", "no object"):
         return
-    text = written(dialect, [("read", '{"file": "a"}'), ("write", BROKEN_JSON[broken]), ("read", '{"file": "b"}')])
+    text = calls_text(dialect, [("read", '{"file": "a"}'), ("write", BROKEN_JSON[kind]), ("read", '{"file": "b"}')])
     turn = turn_of(dialect, text)
     first, code, last = calls_of(turn)
     assert (first, last) == (FIRST, LAST)
@@ -139,13 +147,13 @@ def test_the_calls_beside_a_broken_one_run(dialect: str, broken: str):
     assert not turn.text.strip()
 
 
-@pytest.mark.parametrize("broken", AT_THE_MARKER)
-@pytest.mark.parametrize("dialect", ENDED)
-def test_the_next_marker_ends_what_has_no_other_end(dialect: str, broken: str):
-    text = written(dialect, [("read", '{"file": "a"}'), ("write", AT_THE_MARKER[broken]), ("read", '{"file": "b"}')])
+@pytest.mark.parametrize("kind", AT_THE_MARKER)
+@pytest.mark.parametrize("dialect", WITH_END_MARKERS)
+def test_the_next_marker_ends_what_has_no_other_end(dialect: str, kind: str):
+    text = calls_text(dialect, [("read", '{"file": "a"}'), ("write", AT_THE_MARKER[kind]), ("read", '{"file": "b"}')])
     turn = turn_of(dialect, text)
     calls = calls_of(turn)
-    if broken == "cut":  # the rest is inside its string, the markers too
+    if kind == "cut":  # the rest is inside its string, the markers too
         assert calls[:1] in ([FIRST], ["truncated"], ["unclosed"])
         assert LAST not in calls or isinstance(calls[1], str)
     else:
@@ -160,23 +168,23 @@ def test_the_next_marker_ends_what_has_no_other_end(dialect: str, broken: str):
 def test_a_call_in_a_string_that_lost_its_quotes_never_runs(dialect: str, content: str):
     quote = '"' if "it's" not in content else "'"
     value = f'{{"file": "x", "content": {quote}{content}{quote}}}'
-    turn = turn_of(dialect, written(dialect, [("write", value), ("read", '{"file": "b"}')]))
+    turn = turn_of(dialect, calls_text(dialect, [("write", value), ("read", '{"file": "b"}')]))
     assert [call.code for call in turn.calls if isinstance(call, MalformedCall)] == ["invalid_json"]
     assert len(turn.calls) == 1
 
 
 @pytest.mark.parametrize("dialect", [name for name in JSON_BLOCKS if name != "hermes in one block"])
 def test_a_call_without_its_last_brackets_ends_where_the_next_one_begins(dialect: str):
-    whole = written(dialect, [("read", '{"file": "a"}'), ("write", '{"file": "x"}'), ("read", '{"file": "b"}')])
+    whole = calls_text(dialect, [("read", '{"file": "a"}'), ("write", '{"file": "x"}'), ("read", '{"file": "b"}')])
     first, code, last = calls_of(turn_of(dialect, whole.replace('"x"}}', '"x"}')))
     assert (first, code, last) == (FIRST, "invalid_json", LAST)
 
 
 def test_null_is_no_arguments_for_a_tool_that_needs_none():
-    for dialect in (*ENDED, *JSON_BLOCKS):
-        if dialect in ("plamo3", "mistral-args", "mistral-ids", "deepseek-v3", *BRACED):
+    for dialect in (*WITH_END_MARKERS, *JSON_BLOCKS):
+        if dialect in ("plamo3", "mistral-args", "mistral-ids", "deepseek-v3", *WITH_BRACES):
             continue  # an object by rule; no other form is known
-        (call, needs) = turn_of(dialect, written(dialect, [("stop", "null"), ("read", "null")])).calls
+        (call, needs) = turn_of(dialect, calls_text(dialect, [("stop", "null"), ("read", "null")])).calls
         assert isinstance(call, ToolCall), dialect
         assert (call.name, call.arguments, call.notes) == ("stop", {}, ("arguments_null",)), dialect
         assert isinstance(needs, MalformedCall), dialect
@@ -187,11 +195,13 @@ def test_null_is_no_arguments_for_a_tool_that_needs_none():
 
 def test_types_instead_of_values_call_nothing_but_a_tool_that_takes_them():
     schema = json.dumps({"type": "object", "properties": {"file": {"type": "string"}}})
-    for dialect in (*ENDED, *JSON_BLOCKS):
-        calls = calls_of(turn_of(dialect, written(dialect, [("read", schema), ("read", '{"file": "b"}')])))
+    for dialect in (*WITH_END_MARKERS, *JSON_BLOCKS):
+        calls = calls_of(turn_of(dialect, calls_text(dialect, [("read", schema), ("read", '{"file": "b"}')])))
         assert calls == ["arguments_not_values", LAST] or dialect in ("plamo3", "xlam"), dialect
-        wanted = ("define", json.loads(schema))
-        assert wanted in calls_of(turn_of(dialect, written(dialect, [("stop", "{}"), ("define", schema)]))), dialect
+        expected_call = ("define", json.loads(schema))
+        assert expected_call in calls_of(turn_of(dialect, calls_text(dialect, [("stop", "{}"), ("define", schema)]))), (
+            dialect
+        )
 
 
 def test_an_argument_beside_the_arguments_is_said_and_not_lost():
@@ -199,14 +209,14 @@ def test_an_argument_beside_the_arguments_is_said_and_not_lost():
     (call,) = turn_of("hermes", text).calls
     assert isinstance(call, MalformedCall)
     assert (call.code, '"text" is an argument' in call.reason) == ("no_arguments", True)
-    noted = text.replace('"text"', '"why"')
-    assert turn_of("hermes", noted).calls[0].notes == ("extra_key:why",)
+    text_with_key = text.replace('"text"', '"why"')
+    assert turn_of("hermes", text_with_key).calls[0].notes == ("extra_key:why",)
 
 
 def test_the_namespace_of_openai_is_no_part_of_a_name():
-    for dialect in (*ENDED, *JSON_BLOCKS):
+    for dialect in (*WITH_END_MARKERS, *JSON_BLOCKS):
         name = "read" if dialect in ("kimi-k2", "harmony") else "functions.read"
-        assert calls_of(turn_of(dialect, written(dialect, [(name, '{"file": "a"}')]))) == [FIRST], dialect
+        assert calls_of(turn_of(dialect, calls_text(dialect, [(name, '{"file": "a"}')]))) == [FIRST], dialect
 
 
 PYTHON = ["pythonic", "llama4-pythonic", "lfm2", "olmo3"]
@@ -232,11 +242,11 @@ def test_a_broken_call_in_python_fails_alone(dialect: str, call: str, reason: st
         text = f"[read(file='a'), {call}, read(file='b')]"
         text = f"<|tool_call_start|>{text}<|tool_call_end|>" if dialect == "lfm2" else text
     turn = turn_of(dialect, text)
-    first, broken, last = turn.calls
-    assert isinstance(broken, MalformedCall)
-    assert reason in broken.reason
+    first, broken_call, last = turn.calls
+    assert isinstance(broken_call, MalformedCall)
+    assert reason in broken_call.reason
     assert [(each.name, each.arguments) for each in (first, last) if isinstance(each, ToolCall)] == [FIRST, LAST]
-    assert (turn.text.strip(), call in broken.raw) == ("", True)
+    assert (turn.text.strip(), call in broken_call.raw) == ("", True)
 
 
 def test_the_model_gets_a_report_of_the_broken_call_and_the_other_one_runs():
@@ -245,7 +255,7 @@ def test_the_model_gets_a_report_of_the_broken_call_and_the_other_one_runs():
         return f"content of {file}"
 
     for dialect in ("kimi-k2", "mistral-args", "jamba"):
-        reply = written(dialect, [("read", '{"file": "a"}'), ("read", '{"file": "x\n"}')])
+        reply = calls_text(dialect, [("read", '{"file": "a"}'), ("read", '{"file": "x\n"}')])
         provider = ScriptedProvider([reply, "done"])
         result = Agent(provider, [read], dialect=dialect).run_sync("go")
         assert result.answer == "done"
@@ -256,7 +266,9 @@ def test_the_model_gets_a_report_of_the_broken_call_and_the_other_one_runs():
 
 def test_a_round_trip_keeps_what_was_malformed():
     for dialect in ("kimi-k2", "jamba", "mistral-args"):
-        known = get_dialect(dialect)
-        text = written(dialect, [("read", '{"file": "a"}'), ("write", '{"file": "x\n"}')])
-        (message,) = known.render([Message("assistant", read_turn(known, text, TOOLS).calls)], TOOLS)
-        assert calls_of(read_turn(known, message.text, TOOLS))[0] == FIRST, message.text
+        dialect_of_name = get_dialect(dialect)
+        text = calls_text(dialect, [("read", '{"file": "a"}'), ("write", '{"file": "x\n"}')])
+        (message,) = dialect_of_name.render(
+            [Message("assistant", read_turn(dialect_of_name, text, TOOLS).calls)], TOOLS
+        )
+        assert calls_of(read_turn(dialect_of_name, message.text, TOOLS))[0] == FIRST, message.text

@@ -21,8 +21,8 @@ def test_names_and_aliases_are_each_ones_own():
 def test_the_page_is_current():
     """Update it with `python tests/dialects/catalogue_page.py`."""
     assert PAGE.read_text("utf-8") == page()
-    written = GRAMMARS.read_text("utf-8")
-    assert written == grammars_page(written)
+    grammars_text = GRAMMARS.read_text("utf-8")
+    assert grammars_text == grammars_page(grammars_text)
 
 
 @each_dialect
@@ -37,12 +37,12 @@ def test_a_turn_it_writes_is_read_back_whatever_the_chunks(dialect):
     call = ToolCall("c1", "read", {"file": "notes/a <b> & 'c'.txt"}, provider_id="callid001")
     results = (ToolResult("c1", "read", "success", (TextPart("text"),)),)
     history = [Message.user("go"), Message("assistant", (call,)), Message("tool", results)]
-    written = dialect.render(history, TOOLS)
-    assert [message.role for message in written] == ["user", "assistant", "user"]
-    assert "text" in written[2].text
-    (read,) = read_turn(dialect, written[1].text, TOOLS).calls
+    messages = dialect.render(history, TOOLS)
+    assert [message.role for message in messages] == ["user", "assistant", "user"]
+    assert "text" in messages[2].text
+    (read,) = read_turn(dialect, messages[1].text, TOOLS).calls
     assert (read.name, read.arguments) == (call.name, call.arguments)
-    check_splits(dialect, written[1].text, TOOLS, "stop")
+    check_splits(dialect, messages[1].text, TOOLS, "stop")
 
 
 @each_dialect

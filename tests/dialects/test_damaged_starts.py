@@ -16,14 +16,14 @@ from toolspeak.testing import check_splits, chunks
 
 TYPES = {"file": {"type": "string"}, "days": {"type": "integer"}}
 TOOLS = [ToolSpec("write", "", {"type": "object", "properties": TYPES})]
-PUBLISHED = [each.name for each in DIALECTS if each.batch.counts != "all_calls"]
+PROTOCOL_NAMES = [each.name for each in DIALECTS if each.batch.counts != "all_calls"]
 FAULTS: dict[str, Callable[[str, int], str]] = {
     "one too many": lambda text, at: text[: at + 1] + text[at:],
     "another one": lambda text, at: text[:at] + ("x" if text[at] != "x" else "y") + text[at + 1 :],
     "a space": lambda text, at: f"{text[:at]} {text[at:]}",
     "two in each other's place": lambda text, at: text[:at] + text[at + 1 : at + 2] + text[at] + text[at + 2 :],
 }
-UNREPORTED = {  # swapping two characters leaves markers that begin and end in the middle
+SILENT_PARTS = {  # swapping two characters leaves markers that begin and end in the middle
     "gigachat3": {"<|role_sep|\n>"},
     "cohere-command": {"|[>"},
     "deepseek-v3": {"｜<>｜"},
@@ -31,48 +31,57 @@ UNREPORTED = {  # swapping two characters leaves markers that begin and end in t
 }
 
 
-def written(dialect: Dialect, **arguments: object) -> str:
+def call_text(dialect: Dialect, **arguments: object) -> str:
     return dialect.render([Message("assistant", (ToolCall("callid000", "write", arguments),))], TOOLS)[0].text.strip()
 
 
-def beside(dialect: Dialect, damaged: str) -> list[tuple[str, int]]:
+def beside(dialect: Dialect, damaged_text: str) -> list[tuple[str, int]]:
     """Turns with it, and how many calls they hold."""
-    other = written(dialect, days=7)
-    return [(damaged, 1), (f"So.\n{damaged}", 1), (f"{damaged}\n{other}", 2), (f"{other}\n{damaged}", 2)]
+    other = call_text(dialect, days=7)
+    return [
+        (damaged_text, 1),
+        (f"So.\n{damaged_text}", 1),
+        (f"{damaged_text}\n{other}", 2),
+        (f"{other}\n{damaged_text}", 2),
+    ]
 
 
-@pytest.mark.parametrize("dialect", [d for d in DIALECTS if d.name not in PUBLISHED], ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize(
+    "dialect", [d for d in DIALECTS if d.name not in PROTOCOL_NAMES], ids=lambda dialect: dialect.name
+)
 @parts(2)
 def test_a_call_without_one_character_runs_or_is_told(dialect: Dialect, part: int):
-    whole = written(dialect, file="alpha")
+    whole = call_text(dialect, file="alpha")
     head = whole[: whole.index("alpha")]
     for at in range(part, len(head), 2):
         for i, (text, calls) in enumerate(beside(dialect, whole[:at] + whole[at + 1 :])):
             turn = read_turn(dialect, text, TOOLS)
-            reported = any(isinstance(call, MalformedCall) for call in turn.calls)
-            assert reported or len(turn.calls) >= calls, (text, turn.calls)
+            is_reported = any(isinstance(call, MalformedCall) for call in turn.calls)
+            assert is_reported or len(turn.calls) >= calls, (text, turn.calls)
             if (at + i) % 7 == 0:
                 check_splits(dialect, text, TOOLS, splits=[list(text), list(chunks(text, 7))])
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("dialect", [d for d in DIALECTS if d.name not in PUBLISHED], ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize(
+    "dialect", [d for d in DIALECTS if d.name not in PROTOCOL_NAMES], ids=lambda dialect: dialect.name
+)
 @parts(4)
 def test_a_call_with_one_wrong_character_runs_or_is_told(dialect: Dialect, fault: str, part: int):
-    whole = written(dialect, file="alpha")
+    whole = call_text(dialect, file="alpha")
     for at in range(part, whole.index("alpha"), 4):
-        damaged = FAULTS[fault](whole, at)
-        if any(part in damaged for part in UNREPORTED.get(dialect.name, ())):
+        damaged_text = FAULTS[fault](whole, at)
+        if any(part in damaged_text for part in SILENT_PARTS.get(dialect.name, ())):
             continue
-        for i, (text, calls) in enumerate(beside(dialect, damaged)):
+        for i, (text, calls) in enumerate(beside(dialect, damaged_text)):
             turn = read_turn(dialect, text, TOOLS)
-            reported = any(isinstance(call, MalformedCall) for call in turn.calls)
-            assert reported or len(turn.calls) >= calls, (text, turn.calls)
+            is_reported = any(isinstance(call, MalformedCall) for call in turn.calls)
+            assert is_reported or len(turn.calls) >= calls, (text, turn.calls)
             if (at + i) % 29 == 0:
                 check_splits(dialect, text, TOOLS, splits=[list(text), list(chunks(text, 7))])
 
 
-DAMAGED = {
+DAMAGES = {
     "the fence": ("command-r-plus", 'Action:\n[{"tool_name": "write", "parameters": {"file": "alpha"}}]\n```'),
     "the word before the fence": ("command-r-plus", '```json\n[{"tool_name": "write", "parameters": {}}]\n```'),
     "the bracket": ("pythonic", "write(file='alpha')]"),
@@ -87,20 +96,20 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize("case", DAMAGED)
+@pytest.mark.parametrize("case", DAMAGES)
 def test_every_cut_of_a_damaged_start(case: str):
-    name, damaged = DAMAGED[case]
+    name, damaged_text = DAMAGES[case]
     dialect = get_dialect(name)
-    for text, _ in beside(dialect, damaged):
+    for text, _ in beside(dialect, damaged_text):
         check_splits(dialect, text, TOOLS)
-    (call,) = read_turn(dialect, damaged, TOOLS).calls
+    (call,) = read_turn(dialect, damaged_text, TOOLS).calls
     assert isinstance(call, MalformedCall)
 
 
-@pytest.mark.parametrize("case", [case for case in DAMAGED if DAMAGED[case][0] != "command-r-plus"])
+@pytest.mark.parametrize("case", [case for case in DAMAGES if DAMAGES[case][0] != "command-r-plus"])
 def test_a_damaged_bare_call_is_told_without_a_models_name_too(case: str):
     auto = get_dialect("auto")
-    for text in (DAMAGED[case][1], f"So.\n{DAMAGED[case][1]}"):
+    for text in (DAMAGES[case][1], f"So.\n{DAMAGES[case][1]}"):
         (call,) = read_turn(auto, text, TOOLS).calls
         assert isinstance(call, MalformedCall)
         assert "write" in call.reason
@@ -127,8 +136,8 @@ def test_without_a_models_name_prose_stays_an_answer(prose: str):
 @pytest.mark.parametrize("damage", ["</toolname>", "<tool_name>", "</tool_name"])
 def test_a_damaged_end_of_a_name_takes_no_other_call(damage: str):
     dialect = get_dialect("claude-legacy")
-    whole = written(dialect, file="alpha")
-    text = f"{whole.replace('</tool_name>', damage)}\n{written(dialect, days=7)}"
+    whole = call_text(dialect, file="alpha")
+    text = f"{whole.replace('</tool_name>', damage)}\n{call_text(dialect, days=7)}"
     first, last = read_turn(dialect, text, TOOLS).calls
     assert isinstance(first, MalformedCall)
     assert isinstance(last, ToolCall)
@@ -155,19 +164,19 @@ ONE_WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("name", "damaged"), ONE_WRONG)
-def test_a_damaged_call_is_no_answer(name: str, damaged: str):
-    done: list[str] = []
+@pytest.mark.parametrize(("name", "damaged_text"), ONE_WRONG)
+def test_a_damaged_call_is_no_answer(name: str, damaged_text: str):
+    files: list[str] = []
 
     @tool(read_only=True)
     def write(file: str, days: int = 0) -> str:
         """Writes."""
-        done.append(file)
+        files.append(file)
         return "written"
 
-    result = Agent(ScriptedProvider([damaged, "Done."]), tools=[write], dialect=name).run_sync("Write.")
+    result = Agent(ScriptedProvider([damaged_text, "Done."]), tools=[write], dialect=name).run_sync("Write.")
     assert result.answer == "Done."
-    check_splits(get_dialect(name), damaged, TOOLS)
+    check_splits(get_dialect(name), damaged_text, TOOLS)
 
 
 MUSE = """ to=write<|message|><atem:function_calls>

@@ -34,12 +34,12 @@ WORDS = re.compile("alpha|omega|7|write|file|mode|days")
 TAG = re.compile(r"<[^<>]+>")
 
 
-def written(dialect: Dialect, batch: list[dict[str, Any]]) -> str:
+def batch_text(dialect: Dialect, batch: list[dict[str, Any]]) -> str:
     calls = tuple(ToolCall(f"callid00{i}", "write", arguments) for i, arguments in enumerate(batch))
     return dialect.render([Message("assistant", calls)], TOOLS)[0].text
 
 
-def damaged(text: str) -> Iterator[str]:
+def damages_of(text: str) -> Iterator[str]:
     """The text without one of its characters, without one of its tags, and with one of them cut."""
     words = [range(*match.span()) for match in WORDS.finditer(text)]
     for at in range(len(text)):
@@ -54,7 +54,7 @@ def damaged(text: str) -> Iterator[str]:
 @parts(3)
 def test_nothing_runs_with_what_is_left_of_a_tag(dialect: Dialect, part: int):
     for batch in BATCHES:
-        for reply in list(dict.fromkeys(damaged(written(dialect, batch))))[part::3]:
+        for reply in list(dict.fromkeys(damages_of(batch_text(dialect, batch))))[part::3]:
             for call in read_turn(dialect, reply, TOOLS).calls:
                 if isinstance(call, MalformedCall):
                     continue
@@ -77,7 +77,7 @@ STEP = (
     '<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="write">{}'
     "</steptml:parameter></steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>"
 )
-DAMAGED = {
+DAMAGES = {
     "a start tag without its end": ("qwen3-coder", function(FILE, "<parameter=mode\nomega\n</parameter>")),
     "a start tag without its sign": ("qwen3-coder", function(FILE, "<parameter mode\nomega\n</parameter>")),
     "an end tag without its end": ("qwen3-coder", function(FILE, "<parameter=mode>\nomega\n</parameter")),
@@ -100,9 +100,9 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize("case", DAMAGED)
+@pytest.mark.parametrize("case", DAMAGES)
 def test_the_model_gets_a_report_of_a_damaged_tag(case: str):
-    name, reply = DAMAGED[case]
+    name, reply = DAMAGES[case]
     halves = [(reply[:at], reply[at:]) for at in range(1, len(reply))]
     check_splits(get_dialect(name), reply, TOOLS, splits=[*(tuple(chunks(reply, size)) for size in (1, 3)), *halves])
     written_to: list[str] = []
@@ -118,11 +118,11 @@ def test_the_model_gets_a_report_of_a_damaged_tag(case: str):
     assert len(provider.requests) == 2
 
 
-@pytest.mark.parametrize("case", DAMAGED)
+@pytest.mark.parametrize("case", DAMAGES)
 def test_the_next_call_runs_after_a_damaged_tag(case: str):
-    name, reply = DAMAGED[case]
+    name, reply = DAMAGES[case]
     dialect = get_dialect(name)
-    *_, last = read_turn(dialect, f"{reply}\n{written(dialect, [{'mode': 'omega'}])}", TOOLS).calls
+    *_, last = read_turn(dialect, f"{reply}\n{batch_text(dialect, [{'mode': 'omega'}])}", TOOLS).calls
     assert isinstance(last, ToolCall)
     assert last.arguments == {"mode": "omega"}
 

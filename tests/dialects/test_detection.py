@@ -37,7 +37,7 @@ CALLS = (
 )
 
 
-def written(dialect: Dialect, calls: tuple[ToolCall, ...], text: str = "I look.") -> str:
+def reply_text(dialect: Dialect, calls: tuple[ToolCall, ...], text: str = "I look.") -> str:
     message = Message("assistant", (TextPart(text), *calls[: dialect.batch.max_calls]))
     return "\n".join(entry.text for entry in dialect.render([message], TOOLS))
 
@@ -57,7 +57,7 @@ def check_cuts(auto: AutoDialect, text: str, starts_in: Section = "text") -> Non
 
 @each_dialect
 def test_a_turn_of_an_unknown_model_is_read_in_the_dialect_it_is_written_in(dialect: Dialect):
-    text = written(dialect, CALLS)
+    text = reply_text(dialect, CALLS)
     turn = read_turn(AUTO, text, TOOLS)
     assert answer_and_calls(turn) == answer_and_calls(read_turn(dialect, text, TOOLS))
     check_cuts(AUTO, text)
@@ -66,7 +66,7 @@ def test_a_turn_of_an_unknown_model_is_read_in_the_dialect_it_is_written_in(dial
 @each_dialect
 def test_a_turn_of_a_known_model_is_read_as_its_dialect_reads_it(dialect: Dialect):
     auto = AutoDialect(dialect)
-    text = written(dialect, CALLS)
+    text = reply_text(dialect, CALLS)
     assert read_turn(auto, text, TOOLS) == read_turn(dialect, text, TOOLS)
     for part in range(3, len(text), 31):
         assert read_turn(auto, text[:part], TOOLS, finish="length") == read_turn(
@@ -98,7 +98,7 @@ DRIFTS = [
 @pytest.mark.parametrize(("own", "other"), DRIFTS)
 def test_a_model_that_drifts_into_another_dialect_is_followed_and_reported(own: str, other: str):
     auto, dialect = AutoDialect(get_dialect(own)), get_dialect(other)
-    text = written(dialect, CALLS[:1])
+    text = reply_text(dialect, CALLS[:1])
     turn = read_turn(auto, text, TOOLS)
     assert answer_and_calls(turn) == answer_and_calls(read_turn(dialect, text, TOOLS))
     assert (turn.notes, turn.dialect) == ((f"dialect:{other}",), other)
@@ -107,7 +107,7 @@ def test_a_model_that_drifts_into_another_dialect_is_followed_and_reported(own: 
 
 @pytest.mark.parametrize("own", ["harmony", "muse"])
 def test_what_a_message_tells_the_user_is_no_call_in_another_dialect(own: str):
-    auto, call = AutoDialect(get_dialect(own)), written(get_dialect("hermes"), CALLS[:1], "")
+    auto, call = AutoDialect(get_dialect(own)), reply_text(get_dialect("hermes"), CALLS[:1], "")
     head = {"harmony": "<|channel|>final<|message|>", "muse": " to=user<|message|>"}[own]
     assert answer_and_calls(read_turn(auto, head + call, TOOLS)) == (call, "", [])
     turn = read_turn(auto, call + "<|start|>assistant" + head + "Done.", TOOLS)
@@ -119,7 +119,7 @@ def test_a_model_told_another_dialect_than_its_own_is_read_in_both():
     auto = AutoDialect(get_dialect("qwen3-coder"), prompt_dialect=get_dialect("cogency-json"))
     assert (auto.name, auto.renderer.name) == ("cogency-json", "cogency-json")
     for name in ("cogency-json", "qwen3-coder", "hermes"):
-        turn = read_turn(auto, written(get_dialect(name), CALLS[:1]), TOOLS)
+        turn = read_turn(auto, reply_text(get_dialect(name), CALLS[:1]), TOOLS)
         assert [call.name for call in turn.calls] == ["write"]
         assert turn.notes == (("dialect:hermes",) if name == "hermes" else ())
 
@@ -127,7 +127,7 @@ def test_a_model_told_another_dialect_than_its_own_is_read_in_both():
 @pytest.mark.parametrize("own", ["harmony", "muse", "qwen3-coder"])
 def test_what_a_model_was_told_is_read_in_any_message_of_its_own(own: str):
     auto = AutoDialect(get_dialect(own), prompt_dialect=get_dialect("cogency-json"))
-    call, native = written(auto.renderer, CALLS[:1], ""), written(get_dialect("harmony"), CALLS[2:], "")
+    call, native = reply_text(auto.renderer, CALLS[:1], ""), reply_text(get_dialect("harmony"), CALLS[2:], "")
     for text in (
         "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>",
         " to=user<|message|>",
@@ -180,7 +180,7 @@ def test_a_turn_starts_where_the_prompt_ended(
 
 
 def test_two_dialects_in_one_turn_are_both_read():
-    text = written(get_dialect("hermes"), CALLS[:1]) + "\nthen\n" + written(get_dialect("harmony"), CALLS[2:], "")
+    text = reply_text(get_dialect("hermes"), CALLS[:1]) + "\nthen\n" + reply_text(get_dialect("harmony"), CALLS[2:], "")
     turn = read_turn(AUTO, text, TOOLS)
     assert [call.name for call in turn.calls] == ["write", "set"]
     assert turn.notes == ("dialect:hermes", "dialect:harmony")
@@ -196,8 +196,8 @@ def test_a_malformed_call_of_harmony_after_a_batch_that_has_ended_does_not_count
 
 
 def test_the_first_block_says_which_calls_count():
-    one = written(get_dialect("cogency-json"), CALLS[:1], "")
-    turn = read_turn(AUTO, one + "\n" + written(get_dialect("hermes"), CALLS[1:2], ""), TOOLS)
+    one = reply_text(get_dialect("cogency-json"), CALLS[:1], "")
+    turn = read_turn(AUTO, one + "\n" + reply_text(get_dialect("hermes"), CALLS[1:2], ""), TOOLS)
     assert [call.name for call in turn.calls] == ["write"]
     assert [entry.reason for entry in turn.ignored_calls] == ["the turn's batch had ended already"]
 
@@ -248,7 +248,9 @@ def test_reasoning_is_read_before_any_dialect_is_known(text: str, starts_in: Sec
 
 
 @pytest.mark.parametrize("own", [None, "qwen3-coder", "kimi-k2"])
-@given(text=soup([piece for dialect in DIALECTS for piece in MARKERS.findall(written(dialect, CALLS))]), cut=st.data())
+@given(
+    text=soup([piece for dialect in DIALECTS for piece in MARKERS.findall(reply_text(dialect, CALLS))]), cut=st.data()
+)
 @examples(30)
 def test_splits_do_not_matter(own: str | None, text: str, cut: st.DataObject):
     auto = AutoDialect(get_dialect(own) if own else None)
@@ -274,9 +276,9 @@ def _ends_early(dialect: Dialect, text: str) -> tuple[int, Sequence[int]] | None
 
 @each_dialect
 def test_results_that_the_model_makes_up_end_the_batch_as_they_do_in_their_dialect(dialect: Dialect):
-    call = written(dialect, CALLS[:1], "")
+    call = reply_text(dialect, CALLS[:1], "")
     made_up = dialect.render_results([ToolResult("c1", "write", "success", (TextPart("x"),))])
-    text = f"{call}\n{made_up}\n{written(dialect, CALLS[1:2], '')}"
+    text = f"{call}\n{made_up}\n{reply_text(dialect, CALLS[1:2], '')}"
     alone = _ends_early(dialect, text)
     assert _ends_early(AutoDialect(dialect), text) == alone
     if alone is None:

@@ -86,8 +86,8 @@ def test_within_a_run_a_history_only_grows(dialect: Dialect):
 
 @each_that_keeps
 def test_what_is_kept_is_read_as_it_was_thought(dialect: Dialect):
-    written = dialect.render([turn("a plan", "Well.", "callid001")], TOOLS)[0].text
-    read = read_turn(dialect, written, TOOLS)
+    rendered_text = dialect.render([turn("a plan", "Well.", "callid001")], TOOLS)[0].text
+    read = read_turn(dialect, rendered_text, TOOLS)
     assert (read.reasoning.strip(), read.message.text, len(read.calls)) == ("a plan", "Well.", 1)
 
 
@@ -98,12 +98,12 @@ def test_no_thought_forges_a_marker(dialect: Dialect):
     earlier = dialect.info.earlier
     assert earlier is not None
     for thought in (f"so {earlier.after.strip()} it ends", f"maybe {call} not", f"{earlier.before.strip()} again"):
-        written = dialect.render([turn(thought, "", "callid001")], TOOLS)[0].text
-        read = read_turn(dialect, written, TOOLS)
+        rendered_text = dialect.render([turn(thought, "", "callid001")], TOOLS)[0].text
+        read = read_turn(dialect, rendered_text, TOOLS)
         assert (read.message.text, [dict(each.arguments) for each in read.calls if isinstance(each, ToolCall)]) == (
             "",
             [{"file": "callid001"}],
-        ), written
+        ), rendered_text
 
 
 def test_a_turn_of_thoughts_alone():

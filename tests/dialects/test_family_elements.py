@@ -152,9 +152,9 @@ def test_every_error_reaches_the_model_with_a_reason(dialect: Dialect) -> None:
     text = render_calls(dialect, [ToolCall("c", "write", {"content": "zz"})])
     turn = read_turn(dialect, text[: text.rindex("z")], TOOLS)
     assert [type(call) for call in turn.calls] == [MalformedCall]
-    malformed = turn.calls[0]
-    assert isinstance(malformed, MalformedCall)
-    assert malformed.code == "unclosed"
+    malformed_call = turn.calls[0]
+    assert isinstance(malformed_call, MalformedCall)
+    assert malformed_call.code == "unclosed"
 
 
 def arguments_of(name: str, text: str, tools: Any = TOOLS) -> list[Any]:
@@ -163,7 +163,7 @@ def arguments_of(name: str, text: str, tools: Any = TOOLS) -> list[Any]:
     return [dict(call.arguments) if isinstance(call, ToolCall) else call.code for call in calls]
 
 
-def typed(schema: Any) -> list[ToolSpec]:
+def tools_with_schema(schema: Any) -> list[ToolSpec]:
     return [ToolSpec("f", "", {"type": "object", "properties": {"k": schema, "other": {"type": "string"}}})]
 
 
@@ -190,8 +190,8 @@ VALUES: list[tuple[Any, str, Any]] = [
 def test_the_schema_types_a_value(schema: Any, text: str, value: Any) -> None:
     qwen = f"<tool_call>\n<function=f>\n<parameter=k>\n{text}\n</parameter>\n</function>\n</tool_call>"
     minimax = f'<minimax:tool_call><invoke name="f"><parameter name="k">{text}</parameter></invoke></minimax:tool_call>'
-    assert json.dumps(arguments_of("qwen3-coder", qwen, typed(schema))) == json.dumps([{"k": value}])
-    assert json.dumps(arguments_of("minimax-m2", minimax, typed(schema))) == json.dumps([{"k": value}])
+    assert json.dumps(arguments_of("qwen3-coder", qwen, tools_with_schema(schema))) == json.dumps([{"k": value}])
+    assert json.dumps(arguments_of("minimax-m2", minimax, tools_with_schema(schema))) == json.dumps([{"k": value}])
 
 
 DSML_VALUES: list[tuple[Any, str, str, Any]] = [
@@ -214,7 +214,7 @@ def test_dsml_says_what_a_value_is_and_the_schema_has_the_last_word(
         '<｜DSML｜tool_calls><｜DSML｜invoke name="f">'
         f'<｜DSML｜parameter name="k" string="{flag}">{text}</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜tool_calls>'
     )
-    assert json.dumps(arguments_of("deepseek-v4", reply, typed(schema))) == json.dumps([{"k": value}])
+    assert json.dumps(arguments_of("deepseek-v4", reply, tools_with_schema(schema))) == json.dumps([{"k": value}])
 
 
 QWEN: list[tuple[str, list[Any]]] = [
@@ -246,7 +246,7 @@ QWEN: list[tuple[str, list[Any]]] = [
 
 @pytest.mark.parametrize(("body", "calls"), QWEN)
 def test_where_a_value_ends(body: str, calls: list[Any]) -> None:
-    tools = [ToolSpec("f", "", {**typed({"type": "string"})[0].parameters, "additionalProperties": False})]
+    tools = [ToolSpec("f", "", {**tools_with_schema({"type": "string"})[0].parameters, "additionalProperties": False})]
     assert arguments_of("qwen3-coder", f"<tool_call>\n<function=f>\n{body}", tools) == calls
 
 
@@ -280,9 +280,9 @@ def test_all_arguments_in_one_are_taken_apart_only_when_they_are_the_tools() -> 
         '<｜DSML｜parameter name="arguments" string="false">{}</｜DSML｜parameter></｜DSML｜invoke>'
         "</｜DSML｜tool_calls>"
     )
-    fits, unknown = reply.replace("{}", '{"content": "x"}'), reply.replace("{}", '{"nope": 1}')
+    fits, other_reply = reply.replace("{}", '{"content": "x"}'), reply.replace("{}", '{"nope": 1}')
     assert arguments_of("deepseek-v4", fits) == [{"content": "x"}]
-    assert arguments_of("deepseek-v4", unknown) == [{"arguments": {"nope": 1}}]
+    assert arguments_of("deepseek-v4", other_reply) == [{"arguments": {"nope": 1}}]
 
 
 def test_one_bad_call_leaves_the_others() -> None:
@@ -305,10 +305,10 @@ def test_an_argument_without_a_name_or_type_survives(dialect: Dialect) -> None:
 @pytest.mark.parametrize("damage", ['name=ping"more', 'name="ping"more'])
 def test_a_name_that_runs_into_other_text_is_no_name(name: str, damage: str) -> None:
     dialect = get_dialect(name)
-    (written,) = dialect.render([Message("assistant", (ToolCall("1", "ping", {}),))], TOOLS)
-    damaged = written.text.replace('name="ping"', damage)
-    assert damaged != written.text
-    (call,) = read_turn(dialect, damaged, TOOLS).calls
+    (message,) = dialect.render([Message("assistant", (ToolCall("1", "ping", {}),))], TOOLS)
+    damaged_text = message.text.replace('name="ping"', damage)
+    assert damaged_text != message.text
+    (call,) = read_turn(dialect, damaged_text, TOOLS).calls
     assert isinstance(call, MalformedCall)
     assert "more" in call.raw
 

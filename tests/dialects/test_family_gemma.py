@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from dialect_strategies import FINISHES, NASTY_VALUES, TOOLS, cuts, spec
 from family_checks import (
+    call_text,
     check_any_text,
     check_cut_off,
     check_leaves_as_it_comes,
@@ -15,7 +16,6 @@ from family_checks import (
     examples,
     parse_growth,
     soup,
-    written,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -154,7 +154,7 @@ def test_5_markers_inside_strings_are_content(dialect: Dialect, value: str):
 
 @each_dialect
 def test_8_a_call_that_is_cut_off_is_not_completed(dialect: Dialect):
-    text = written(dialect, ToolCall("1", "write", {"content": "a,b", "file": "x"}))
+    text = call_text(dialect, ToolCall("1", "write", {"content": "a,b", "file": "x"}))
     check_cut_off(dialect, text)
     cut = text[: text.index("a,b") + 2]
     check_never_completed(dialect, cut)
@@ -235,10 +235,10 @@ def test_a_call_ends_the_thought():
 def test_history_is_written_as_the_template_does():
     tools = (spec("get_weather", {"city": {"type": "string"}, "days": {"type": "integer"}}),)
     call = ToolCall("1", "get_weather", {"city": "Paris", "days": 2})
-    assert written(GEMMA4, call) == '<|tool_call>call:get_weather{city:<|"|>Paris<|"|>,days:2}<tool_call|>'
+    assert call_text(GEMMA4, call) == '<|tool_call>call:get_weather{city:<|"|>Paris<|"|>,days:2}<tool_call|>'
     result = ToolResult("1", "get_weather", "success", (TextPart("sunny"),))
     frame = '<|tool_response>response:get_weather{value:<|"|>sunny<|"|>}<tool_response|>'
     assert GEMMA4.render_results([result]) == frame
-    mapped = ToolResult("1", "f", "success", (JsonPart({"a": [1, "x"]}),))
-    assert GEMMA4.render_results([mapped]) == '<|tool_response>response:f{a:[1,<|"|>x<|"|>]}<tool_response|>'
+    mapping_result = ToolResult("1", "f", "success", (JsonPart({"a": [1, "x"]}),))
+    assert GEMMA4.render_results([mapping_result]) == '<|tool_response>response:f{a:[1,<|"|>x<|"|>]}<tool_response|>'
     assert '<|tool_call>call:get_weather{city:<|"|>' in GEMMA4.instructions(tools, listing="prose")

@@ -63,9 +63,9 @@ def marker_texts(dialect: Dialect) -> list[str]:
     return sorted(set(texts))
 
 
-def written(dialect: Dialect, *calls: tuple[str, dict[str, object]]) -> str:
-    made = tuple(ToolCall(f"{i}", name, arguments) for i, (name, arguments) in enumerate(calls))
-    return "".join(entry.text for entry in dialect.render([Message("assistant", made)], TOOLS))
+def calls_text(dialect: Dialect, *calls: tuple[str, dict[str, object]]) -> str:
+    tool_calls = tuple(ToolCall(f"{i}", name, arguments) for i, (name, arguments) in enumerate(calls))
+    return "".join(entry.text for entry in dialect.render([Message("assistant", tool_calls)], TOOLS))
 
 
 COMMON = [
@@ -82,8 +82,8 @@ def soups(draw: st.DrawFn, dialect: Dialect) -> str:
     whole = marker_texts(dialect)
     halves = [text[: len(text) // 2] for text in whole]
     calls = [
-        written(dialect, ("read", {"file": "a"})),
-        written(dialect, ("ping", {}), ("write", {"content": whole[0]})),
+        calls_text(dialect, ("read", {"file": "a"})),
+        calls_text(dialect, ("ping", {}), ("write", {"content": whole[0]})),
     ]
     pieces = st.one_of(st.sampled_from([*whole, *calls]), st.sampled_from([*halves, *COMMON]), st.text(max_size=2))
     text = draw(st.lists(pieces, max_size=10).map("".join))
@@ -111,7 +111,7 @@ def test_splits_do_not_matter_and_nothing_raises(dialect: Dialect, data: st.Data
 def test_every_cut_in_two_of_a_turn_with_everything(dialect: Dialect):
     thought = [marker for marker in table(dialect).markers if marker.kind == "reasoning"]
     inside = f"{thought[0].text}why{thought[0].end}" if thought else ""
-    text = f"{inside}\nfn{written(dialect, ('write', {'content': marker_texts(dialect)[0]}), ('ping', {}))}\nHe"
+    text = f"{inside}\nfn{calls_text(dialect, ('write', {'content': marker_texts(dialect)[0]}), ('ping', {}))}\nHe"
     for finish in ("stop", "length"):
         check_splits(dialect, text, TOOLS, finish, splits=every_split(text))
     turn = read_turn(dialect, text, TOOLS)
@@ -125,7 +125,7 @@ def test_every_cut_in_two_of_a_turn_with_everything(dialect: Dialect):
 @each_representative
 @pytest.mark.parametrize("whole", [False, True], ids=["chunks", "whole"])
 def test_twice_the_text_takes_about_twice_as_long(dialect: Dialect, whole: bool):
-    opening = written(dialect, ("write", {"content": "@"})).partition("@")[0]
+    opening = calls_text(dialect, ("write", {"content": "@"})).partition("@")[0]
     markers = marker_texts(dialect)
     units = [
         (opening, "ab\\n "),
@@ -166,23 +166,25 @@ def test_prose_is_held_back_at_most_256_characters(dialect: Dialect, data: st.Da
     if any(not isinstance(delta, TextDelta) for delta in parse_pieces(dialect, [text])):
         return
     total = sum(len(delta.text) for delta in parse_pieces(dialect, [text]) if isinstance(delta, TextDelta))
-    dropped = len(text) - total  # frame markers, whole ones
+    dropped_length = len(text) - total  # frame markers, whole ones
     parser = dialect.parser()
     for i, char in enumerate(text, 1):
         answer += sum(len(delta.text) for delta in parser.feed(char) if isinstance(delta, TextDelta))
-        assert i - answer - dropped <= 256
+        assert i - answer - dropped_length <= 256
 
 
 @each_dialect
 def test_a_string_argument_is_released_as_it_arrives(dialect: Dialect):
-    text = written(dialect, ("write", {"content": "word " * 300}))
+    text = calls_text(dialect, ("write", {"content": "word " * 300}))
     parser = dialect.parser(TOOLS)
     first = text.index("word")
-    streamed = sum(len(delta.text) for delta in parser.feed(text[:first]) if isinstance(delta, ArgumentsDelta))
-    before = streamed
+    streamed_length = sum(len(delta.text) for delta in parser.feed(text[:first]) if isinstance(delta, ArgumentsDelta))
+    before = streamed_length
     for i in range(first, text.rindex("word"), 7):
-        streamed += sum(len(delta.text) for delta in parser.feed(text[i : i + 7]) if isinstance(delta, ArgumentsDelta))
-        assert streamed - before == i + 7 - first
+        streamed_length += sum(
+            len(delta.text) for delta in parser.feed(text[i : i + 7]) if isinstance(delta, ArgumentsDelta)
+        )
+        assert streamed_length - before == i + 7 - first
 
 
 # --- 5. markers inside strings, 6. round trip ---------------------------------------------------
@@ -197,8 +199,8 @@ def test_markers_inside_strings_are_content(dialect: Dialect):
 @each_dialect
 def test_unescaped_markers_inside_strings_are_content_too(dialect: Dialect):
     for marker in marker_texts(dialect):
-        quoted = json.dumps(marker, ensure_ascii=False)
-        text = written(dialect, ("write", {"content": "@@"})).replace('"@@"', quoted)
+        json_marker = json.dumps(marker, ensure_ascii=False)
+        text = calls_text(dialect, ("write", {"content": "@@"})).replace('"@@"', json_marker)
         (call,) = read_turn(dialect, text, TOOLS).calls
         assert isinstance(call, ToolCall)
         assert call.arguments == {"content": marker}
@@ -210,7 +212,7 @@ def test_unescaped_markers_inside_strings_are_content_too(dialect: Dialect):
 @st.composite
 def results(draw: st.DrawFn, dialect: Dialect) -> list[ToolResult]:
     whole = marker_texts(dialect)
-    whole += [text.upper() for text in whole] + [written(dialect, ("read", {"file": "a"}))]
+    whole += [text.upper() for text in whole] + [calls_text(dialect, ("read", {"file": "a"}))]
     halves = itertools.chain.from_iterable((text[:3], text[3:], text[:-1], text[-1:]) for text in whole)
     references = [
         "&",
@@ -227,8 +229,8 @@ def results(draw: st.DrawFn, dialect: Dialect) -> list[ToolResult]:
     ]
     pieces = st.sampled_from([*whole, *halves, *references, *COMMON])
     texts = st.lists(st.one_of(pieces, st.text(max_size=2)), max_size=6).map("".join)
-    made = draw(st.lists(texts, min_size=1, max_size=3))
-    return [ToolResult(f"{i}", "read", "success", (TextPart(text),)) for i, text in enumerate(made)]
+    result_texts = draw(st.lists(texts, min_size=1, max_size=3))
+    return [ToolResult(f"{i}", "read", "success", (TextPart(text),)) for i, text in enumerate(result_texts)]
 
 
 @each_dialect
@@ -244,10 +246,10 @@ def test_escapes_are_reversible(dialect: Dialect, data: st.DataObject):
 
 @each_dialect
 def test_results_that_the_model_writes_are_reported(dialect: Dialect):
-    known = [marker for marker in table(dialect).markers if marker.kind == "results"]
+    result_markers = [marker for marker in table(dialect).markers if marker.kind == "results"]
     text = dialect.render_results([ToolResult("1", "read", "success", (TextPart("[1]"),))])
     deltas = parse_pieces(dialect, [text])
-    if known and known[0].text in text:
+    if result_markers and result_markers[0].text in text:
         assert any(isinstance(delta, ForgedResults) for delta in deltas)
     else:
         assert not [delta for delta in deltas if not isinstance(delta, TextDelta)]
@@ -258,7 +260,7 @@ def test_results_that_the_model_writes_are_reported(dialect: Dialect):
 
 @each_dialect
 def test_a_truncated_turn_completes_no_call_that_was_not_whole(dialect: Dialect):
-    text = "Hm. " + written(dialect, ("write", {"content": "a\nb"}))
+    text = "Hm. " + calls_text(dialect, ("write", {"content": "a\nb"}))
     last = text.rindex("}")
     for at in range(len(text)):
         deltas = parse_pieces(dialect, [text[:at]], TOOLS, "length")
@@ -269,7 +271,7 @@ def test_a_truncated_turn_completes_no_call_that_was_not_whole(dialect: Dialect)
 
 @each_dialect
 def test_a_block_that_stops_inside_its_string_is_malformed(dialect: Dialect):
-    text = written(dialect, ("write", {"content": "abc"}))
+    text = calls_text(dialect, ("write", {"content": "abc"}))
     text = text[: text.index("bc")]
     for finish in ("stop", "length"):
         (call,) = read_turn(dialect, text, TOOLS, finish=finish).calls
@@ -297,7 +299,7 @@ F, G, P, Q = (
 )
 CALLED_F: list[tuple[str, object]] = [("f", {})]
 CALLED_G: list[tuple[str, object]] = [("g", {})]
-QUOTED = r'"{\"a\": 1}"'
+QUOTED_ARGUMENTS = r'"{\"a\": 1}"'
 F_THEN_G = [*CALLED_F, *CALLED_G]
 DOTS_G = f"<dots_function_call>{G}</dots_function_call>"
 LONG = "x" * 256
@@ -306,13 +308,13 @@ FUNCTOOLS = "import functools; functools[0]; functools [x]"
 CASES = [
     Case(
         "granite4",
-        f'<tool_call>{{"name": "f", "arguments": {QUOTED}}}</tool_call>',
+        f'<tool_call>{{"name": "f", "arguments": {QUOTED_ARGUMENTS}}}</tool_call>',
         [("f", {"a": 1})],
         notes=("arguments_text",),
     ),
     Case(
         "granite4",
-        f'<tool_call>{{"arguments": {QUOTED}, "name": "f"}}</tool_call>',
+        f'<tool_call>{{"arguments": {QUOTED_ARGUMENTS}, "name": "f"}}</tool_call>',
         [("f", {"a": 1})],
         notes=("arguments_text",),
     ),
@@ -320,7 +322,7 @@ CASES = [
     Case("granite4", '<tool_call>{"name": "f", "arguments": "[1]"}</tool_call>', []),
     Case(
         "hermes",
-        f'<tool_call>{{"name": "f", "arguments": {QUOTED}}}</tool_call><|im_end|>',
+        f'<tool_call>{{"name": "f", "arguments": {QUOTED_ARGUMENTS}}}</tool_call><|im_end|>',
         [("f", {"a": 1})],
         notes=("arguments_text",),
     ),
@@ -419,7 +421,7 @@ def test_ids_go_with_calls_and_results():
 
 @each_dialect
 def test_a_malformed_call_is_shown_to_the_model_as_it_was(dialect: Dialect):
-    text = written(dialect, ("write", {"content": "abc"})).replace('"abc"', "abc")
+    text = calls_text(dialect, ("write", {"content": "abc"})).replace('"abc"', "abc")
     turn = read_turn(dialect, text, TOOLS)
     assert [type(call) for call in turn.calls] == [MalformedCall]
     history_sent = "".join(entry.text for entry in dialect.render([turn.message], TOOLS))
@@ -463,13 +465,13 @@ def test_minimax_m1_writes_all_calls_into_one_block_one_per_line():
     dialect = get_dialect("minimax-m1")
     calls = [ToolCall(f"{i}", "write", {"file": name, "content": ""}) for i, name in enumerate("ab")]
     lines = [f'{{"name": "write", "arguments": {{"file": "{name}", "content": ""}}}}' for name in "ab"]
-    written = f"<tool_calls>\n{lines[0]}\n{lines[1]}\n</tool_calls>"
-    assert dialect.render([Message("assistant", tuple(calls))])[0].text == written
-    read = read_turn(dialect, f"<think>Both.</think>{written}", TOOLS)
-    made = [call.arguments for call in read.calls if isinstance(call, ToolCall)]
-    assert (read.reasoning, made) == ("Both.", [call.arguments for call in calls])
-    broken = read_turn(dialect, written.replace('"a"', "a"), TOOLS)
-    assert [type(call) for call in broken.calls] == [MalformedCall, ToolCall]
+    block = f"<tool_calls>\n{lines[0]}\n{lines[1]}\n</tool_calls>"
+    assert dialect.render([Message("assistant", tuple(calls))])[0].text == block
+    read = read_turn(dialect, f"<think>Both.</think>{block}", TOOLS)
+    arguments = [call.arguments for call in read.calls if isinstance(call, ToolCall)]
+    assert (read.reasoning, arguments) == ("Both.", [call.arguments for call in calls])
+    broken_turn = read_turn(dialect, block.replace('"a"', "a"), TOOLS)
+    assert [type(call) for call in broken_turn.calls] == [MalformedCall, ToolCall]
 
 
 def test_minimax_m1_results_are_tool_turns_or_named_as_such():

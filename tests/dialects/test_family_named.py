@@ -223,10 +223,13 @@ def test_text_is_held_no_longer_than_a_candidate(case: Case, data: st.DataObject
     answer = 0
     for i, char in enumerate(text, 1):
         answer += sum(len(delta.text) for delta in parser.feed(char) if isinstance(delta, TextDelta))
-        ended = case.dialect.parser(TOOLS)
-        known = [*ended.feed(text[:i]), *ended.close("stop")]
-        examples_held = getattr(ended, "shown_chars", 0) - getattr(parser, "shown_chars", 0)
-        assert sum(len(delta.text) for delta in known if isinstance(delta, TextDelta)) - answer - examples_held <= 256
+        other_parser = case.dialect.parser(TOOLS)
+        final_deltas = [*other_parser.feed(text[:i]), *other_parser.close("stop")]
+        examples_held = getattr(other_parser, "shown_chars", 0) - getattr(parser, "shown_chars", 0)
+        assert (
+            sum(len(delta.text) for delta in final_deltas if isinstance(delta, TextDelta)) - answer - examples_held
+            <= 256
+        )
 
 
 @pytest.mark.parametrize("size", range(250, 260))
@@ -253,7 +256,7 @@ def test_time_is_linear(case: Case, size: int, part: int):
     units[f'{case.opening}"'] = ("some text\\n", "<|", *case.markers)
     units[f"{case.opening}x"] = (case.closing[:-1] or "<", "< ")
     units[case.think[0]] = ("a", first, case.think[1][:-1] or "<")
-    cases = [(start, unit) for start, repeated in units.items() for unit in repeated]
+    cases = [(start, unit) for start, texts in units.items() for unit in texts]
     for start, unit in cases[part::3]:
         assert parse_growth(case.dialect, start, unit, size) < LINEAR, (start, unit)
 
@@ -331,8 +334,8 @@ def test_solar_writes_turns_and_takes_calls_with_and_without_their_section():
     for calls in (f"<|tool_calls|>{both}<|calls|>", f"<|tool_calls|>{both}", both):
         turn = turn_of("solar-open", f"<|think|>First a.<|end|><|begin|>assistant{calls}")
         assert (turn.reasoning, turn.text) == ("First a.", "")
-        made = [call for call in turn.calls if isinstance(call, ToolCall)]
-        assert [(call.provider_id, call.name, call.arguments) for call in made] == [
+        tool_calls = [call for call in turn.calls if isinstance(call, ToolCall)]
+        assert [(call.provider_id, call.name, call.arguments) for call in tool_calls] == [
             ("a1b2c3d4e5", *WRITE_A),
             ("f6g7h8i9j0", *WRITE_B),
         ]
@@ -344,10 +347,10 @@ def test_solar_writes_turns_and_takes_calls_with_and_without_their_section():
 def test_an_unreadable_call_of_solar_fails_alone(bad: str):
     good = f"<|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>write<|tool_call:args|>{B}<|tool_call:end|>"
     text = f"<|tool_calls|><|tool_call:begin|>{bad}<|tool_call:end|>{good}<|calls|>"
-    broken, made = turn_of("solar-open", text).calls
-    assert isinstance(broken, MalformedCall)
-    assert isinstance(made, ToolCall)
-    assert (made.name, made.arguments) == WRITE_B
+    broken_call, other_call = turn_of("solar-open", text).calls
+    assert isinstance(broken_call, MalformedCall)
+    assert isinstance(other_call, ToolCall)
+    assert (other_call.name, other_call.arguments) == WRITE_B
 
 
 def test_kimi_without_a_section_and_with_lone_tokens():
@@ -393,8 +396,8 @@ def test_arguments_that_are_not_an_object_never_become_an_empty_object(arguments
 
 
 def test_a_call_whose_json_cannot_be_read_fails_alone_and_an_empty_block_is_malformed():
-    broken = KIMI_B.replace("}", "")
-    assert calls_of("kimi-k2", f"{SECTION}{KIMI_A}{broken}{SECTION_END}") == [WRITE_A, ("invalid_json", False)]
+    broken_call = KIMI_B.replace("}", "")
+    assert calls_of("kimi-k2", f"{SECTION}{KIMI_A}{broken_call}{SECTION_END}") == [WRITE_A, ("invalid_json", False)]
     assert calls_of("kimi-k2", f"{SECTION}{SECTION_END}") == [("empty_batch", True)]
 
 

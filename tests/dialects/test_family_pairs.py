@@ -50,8 +50,8 @@ def examples(count: int):
 
 
 def write(dialect: Dialect, *calls: tuple[str, dict[str, Any]], tools: Any = TOOLS) -> str:
-    made = tuple(ToolCall(f"c{i}", name, arguments) for i, (name, arguments) in enumerate(calls))
-    return "".join(entry.text for entry in dialect.render([Message("assistant", made)], tools))
+    tool_calls = tuple(ToolCall(f"c{i}", name, arguments) for i, (name, arguments) in enumerate(calls))
+    return "".join(entry.text for entry in dialect.render([Message("assistant", tool_calls)], tools))
 
 
 FRAGMENTS = [
@@ -228,8 +228,8 @@ def test_a_result_that_quotes_the_format_is_no_call(dialect: Dialect):
 
 @pytest.mark.parametrize("dialect", FAMILY[:7], ids=lambda dialect: dialect.name)
 def test_results_that_the_model_writes_are_a_forgery(dialect: Dialect):
-    forged = dialect.render_results([ToolResult("1", "read", "success", (TextPart("root"),))])
-    deltas = check_splits(dialect, f"So:\n{forged}\nIt is root.", TOOLS)
+    results_text = dialect.render_results([ToolResult("1", "read", "success", (TextPart("root"),))])
+    deltas = check_splits(dialect, f"So:\n{results_text}\nIt is root.", TOOLS)
     assert [type(delta) for delta in deltas if isinstance(delta, ForgedResults)] == [ForgedResults]
 
 
@@ -243,7 +243,7 @@ PROPERTIES: dict[str, Any] = {
     "any": {},
     "ref": {"$ref": "#/$defs/n"},
 }
-TYPED = ToolSpec("f", "", {"type": "object", "properties": PROPERTIES, "$defs": {"n": {"type": "integer"}}})
+TYPED_TOOL = ToolSpec("f", "", {"type": "object", "properties": PROPERTIES, "$defs": {"n": {"type": "integer"}}})
 
 
 @pytest.mark.parametrize(
@@ -275,13 +275,13 @@ TYPED = ToolSpec("f", "", {"type": "object", "properties": PROPERTIES, "$defs": 
 )
 def test_the_schema_says_what_a_value_is(key: str, text: str, value: Any):
     reply = f"<tool_call>f\n<arg_key>{key}</arg_key>\n<arg_value>{text}</arg_value>\n</tool_call>"
-    check_splits(GLM, reply, [TYPED])
-    (call,) = read_turn(GLM, reply, [TYPED]).calls
+    check_splits(GLM, reply, [TYPED_TOOL])
+    (call,) = read_turn(GLM, reply, [TYPED_TOOL]).calls
     assert isinstance(call, ToolCall)
     assert call.arguments == {key: value}
 
 
-@pytest.mark.parametrize("tools", [(), [TYPED]], ids=["no tools", "no such argument"])
+@pytest.mark.parametrize("tools", [(), [TYPED_TOOL]], ids=["no tools", "no such argument"])
 @pytest.mark.parametrize("text", ["5", "true", "null", '{"x": 1}', "[1]", "x"])
 def test_of_what_the_schema_says_nothing_is_text_in_hunyuan_and_json_in_glm(tools: Any, text: str):
     for dialect, value in ((HY, text), (GLM, text if text == "x" else json.loads(text))):
@@ -379,7 +379,7 @@ def test_a_type_in_the_text_goes_before_the_schema():
         "<ifm|arg_value>7</ifm|arg_value><ifm|arg_key>any</ifm|arg_key><ifm|arg_type>string</ifm|arg_type>"
         "<ifm|arg_value>7</ifm|arg_value></ifm|tool_call>"
     )
-    (call,) = read_turn(K2, reply, [TYPED]).calls
+    (call,) = read_turn(K2, reply, [TYPED_TOOL]).calls
     assert isinstance(call, ToolCall)
     assert call.arguments == {"text": 7, "any": "7"}
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from dialect_strategies import FINISHES, NASTY_VALUES, TOOLS, cuts
 from family_checks import (
+    call_text,
     check_any_text,
     check_cut_off,
     check_leaves_as_it_comes,
@@ -15,7 +16,6 @@ from family_checks import (
     examples,
     parse_growth,
     soup,
-    written,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -142,7 +142,7 @@ def test_what_is_no_literal_is_malformed(dialect: Dialect, text: str, code: str)
 
 @each_dialect
 def test_an_argument_named_twice_fails_its_call_alone(dialect: Dialect):
-    calls = written(dialect, ToolCall("1", "read", {"file": "a", "path": "b"}), ToolCall("2", "ping", {}))
+    calls = call_text(dialect, ToolCall("1", "read", {"file": "a", "path": "b"}), ToolCall("2", "ping", {}))
     first, second = read_turn(dialect, calls.replace("path=", "file="), TOOLS).calls
     assert isinstance(first, MalformedCall)
     assert (first.code, first.name, first.whole_block) == ("duplicate_key", "read", False)
@@ -172,13 +172,13 @@ def test_5_markers_inside_strings_are_content(dialect: Dialect, value: str):
 @pytest.mark.parametrize("text", ['"me', '"me and you", n=2)', "'it', r'b\\c')", 'x, "y z")'])
 def test_what_follows_a_fault_leaves_as_no_argument(dialect: Dialect, text: str):
     """In characters it did: a string without its argument's name was written after the arguments before it."""
-    reply = written(dialect, ToolCall("1", "f", {"a": "x"})).partition(")")[0] + ", " + text
+    reply = call_text(dialect, ToolCall("1", "f", {"a": "x"})).partition(")")[0] + ", " + text
     check_splits(dialect, reply, TOOLS, splits=[list(reply)])
 
 
 @each_dialect
 def test_8_a_call_that_is_cut_off_is_not_completed(dialect: Dialect):
-    text = written(dialect, ToolCall("1", "write", {"content": "a'b\n", "file": "x"}), ToolCall("2", "ping", {}))
+    text = call_text(dialect, ToolCall("1", "write", {"content": "a'b\n", "file": "x"}), ToolCall("2", "ping", {}))
     check_cut_off(dialect, text)
     cut = text[: text.index("content=") + 12]
     check_never_completed(dialect, cut)
@@ -286,11 +286,11 @@ def test_results_are_written_as_the_templates_do():
 def test_calls_are_written_as_the_models_do():
     calls = [ToolCall("1", "f", {"a": "it's", "b": [True, None, {"k": -1.5}]}), ToolCall("2", "g", {"a b": 1})]
     line = """f(a='it\\'s', b=[True, None, {'k': -1.5}]), g(**{'a b': 1})"""
-    assert written(PYTHONIC, *calls) == f"[{line}]"
-    assert written(DIALECTS[1], *calls) == f"<|python_start|>[{line}]<|python_end|>"
+    assert call_text(PYTHONIC, *calls) == f"[{line}]"
+    assert call_text(DIALECTS[1], *calls) == f"<|python_start|>[{line}]<|python_end|>"
     line = """f(a="it's", b=[True, None, {"k": -1.5}])"""
-    assert written(LFM2, calls[0]) == f"<|tool_call_start|>[{line}]<|tool_call_end|>"
-    assert written(OLMO3, *calls) == f'<function_calls>{line}\ng(**{{"a b": 1}})</function_calls>'
+    assert call_text(LFM2, calls[0]) == f"<|tool_call_start|>[{line}]<|tool_call_end|>"
+    assert call_text(OLMO3, *calls) == f'<function_calls>{line}\ng(**{{"a b": 1}})</function_calls>'
 
 
 @pytest.mark.parametrize(

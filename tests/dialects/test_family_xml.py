@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from dialect_strategies import TOOLS
-from family_checks import check_any_text, check_cut_off, check_leaves_as_it_comes, parse_growth, written
+from family_checks import call_text, check_any_text, check_cut_off, check_leaves_as_it_comes, parse_growth
 
 from growth import LINEAR
 from toolspeak.data.messages import MalformedCall, TextPart, ToolCall, ToolResult
@@ -33,7 +33,7 @@ def invoke(body: str) -> str:
 def test_a_declaration_without_a_call_element_keeps_the_contract():
     check_dialect(PLAIN)
     call = ToolCall("c", "read", {"file": "a.txt"})
-    assert written(PLAIN, call) == "<tools>\n<read>\n<file>a.txt</file>\n</read>\n</tools>"
+    assert call_text(PLAIN, call) == "<tools>\n<read>\n<file>a.txt</file>\n</read>\n</tools>"
 
 
 READ: list[Any] = [
@@ -93,7 +93,7 @@ def test_what_may_not_become_a_tag_leaves_however_the_turn_is_cut(end: str):
 
 
 def test_the_stop_sequence_may_have_taken_the_blocks_end():
-    call = written(CLAUDE, ToolCall("c", "read", {"file": "a"}))
+    call = call_text(CLAUDE, ToolCall("c", "read", {"file": "a"}))
     turn = read_turn(CLAUDE, call.removesuffix("</function_calls>"), TOOLS)
     assert [each.name for each in turn.calls] == ["read"]
     check_cut_off(CLAUDE, call)
@@ -107,7 +107,7 @@ def test_a_result_names_its_tool_and_neither_it_nor_the_name_breaks_out():
 
 
 def test_auto_tells_it_from_the_format_that_has_the_same_marker():
-    turn = read_turn(get_dialect("auto"), written(CLAUDE, ToolCall("c", "read", {"file": "a"})), TOOLS)
+    turn = read_turn(get_dialect("auto"), call_text(CLAUDE, ToolCall("c", "read", {"file": "a"})), TOOLS)
     assert turn.dialect == "claude-legacy"
     assert read_turn(get_dialect("auto"), "<function_calls>ping()</function_calls>", TOOLS).dialect == "olmo3"
 

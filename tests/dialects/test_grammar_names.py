@@ -23,9 +23,9 @@ each_target = pytest.mark.parametrize(
     ("dialect", "target"), grid(DIALECTS, ["lark", "gbnf"], every=2, ids=lambda value: getattr(value, "name", value))
 )
 """Of the two, `make test` runs one in turn."""
-REQUIRED = ToolChoice("required")
+REQUIRED_CHOICE = ToolChoice("required")
 POINT = {"type": "object", "properties": {"x": I, "y": I, "label": S}, "required": ["x", "y"]}
-ORDERED = ToolSpec(
+ORDERED_TOOL = ToolSpec(
     "draw",
     "",
     {
@@ -44,25 +44,25 @@ ORDERED = ToolSpec(
 
 
 @st.composite
-def shuffled(draw: st.DrawFn) -> dict[str, Any]:
+def shuffled_arguments(draw: st.DrawFn) -> dict[str, Any]:
     """Arguments of the tool, the keys of each object in any order."""
 
-    def mixed(made: dict[str, Any]) -> dict[str, Any]:
-        return {name: made[name] for name in draw(st.permutations(list(made)))}
+    def shuffle(arguments: dict[str, Any]) -> dict[str, Any]:
+        return {name: arguments[name] for name in draw(st.permutations(list(arguments)))}
 
     def point() -> dict[str, Any]:
-        return mixed({"x": 1, "y": 2, **({"label": "a"} if draw(st.booleans()) else {})})
+        return shuffle({"x": 1, "y": 2, **({"label": "a"} if draw(st.booleans()) else {})})
 
-    made: dict[str, Any] = {"title": "t", "at": point()}
+    arguments: dict[str, Any] = {"title": "t", "at": point()}
     others = {"points": [point(), point()], "how": point() if draw(st.booleans()) else "quickly", "size": 3}
-    return mixed({**made, **{name: each for name, each in others.items() if draw(st.booleans())}})
+    return shuffle({**arguments, **{name: each for name, each in others.items() if draw(st.booleans())}})
 
 
 @each_target
 def test_arguments_in_any_order_are_rendered_in_the_one_that_the_grammar_takes(dialect: Dialect, target: str):
-    accepts = matcher(dialect.grammar([ORDERED], REQUIRED, target=target))  # type: ignore[arg-type]
+    accepts = matcher(dialect.grammar([ORDERED_TOOL], REQUIRED_CHOICE, target=target))  # type: ignore[arg-type]
 
-    @given(shuffled())
+    @given(shuffled_arguments())
     @settings(
         deadline=None,
         max_examples=fewer(5),
@@ -72,9 +72,9 @@ def test_arguments_in_any_order_are_rendered_in_the_one_that_the_grammar_takes(d
         suppress_health_check=list(HealthCheck),
     )
     def check(arguments: dict[str, Any]):
-        text = render_calls(dialect, [ToolCall("id1", "draw", arguments)], [ORDERED])
+        text = render_calls(dialect, [ToolCall("id1", "draw", arguments)], [ORDERED_TOOL])
         assert accepts(text), text
-        (call,) = read_turn(dialect, text, [ORDERED]).calls
+        (call,) = read_turn(dialect, text, [ORDERED_TOOL]).calls
         assert isinstance(call, ToolCall), call
         assert call.arguments == arguments
 
@@ -99,7 +99,7 @@ def test_names_that_begin_with_a_marker_s_word_are_accepted_as_they_are_rendered
     dialect: Dialect, target: str, part: int
 ):
     tools = [tool_of(word) for word in words(dialect)]
-    accepts = matcher(dialect.grammar(tools, REQUIRED, target=target))  # type: ignore[arg-type]
+    accepts = matcher(dialect.grammar(tools, REQUIRED_CHOICE, target=target))  # type: ignore[arg-type]
     for tool in tools[part::3]:
         word = tool.name.removesuffix("_it")
         for arguments in ({word: "a"}, {word: "a < b", f"{word}ing": "x </y> z", f"{word}_count": 7}):

@@ -26,10 +26,10 @@ def special_tokens(dialect: Dialect) -> list[str]:
     return sorted(set(re.findall(r"<[^<>\s=\"]+>|\[[A-Z_]+\]", text)))
 
 
-MARKED = [dialect for dialect in DIALECTS if special_tokens(dialect)]
+WITH_TOKENS = [dialect for dialect in DIALECTS if special_tokens(dialect)]
 
 
-@pytest.mark.parametrize("dialect", MARKED, ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize("dialect", WITH_TOKENS, ids=lambda dialect: dialect.name)
 @parts(3)
 def test_the_tokens_are_taken_and_their_characters_are_not(dialect: Dialect, part: int):
     calls, special = CALLS[: dialect.batch.max_calls or 2], special_tokens(dialect)
@@ -39,8 +39,8 @@ def test_the_tokens_are_taken_and_their_characters_are_not(dialect: Dialect, par
         (ToolChoice("required"), calls),
         (ToolChoice("specific", "write_file"), CALLS[1:]),
     )
-    for choice, made in choices[(MARKED.index(dialect) + part) % 3 :: 3]:
-        text = render_calls(dialect, made)
+    for choice, calls_to_write in choices[(WITH_TOKENS.index(dialect) + part) % 3 :: 3]:
+        text = render_calls(dialect, calls_to_write)
         plain = LlguidanceMatcher(dialect.grammar(TOOLS, choice, target="lark").source, special)
         assert (plain(text), plain.spelled_out(text)) == (False, True)
         token = LlguidanceMatcher(dialect.grammar(TOOLS, choice, target="lark", special_tokens=ids).source, special)

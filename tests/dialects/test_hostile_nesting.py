@@ -27,8 +27,8 @@ DEPTH = 1000
 FREE = ToolSpec(
     "free", "", {"type": "object", "properties": {"a": {}, "o": {"type": "object"}, "l": {"type": "array"}}}
 )
-KNOWN = (*TOOLS, FREE)
-NESTED = ("[", '{"a":', "{a:", '[{"a":', "f(a=[", "<a>", "<think>", "```\n")
+EVERY_TOOL = (*TOOLS, FREE)
+NESTING_UNITS = ("[", '{"a":', "{a:", '[{"a":', "f(a=[", "<a>", "<think>", "```\n")
 
 
 def call_beginning(dialect: Dialect) -> str:
@@ -46,12 +46,12 @@ def openers(dialect: Dialect) -> Iterator[tuple[str, str]]:
     call = call_beginning(dialect)
     prefix = "]<]minimax[>[" if dialect.name == "minimax-m3" else ""
     for head in dict.fromkeys(("", first["calls"], call)):
-        for unit in (*NESTED, f"{prefix}<o>", call):
+        for unit in (*NESTING_UNITS, f"{prefix}<o>", call):
             yield head, unit
 
 
 def reading(dialect: Dialect, pieces: Sequence[str]) -> list[Delta]:
-    return join_deltas(parse_pieces(dialect, pieces, KNOWN))
+    return join_deltas(parse_pieces(dialect, pieces, EVERY_TOOL))
 
 
 def check(read: Callable[[Sequence[str]], list[Delta]], head: str, unit: str) -> None:
@@ -81,15 +81,15 @@ def test_auto_and_native_turns_take_them_too(dialect: Dialect, part: int) -> Non
     head = call_beginning(dialect)
     leaks = StrictDialect(AutoDialect(), broken=True)
 
-    def leaked(pieces: Sequence[str]) -> list[Delta]:
-        calls = LeakedCalls(lambda: leaks.parser(KNOWN))
+    def read_leaks(pieces: Sequence[str]) -> list[Delta]:
+        calls = LeakedCalls(lambda: leaks.parser(EVERY_TOOL))
         deltas = [delta for piece in pieces for delta in calls.feed(TextDelta(piece))]
         return join_deltas([*deltas, *calls.feed(TurnEnded("stop"))])
 
     units = ("[", '{"a":', "<a>", head)
     for unit in units[(DIALECTS.index(dialect) + part) % 4 :: 4]:
         check(partial(reading, AutoDialect()), head, unit)
-        check(leaked, head, unit)
+        check(read_leaks, head, unit)
 
 
 @pytest.mark.parametrize("depth", [1, 100, 125, 126, 127, 128, DEPTH])

@@ -55,11 +55,11 @@ def examples(dialect: Dialect, instructions: str) -> list[ToolCall]:
 @each_dialect
 @pytest.mark.parametrize("which", range(4))
 def test_the_worked_example_is_a_call_that_the_tool_accepts(dialect: Dialect, which: int):
-    made = _tools()[which]
-    text = dialect.instructions([made.spec])
-    (call,) = read_example(dialect, text, [made])
-    assert call.name == made.name
-    assert not isinstance(made.read_arguments(call.arguments), tuple), made.read_arguments(call.arguments)
+    tool = _tools()[which]
+    text = dialect.instructions([tool.spec])
+    (call,) = read_example(dialect, text, [tool])
+    assert call.name == tool.name
+    assert not isinstance(tool.read_arguments(call.arguments), tuple), tool.read_arguments(call.arguments)
 
 
 def read_example(dialect: Dialect, text: str, tools: list[Tool]) -> list[ToolCall]:

@@ -35,7 +35,7 @@ def verdict(text: str, size: int) -> Verdict:
     )
 
 
-WRITTEN = [
+TEXTS = [
     '["a" , "b"\n]',
     '{"a" : "b"\n}',
     '{\n  "a": "1\\"2",\n  "b": "é",\n  "c": [ "d"\n ,"e" ],\n  "f": {"g": "h" , "i": {} }\n}',
@@ -62,7 +62,7 @@ WRITTEN = [
 ]
 
 
-@pytest.mark.parametrize("text", WRITTEN)
+@pytest.mark.parametrize("text", TEXTS)
 def test_a_value_reads_the_same_in_one_piece_and_in_any(text: str):
     assert len({verdict(text, size) for size in (len(text), 1, 2, 3, 5, 7)}) == 1
 
@@ -88,7 +88,7 @@ def test_any_value_damaged_or_not_reads_the_same_however_it_is_cut(
 DEEP = Caps(depth=5, characters=10_000)  # two levels are the call's, so an object may hold two more
 
 
-def scanned(text: str, position: int, caps: Caps) -> tuple[JSON, int] | None:
+def scan(text: str, position: int, caps: Caps) -> tuple[JSON, int] | None:
     """What the scanner and the decoder make of an object, one after the other; None where they find a problem."""
     scanner = JsonScanner(caps, depth=2)
     stop = scanner.feed(text, position)
@@ -127,7 +127,7 @@ def test_an_object_that_is_there_to_its_end_is_read_at_once(text: str, caps: Cap
     result = whole_object(f"  {text}", 2, caps)
     assert (result is not None) == whole
     if caps.digits == MAX_DIGITS:
-        assert result == scanned(f"  {text}", 2, caps)
+        assert result == scan(f"  {text}", 2, caps)
 
 
 @settings(deadline=None)
@@ -138,4 +138,4 @@ def test_an_object_read_at_once_is_what_the_scanner_and_the_decoder_find(
     text = json.dumps(value, ensure_ascii=ascii_only)
     text = text[:at] + put + text[at:]
     if text.startswith("{"):
-        assert whole_object(text, 0, DEEP) == scanned(text, 0, DEEP)
+        assert whole_object(text, 0, DEEP) == scan(text, 0, DEEP)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dialect_strategies import TOOLS
-from seed_examples import called, read_checked
+from seed_examples import calls_of_turn, read_checked
 
 from toolspeak.data.deltas import ReasoningDelta, TextDelta
 from toolspeak.data.messages import MalformedCall, ToolCall
@@ -173,7 +173,7 @@ def test_a_missing_end_marker_is_lenient_only_at_a_normal_end(name: str, finish:
     (call,) = read_turn(get_dialect(name), text, TOOLS, finish=finish).calls
     assert isinstance(call, MalformedCall)
     assert call.code == "truncated"
-    assert called(read_turn(get_dialect(name), text, TOOLS, finish="stop")) == [("read", READ)]
+    assert calls_of_turn(read_turn(get_dialect(name), text, TOOLS, finish="stop")) == [("read", READ)]
 
 
 PROSE = [
@@ -199,14 +199,14 @@ def test_text_around_a_block_is_kept(name: str):
     text = {J: f"<execute>[{CALL}]</execute>", X: f"<execute>{XCALL}</execute>", T: f"<tool_call>{TCALL}</tool_call>"}
     turn = read_checked(get_dialect(name), f"Before.\n{text[name]}\nAfter.", TOOLS)
     assert turn.text == "Before.\n\nAfter."
-    assert called(turn) == [("read", READ)]
+    assert calls_of_turn(turn) == [("read", READ)]
 
 
 @pytest.mark.parametrize("name", [J, X])
 def test_only_the_first_block_counts(name: str):
     block = f"<execute>[{CALL}]</execute>" if name == J else f"<execute>{XCALL}</execute>"
     turn = read_checked(get_dialect(name), f"{block}\nand\n{block}", TOOLS)
-    assert called(turn) == [("read", READ)]
+    assert calls_of_turn(turn) == [("read", READ)]
     assert [each.reason for each in turn.ignored_calls] == ["the turn's batch had ended already"]
 
 

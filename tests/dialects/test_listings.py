@@ -21,7 +21,7 @@ def lean(parameters: dict, description: str = "") -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("schema", "written"),
+    ("schema", "expected"),
     [
         ({"type": "string"}, "x?: str"),
         ({"type": "integer", "default": 10}, "x?: int = 10"),
@@ -51,8 +51,8 @@ def lean(parameters: dict, description: str = "") -> list[str]:
         (True, "x?: any"),
     ],
 )
-def test_a_type_as_a_signature_writes_it(schema, written):
-    assert lean({"properties": {"x": schema}}) == [f"f({written})"]
+def test_a_type_as_a_signature_writes_it(schema, expected):
+    assert lean({"properties": {"x": schema}}) == [f"f({expected})"]
 
 
 def test_references_are_types_with_names_even_where_they_name_themselves():

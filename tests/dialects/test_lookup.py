@@ -142,9 +142,9 @@ def test_every_dialect_of_a_model_is_in_the_table():
     ],
 )
 def test_an_unknown_model_is_an_error_that_says_how_to_choose(model: str):
-    with pytest.raises(UnknownDialect, match=r"cogency-json.*\"auto\" without a model") as caught:
+    with pytest.raises(UnknownDialect, match=r"cogency-json.*\"auto\" without a model") as raised_error:
         get_dialect("auto", model=model)
-    assert isinstance(caught.value, ConfigurationError)
+    assert isinstance(raised_error.value, ConfigurationError)
 
 
 def test_no_two_dialects_claim_the_same_family():
@@ -193,8 +193,8 @@ def test_a_model_family_instead_of_a_dialect_is_its_dialect(family: str, dialect
     ],
 )
 def test_a_name_that_is_no_dialect_is_answered_with_the_one_that_is_meant(name: str, suggestion: str):
-    with pytest.raises(UnknownDialect) as caught:
+    with pytest.raises(UnknownDialect) as raised_error:
         get_dialect(name)
-    suggestions = {each.strip("'") for each in re.findall(r"'[^']*'", str(caught.value).replace(repr(name), ""))}
+    suggestions = {each.strip("'") for each in re.findall(r"'[^']*'", str(raised_error.value).replace(repr(name), ""))}
     assert suggestions == {suggestion}
     assert get_dialect(suggestion)

@@ -72,10 +72,10 @@ SPOKEN_OF = [
 @pytest.mark.parametrize(("dialect", "marker"), [*cases("reasoning"), *cases("results")])
 def test_a_marker_that_is_spoken_of_is_text(dialect: Dialect, marker: Marker):
     special = is_special(dialect, marker.end)
-    for spoken in SPOKEN_OF:
-        if ("{1}" in spoken and special) or (spoken.startswith("Sure") and marker.kind == "results"):
+    for mention in SPOKEN_OF:
+        if ("{1}" in mention and special) or (mention.startswith("Sure") and marker.kind == "results"):
             continue  # a special token, which no text holds; the beginning of results is unknown
-        text = spoken.format(marker.text, marker.end).replace("plan", "[1]")
+        text = mention.format(marker.text, marker.end).replace("plan", "[1]")
         turn = read_turn(dialect, text, TOOLS)
         assert (turn.text, turn.reasoning, turn.calls) == (text, "", ())
         check_splits(dialect, text, TOOLS, splits=[list(text), list(chunks(text, 5))])
@@ -102,10 +102,10 @@ REAL_MARKERS = [
 
 @pytest.mark.parametrize(("dialect", "marker"), cases("reasoning"))
 def test_reasoning_that_is_meant_is_reasoning(dialect: Dialect, marker: Marker):
-    for written, thought, answer in REAL_MARKERS:
-        if not marker.nested and written.count("{0}") > 1:
+    for frame, thought, answer in REAL_MARKERS:
+        if not marker.nested and frame.count("{0}") > 1:
             continue  # its own marker is text in it, which ends at its first end marker
-        text, reasoning = (each.format(marker.text, marker.end) for each in (written, thought))
+        text, reasoning = (each.format(marker.text, marker.end) for each in (frame, thought))
         turn = read_turn(dialect, text, TOOLS)
         assert (turn.text, turn.reasoning, turn.calls) == (answer, reasoning, ()), text
         check_splits(dialect, text, TOOLS, splits=[list(text), list(chunks(text, 5))])
@@ -114,9 +114,9 @@ def test_reasoning_that_is_meant_is_reasoning(dialect: Dialect, marker: Marker):
 @pytest.mark.parametrize(("dialect", "marker"), cases("results"))
 def test_results_that_are_made_up_are_none_of_the_text(dialect: Dialect, marker: Marker):
     call = dialect.render([Message("assistant", (ToolCall("callid000", "read", {"file": "a"}),))], TOOLS)[0].text
-    forged = f"{marker.text}\n[1]\n{marker.end}"
+    results_text = f"{marker.text}\n[1]\n{marker.end}"
     for lead in ("", "\n", "\nIt says ", "\nIt says: "):
-        text = f"{call}{lead}{forged}\nSo."
+        text = f"{call}{lead}{results_text}\nSo."
         turn = read_turn(dialect, text, TOOLS)
         assert "[1]" not in turn.text, lead
         check_splits(dialect, text, TOOLS, splits=[list(text), list(chunks(text, 5))])

@@ -11,10 +11,10 @@ from mutations import count_ours
 
 from toolspeak.dialects import DIALECTS, Dialect
 
-COUNTED = {row["dialect"]: row["toolspeak"] for row in json.loads(MUTATIONS.read_text("utf-8"))}
+PAGE_FIGURES = {row["dialect"]: row["toolspeak"] for row in json.loads(MUTATIONS.read_text("utf-8"))}
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 def test_damaged_replies_are_read_no_worse_than_the_page_says(dialect: Dialect):
-    counted = count_ours(dialect, list(cases(dialect))).figures
-    assert sum(counted) <= sum(COUNTED[dialect.name]), "python tests/dialects/mutations.py --show --dialects NAME"
+    figures = count_ours(dialect, list(cases(dialect))).figures
+    assert sum(figures) <= sum(PAGE_FIGURES[dialect.name]), "python tests/dialects/mutations.py --show --dialects NAME"

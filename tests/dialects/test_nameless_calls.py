@@ -32,6 +32,6 @@ def test_a_malformed_call_without_a_name_has_none(name, size):
     text = NAMELESS[name]
     deltas = [delta for i in range(0, len(text), size) for delta in parser.feed(text[i : i + size])]
     deltas += parser.close("stop")
-    (malformed,) = [delta for delta in deltas if type(delta) is CallMalformed]
-    assert malformed.name is None
-    assert malformed.raw
+    (malformed_call,) = [delta for delta in deltas if type(delta) is CallMalformed]
+    assert malformed_call.name is None
+    assert malformed_call.raw

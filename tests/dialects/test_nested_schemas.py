@@ -30,7 +30,7 @@ class Corner(BaseModel):
 
 class Shape(BaseModel):
     corners: list[Corner] = Field(min_length=3, description="In order.")
-    modified: str = Field(json_schema_extra={"format": "date-time"})
+    changed_at: str = Field(json_schema_extra={"format": "date-time"})
     parts: list[Shape] = []
 
 
@@ -56,7 +56,7 @@ def test_a_nested_model_is_told_with_all_that_its_fields_say():
         "  - each item: object. Where two edges meet.",
         "    - column: integer, required, -7 to 901. Pixels from the left.",
         '    - label: string, optional, at most 31 characters, default "none", matching ^[a-z]{2}$',
-        "- modified: string, required, format date-time",
+        "- changed_at: string, required, format date-time",
         "- parts: array of Shape, optional, default []",
     ]
 
@@ -100,9 +100,9 @@ WORDS: list[tuple[Any, list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("schema", "written"), WORDS)
-def test_a_value_in_words(schema: Any, written: list[str]):
-    assert lines({"type": "object", "properties": {"x": schema}}) == ["### f(x?)", *written]
+@pytest.mark.parametrize(("schema", "words"), WORDS)
+def test_a_value_in_words(schema: Any, words: list[str]):
+    assert lines({"type": "object", "properties": {"x": schema}}) == ["### f(x?)", *words]
 
 
 @pytest.mark.parametrize("listing", LISTINGS)
@@ -150,9 +150,9 @@ def leaves(draw: st.DrawFn) -> tuple[dict[str, Any], set[str]]:
             }
 
 
-def _nested(inner: st.SearchStrategy[tuple[dict[str, Any], set[str]]]) -> st.SearchStrategy[Any]:
+def _nest(inner: st.SearchStrategy[tuple[dict[str, Any], set[str]]]) -> st.SearchStrategy[Any]:
     @st.composite
-    def made(draw: st.DrawFn) -> tuple[dict[str, Any], set[str]]:
+    def schema_and_facts(draw: st.DrawFn) -> tuple[dict[str, Any], set[str]]:
         kind = draw(st.sampled_from(["object", "array", "anyOf", "oneOf", "allOf", "optional", "tuple"]))
         parts = draw(st.lists(inner, min_size=1, max_size=3))
         schemas, facts_told = [schema for schema, _ in parts], set[str]().union(*(facts for _, facts in parts))
@@ -172,13 +172,13 @@ def _nested(inner: st.SearchStrategy[tuple[dict[str, Any], set[str]]]) -> st.Sea
                 whole = {kind: schemas}
         return {**whole, "description": word}, facts_told | {word}
 
-    return made()
+    return schema_and_facts()
 
 
 @st.composite
 def parameters(draw: st.DrawFn) -> tuple[dict[str, Any], set[str]]:
     """A tool's parameters, some of whose schemas are definitions, and what a listing has to tell of them."""
-    parts = draw(st.lists(st.recursive(leaves(), _nested, max_leaves=8), min_size=1, max_size=4))
+    parts = draw(st.lists(st.recursive(leaves(), _nest, max_leaves=8), min_size=1, max_size=4))
     properties: dict[str, Any] = {}
     definitions: dict[str, Any] = {}
     facts_told: set[str] = set()
@@ -215,8 +215,8 @@ def parameters(draw: st.DrawFn) -> tuple[dict[str, Any], set[str]]:
 
 @settings(max_examples=fewer(40))
 @given(parameters())
-def test_each_listing_tells_all_that_a_nested_schema_says(made: tuple[dict[str, Any], set[str]]):
-    schema, facts = made
+def test_each_listing_tells_all_that_a_nested_schema_says(schema_and_facts: tuple[dict[str, Any], set[str]]):
+    schema, facts = schema_and_facts
     for listing in LISTINGS:
         facts_told = "\n".join(lines(schema, listing))
         assert [fact for fact in sorted(facts) if fact not in facts_told] == [], listing
@@ -225,8 +225,10 @@ def test_each_listing_tells_all_that_a_nested_schema_says(made: tuple[dict[str, 
 
 @settings(max_examples=fewer(40))
 @given(parameters())
-def test_resolved_is_the_same_twice_and_names_only_types_that_hold_themselves(made: tuple[dict[str, Any], set[str]]):
-    schema, _ = made
+def test_resolved_is_the_same_twice_and_names_only_types_that_hold_themselves(
+    schema_and_facts: tuple[dict[str, Any], set[str]],
+):
+    schema, _ = schema_and_facts
     once = resolve_references(schema)
     assert json.dumps(resolve_references(once)) == json.dumps(once)
     for name, definition in once.get("$defs", {}).items():
@@ -236,14 +238,14 @@ def test_resolved_is_the_same_twice_and_names_only_types_that_hold_themselves(ma
 # --- hostile schemas -----------------------------------------------------------------------------------------
 
 
-def chained(count: int, *, twice: bool) -> dict[str, Any]:
+def chain_of(count: int, *, twice: bool) -> dict[str, Any]:
     """Definitions that name the next one, some of them twice."""
-    made: dict[str, Any] = {}
+    definitions: dict[str, Any] = {}
     for n in range(count):
         following = {"$ref": f"#/$defs/D{n + 1}"}
-        made[f"D{n}"] = {"type": "object", "properties": {"a": following, **({"b": following} if twice else {})}}
-    made[f"D{count}"] = {"type": "string", "description": "The end."}
-    return {"type": "object", "properties": {"x": {"$ref": "#/$defs/D0"}}, "$defs": made}
+        definitions[f"D{n}"] = {"type": "object", "properties": {"a": following, **({"b": following} if twice else {})}}
+    definitions[f"D{count}"] = {"type": "string", "description": "The end."}
+    return {"type": "object", "properties": {"x": {"$ref": "#/$defs/D0"}}, "$defs": definitions}
 
 
 def deep(count: int, key: str) -> dict[str, Any]:
@@ -266,8 +268,8 @@ HOSTILE: dict[str, dict[str, Any]] = {
     "is itself": {"properties": {"x": ITSELF}, "$defs": {"A": ITSELF}},
     "is itself altogether": {"$ref": "#"},
     "two that are each other": {"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/B"}, "B": ITSELF}},
-    "names grow twofold": chained(60, twice=True),
-    "a long chain": chained(3000, twice=False),
+    "names grow twofold": chain_of(60, twice=True),
+    "a long chain": chain_of(3000, twice=False),
     "unions grow twofold": {"properties": {"x": {"$ref": "#/$defs/U0"}}, "$defs": {**UNIONS, "U60": {"type": "null"}}},
     "100 objects deep": deep(100, "properties"),
     "100 choices deep": deep(100, "anyOf"),

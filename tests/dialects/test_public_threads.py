@@ -35,11 +35,11 @@ def tools_of(row: Any) -> list[ToolSpec]:
 def read(dialect: Any, row: Any) -> dict[str, Any]:
     """The answer, the calls that run, and the number of calls reported to the model."""
     deltas = parse_pieces(dialect, [row["input"]], tools_of(row))
-    selected = {index for delta in deltas if isinstance(delta, BatchEnded) for index in delta.selected}
-    done = [delta for delta in deltas if isinstance(delta, CallCompleted) and delta.index in selected]
+    selected_indexes = {index for delta in deltas if isinstance(delta, BatchEnded) for index in delta.selected}
+    finished_calls = [delta for delta in deltas if isinstance(delta, CallCompleted) and delta.index in selected_indexes]
     return {
         "content": "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)).strip(),
-        "calls": [{"name": call.name, "arguments": call.arguments} for call in done],
+        "calls": [{"name": call.name, "arguments": call.arguments} for call in finished_calls],
         "malformed": sum(isinstance(delta, CallMalformed) for delta in deltas),
     }
 

@@ -26,12 +26,12 @@ ALONE = ("plamo3", "command-r-plus", "gigachat3", "dots")
 NAMES = [each.name for each in DIALECTS if each.name not in MESSAGES + ALONE]
 
 
-def written(dialect: Dialect) -> str:
+def call_text(dialect: Dialect) -> str:
     (message,) = dialect.render([Message("assistant", (ToolCall("1", "run", {"command": "ls"}),))], TOOLS)
     return message.text.strip()  # some begin a line of their own
 
 
-CALL, TEXT, REPORTED = "call", "text", "told"
+CALL, TEXT, REPORT = "call", "text", "told"
 LONG = "This is how the format works, and what it is good for. " * 6
 ROWS = [
     ("{call}", CALL),
@@ -42,10 +42,10 @@ ROWS = [
     ("```py\nprint(1)\n```\n{call}", CALL),
     ("````md\n```\nx\n```\n````\n{call}", CALL),
     ("The ``` marks code.\n{call}", CALL),
-    ("Like this:\n```xml\n{call}\n```\n", REPORTED),
-    (LONG + "\n```xml\n{call}\n```\n", REPORTED),
-    ("```xml\n{call}\n```\nThat is it.", REPORTED),
-    ("```py\nx = 1\n{call}\n", REPORTED),
+    ("Like this:\n```xml\n{call}\n```\n", REPORT),
+    (LONG + "\n```xml\n{call}\n```\n", REPORT),
+    ("```xml\n{call}\n```\nThat is it.", REPORT),
+    ("```py\nx = 1\n{call}\n", REPORT),
     ("Like this:\n```xml\n{call}\n```\nThat is it.", TEXT),
     ("Like this:\n```xml\n{call}\n{call}\n```\nThat is it.", TEXT),
     ("```py\nx = 1\n{call}\n```\nSo.", TEXT),
@@ -57,8 +57,8 @@ ROWS = [
     ("````xml\n{call}\n````", CALL),
     ("~~~py\n```\n~~~\n{call}", CALL),
     ("```py\nprint('```')\n```\n{call}", CALL),
-    ("~~~\n{call}\n~~~\nThat is it.", REPORTED),
-    ("Like this:\n\n~~~xml\n{call}\n~~~\n", REPORTED),
+    ("~~~\n{call}\n~~~\nThat is it.", REPORT),
+    ("Like this:\n\n~~~xml\n{call}\n~~~\n", REPORT),
     ("So:\n~~~py\n```\n{call}\n```\n~~~\nThat is it.", TEXT),
     ("So:\n````md\n```xml\n{call}\n```\n````\nThat is it.", TEXT),
     ("So:\n````md\nIt is\n```xml\n{call}\n```\n````\nThat is it.", TEXT),
@@ -70,7 +70,7 @@ ROWS = [
     # Quotations, tables, emphasis, elements of HTML.
     ("> {call}\n\nThat is it.", TEXT),
     ("> ```\n> So:\n> {call}\n\n{call}", CALL),
-    ("You write\n\n> {call}\n", REPORTED),
+    ("You write\n\n> {call}\n", REPORT),
     ("| a | {call} |\n| b | c |\n\nThat is it.", TEXT),
     ("| a | {call}\n| b | c\n\nThat is it.", TEXT),
     ("So **{call}** lists.", TEXT),
@@ -114,20 +114,20 @@ ROWS = [
 def test_the_table_holds_in_every_dialect(row: str, what: str):
     for name in NAMES:
         dialect = get_dialect(name)
-        if not (written(dialect)[0].isalpha() and "use" in row):  # a word that begins a call begins a line
+        if not (call_text(dialect)[0].isalpha() and "use" in row):  # a word that begins a call begins a line
             with case(name):
                 check_row(dialect, row, what)
 
 
 def check_row(dialect: Dialect, row: str, what: str):
-    text = row.replace("{call}", written(dialect))
+    text = row.replace("{call}", call_text(dialect))
     turn = read_turn(dialect, text, TOOLS)
     check_splits(dialect, text, TOOLS, splits=[list(text), list(chunks(text, 5))])
     run = [call for call in turn.calls if isinstance(call, ToolCall)]
     assert bool(run) == (what == CALL), turn.calls
     if what != CALL:
         assert turn.text == text
-        assert [getattr(call, "code", "") for call in turn.calls] == (["quoted_call"] if what == REPORTED else [])
+        assert [getattr(call, "code", "") for call in turn.calls] == (["quoted_call"] if what == REPORT else [])
 
 
 FAMILIES = (
@@ -144,13 +144,13 @@ FAMILIES = (
 @examples(150)
 def test_a_text_of_examples_stays_text_and_the_call_after_it_runs(name: str, rows: list[str], calls: bool):
     dialect = get_dialect(name)
-    call = written(get_dialect("hermes") if name == "auto" else dialect)
+    call = call_text(get_dialect("hermes") if name == "auto" else dialect)
     prose = "\n\n".join(["Well.", *rows]).replace("{call}", call) + "\n\n"
     text = prose + call * calls
     turn = read_turn(dialect, text, TOOLS)
-    reported = [each for each in turn.calls if isinstance(each, MalformedCall)]  # of those in sentences
-    assert {each.code for each in reported} <= {"quoted_call"}
-    assert len(turn.calls) - len(reported) == calls
+    reports = [each for each in turn.calls if isinstance(each, MalformedCall)]  # of those in sentences
+    assert {each.code for each in reports} <= {"quoted_call"}
+    assert len(turn.calls) - len(reports) == calls
     assert turn.text == prose
     check_splits(dialect, text, TOOLS, splits=[list(chunks(text, 1)), list(chunks(text, 7))])
 
@@ -179,20 +179,20 @@ def test_a_bare_call_in_a_fence_is_read_where_bare_calls_are_what_the_model_writ
 @pytest.mark.parametrize("name", NAMES)
 def test_a_block_quote_of_several_lines_is_one(name: str):
     dialect = get_dialect(name)
-    text = f"You write\n\n> {written(dialect)}\n\nand that is all.".replace("\n", "\n> ")
+    text = f"You write\n\n> {call_text(dialect)}\n\nand that is all.".replace("\n", "\n> ")
     turn = read_turn(dialect, text, TOOLS)
     assert not [call for call in turn.calls if isinstance(call, ToolCall)]
     assert "that is all" in turn.text
     check_splits(dialect, text, TOOLS, splits=[list(text), list(chunks(text, 5))])
 
 
-INDENTED = "<function=run>\n    <parameter=command>\n    ls\n    </parameter>\n    </function>"
+INDENTED_CALL = "<function=run>\n    <parameter=command>\n    ls\n    </parameter>\n    </function>"
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("qwen3-coder", f"You write:\n\n    {INDENTED}\n\nand the command runs."),
+        ("qwen3-coder", f"You write:\n\n    {INDENTED_CALL}\n\nand the command runs."),
         ("minimax-m2", 'Use <invoke name="run"><parameter name="command">ls</parameter></invoke> to do so.'),
         ("hermes", '<tool_call>\n{"name": "other", "arguments": {}}\n</tool_call>'.join(["```\n", "\n```\nlike so"])),
     ],
@@ -210,7 +210,7 @@ def run(command: str) -> str:
 
 @pytest.mark.parametrize("name", ["hermes", "qwen3-coder", "minimax-m2", "cogency-json", "tool-call", "auto"])
 def test_a_run_continues_where_an_example_may_have_been_meant(name: str):
-    example = written(get_dialect("cogency-json" if name == "auto" else name))
+    example = call_text(get_dialect("cogency-json" if name == "auto" else name))
     reply = f"Like this:\n```\n{example}\n```"
     provider = ScriptedProvider([reply, "x"])
     result = Agent(provider, [run], dialect=name).run_sync("go")
@@ -221,20 +221,20 @@ def test_a_run_continues_where_an_example_may_have_been_meant(name: str):
 
 
 def test_a_call_after_an_example_runs_alone():
-    call = written(get_dialect("hermes"))
+    call = call_text(get_dialect("hermes"))
     turn = read_turn(get_dialect("hermes"), f"Not\n```\n{call}\n```\nbut\n{call}", TOOLS)
     assert [type(each) for each in turn.calls] == [ToolCall]
     assert turn.text == f"Not\n```\n{call}\n```\nbut\n"
 
 
 def test_under_repair_an_example_stays_one():
-    call = written(get_dialect("hermes"))
+    call = call_text(get_dialect("hermes"))
     turn = read_turn(get_dialect("hermes", strict_detection=True), f"Like this:\n```\n{call}\n```\nso", TOOLS)
     assert turn.calls == ()
     assert not [each for each in turn.ignored_calls if not isinstance(each.call, MalformedCall)]
 
 
-FRAMED = {  # a message to the user, and the text before the next one
+FRAMES = {  # a message to the user, and the text before the next one
     "solar-open": ("<|content|>", "<|end|><|begin|>assistant"),
     "inkling": ("<|content_text|>", "<|end_message|><|message_model|>"),
     "kimi-k3": ("<|open|>response<|sep|>", "<|close|>response<|sep|>"),
@@ -242,16 +242,16 @@ FRAMED = {  # a message to the user, and the text before the next one
 }
 
 
-@pytest.mark.parametrize("name", FRAMED)
+@pytest.mark.parametrize("name", FRAMES)
 def test_a_code_block_without_its_end_goes_no_further_than_its_message(name: str):
     dialect = get_dialect(name)
-    start, end = FRAMED[name]
+    start, end = FRAMES[name]
     call = dialect.render([Message("assistant", (ToolCall("callid000", "read", {"file": "a"}),))], TOOLS)[0].text
     text = f"{start}Look:\n```py\nx = 1\n{end}{call}"
     turn = read_turn(dialect, text, TOOLS)
     assert [type(each) for each in turn.calls] == [ToolCall]
     assert turn.text == "Look:\n```py\nx = 1\n"
     check_splits(dialect, text, TOOLS)
-    quoted = f"{text}\n```\nSo it goes on."
-    assert not [each for each in read_turn(dialect, quoted, TOOLS).calls if isinstance(each, ToolCall)]
-    check_splits(dialect, quoted, TOOLS)
+    text_with_fence = f"{text}\n```\nSo it goes on."
+    assert not [each for each in read_turn(dialect, text_with_fence, TOOLS).calls if isinstance(each, ToolCall)]
+    check_splits(dialect, text_with_fence, TOOLS)

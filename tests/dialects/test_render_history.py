@@ -141,7 +141,7 @@ def test_the_tool_of_a_result_is_a_string_where_no_name_could_be_read(text: str)
 
 # --- malformed calls ----------------------------------------------------------------------------
 
-BROKEN = {
+BROKEN_BLOCKS = {
     "cogency-json": '<execute>[{"name": "read" "args": {}}]</execute>',
     "cogency-xml": "<execute><read>oops</read></execute>",
     "tool-call": '<tool_call>{"name": "read",}</tool_call>',
@@ -150,9 +150,9 @@ BROKEN = {
 
 @each_dialect
 def test_a_block_that_could_not_be_read_is_shown_as_it_was_written(dialect: Dialect):
-    turn = read_turn(dialect, f"Well. {BROKEN[dialect.name]}", TOOLS)
+    turn = read_turn(dialect, f"Well. {BROKEN_BLOCKS[dialect.name]}", TOOLS)
     (message,) = dialect.render([turn.message], TOOLS)
-    assert message.text == f"Well.\n{BROKEN[dialect.name]}"
+    assert message.text == f"Well.\n{BROKEN_BLOCKS[dialect.name]}"
 
 
 def test_a_malformed_element_is_shown_in_its_position():
@@ -166,8 +166,8 @@ def test_a_malformed_element_is_shown_in_its_position():
 
 
 def test_a_malformed_element_that_is_no_json_value_is_shown_as_a_string():
-    broken = MalformedCall("1", '{"a": 1, "a": 2}', "duplicate_key", "twice")
-    (message,) = JSON_D.render([Message("assistant", (broken, PING))])
+    broken_call = MalformedCall("1", '{"a": 1, "a": 2}', "duplicate_key", "twice")
+    (message,) = JSON_D.render([Message("assistant", (broken_call, PING))])
     body = message.text.removeprefix("<execute>").removesuffix("</execute>")
     assert json.loads(body) == ['{"a": 1, "a": 2}', {"name": "ping", "args": {}}]
 

@@ -23,7 +23,7 @@ HERMES = with_repair(get_dialect("hermes"))
 JSON_DIALECTS = [each for each in DIALECTS if each.info.arguments.startswith(("JSON", "fenced JSON"))]
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
-MENDED: list[tuple[str, dict[str, Any]]] = [  # the arguments as a model may write them, and what they are
+REPAIRS: list[tuple[str, dict[str, Any]]] = [  # the arguments as a model may write them, and what they are
     ("{a: 1, b_c: [2]}", {"a": 1, "b_c": [2]}),
     ("{'a': 'it\\'s \"so\"'}", {"a": 'it\'s "so"'}),
     ('{"a": 1, "b": [1, 2,],}', {"a": 1, "b": [1, 2]}),
@@ -59,31 +59,31 @@ def block(arguments: str) -> str:
     return f'<tool_call>{{"name": "f", "arguments": {arguments}'
 
 
-@pytest.mark.parametrize(("written", "expected"), MENDED)
+@pytest.mark.parametrize(("arguments_text", "expected"), REPAIRS)
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "open"])
-def test_what_is_mended(written: str, expected: dict[str, Any], closed: bool):
-    text = block(written) + ("}</tool_call> so" if closed else "")
+def test_what_is_mended(arguments_text: str, expected: dict[str, Any], closed: bool):
+    text = block(arguments_text) + ("}</tool_call> so" if closed else "")
     check_splits(HERMES, text)
     turn = read_turn(HERMES, text)
     (call,) = turn.calls
     assert isinstance(call, ToolCall)
     assert (call.arguments, call.notes) == (expected, ("repaired",))
     assert call.repaired_from is not None
-    assert written in call.repaired_from
+    assert arguments_text in call.repaired_from
     assert turn.text == (" so" if closed else "")
 
 
-@pytest.mark.parametrize("written", UNREPAIRABLE)
+@pytest.mark.parametrize("arguments_text", UNREPAIRABLE)
 @pytest.mark.parametrize("closing", ["}</tool_call>", ""], ids=["closed", "open"])
-def test_what_is_never_mended(written: str, closing: str):
-    text = block(written) + closing
+def test_what_is_never_mended(arguments_text: str, closing: str):
+    text = block(arguments_text) + closing
     assert parse_pieces(HERMES, [text]) == parse_pieces(get_dialect("hermes"), [text])
     assert not any(isinstance(call, ToolCall) for call in read_turn(HERMES, text).calls)
 
 
-@pytest.mark.parametrize(("written", "_expected"), MENDED)
-def test_what_the_end_of_the_turn_cut_off_stays_malformed(written: str, _expected: dict[str, Any]):
-    text = block(written)
+@pytest.mark.parametrize(("arguments_text", "_expected"), REPAIRS)
+def test_what_the_end_of_the_turn_cut_off_stays_malformed(arguments_text: str, _expected: dict[str, Any]):
+    text = block(arguments_text)
     for finish in ("length", "cancelled", "error"):
         assert parse_pieces(HERMES, [text], finish=finish) == parse_pieces(get_dialect("hermes"), [text], finish=finish)
 
@@ -107,16 +107,16 @@ def test_every_json_dialect_is_repaired(dialect: Dialect):
 def test_the_deltas_hold_the_raw_text_and_the_repaired_calls_and_the_calls_after_move_up():
     dialect = with_repair(get_dialect("hermes"))
     deltas = parse_pieces(dialect, [block("{a: 1}") + "}</tool_call>" + block("{}") + "}</tool_call>"])
-    (malformed,) = (delta for delta in deltas if isinstance(delta, CallMalformed))
-    mended, after = (delta for delta in deltas if isinstance(delta, CallCompleted))
-    assert malformed.raw == mended.repaired_from
-    assert (malformed.index, mended.index, after.index) == (0, 1, 2)
+    (malformed_call,) = (delta for delta in deltas if isinstance(delta, CallMalformed))
+    repaired_call, after = (delta for delta in deltas if isinstance(delta, CallCompleted))
+    assert malformed_call.raw == repaired_call.repaired_from
+    assert (malformed_call.index, repaired_call.index, after.index) == (0, 1, 2)
     assert after.repaired_from is None
     assert [delta.text for delta in deltas if isinstance(delta, ArgumentsDelta) and delta.index == 1] == ['{"a": 1}']
     assert deltas[-1] == BatchEnded((1, 2), True)
 
 
-BROKEN, WHOLE, LOST = (
+BROKEN_BODY, WHOLE_BODY, HOPELESS_BODY = (
     '{"name": "f", "arguments": {a: 1}}',
     '{"name": "g", "arguments": {}}',
     '{"name": "h", "arguments": {a: b}}',
@@ -124,22 +124,22 @@ BROKEN, WHOLE, LOST = (
 
 
 @pytest.mark.parametrize(
-    ("name", "bodies", "selected", "ok"),
+    ("name", "bodies", "selected_names", "ok"),
     [
-        ("tool-call", [BROKEN], ["f"], True),
-        ("tool-call", [WHOLE, BROKEN], ["f"], True),
-        ("tool-call", [BROKEN, WHOLE], ["g"], True),
-        ("tool-call", [BROKEN, LOST], [], False),
-        ("hermes", [BROKEN, LOST, WHOLE], ["f", "g"], False),
-        ("hermes", [LOST], [], False),
+        ("tool-call", [BROKEN_BODY], ["f"], True),
+        ("tool-call", [WHOLE_BODY, BROKEN_BODY], ["f"], True),
+        ("tool-call", [BROKEN_BODY, WHOLE_BODY], ["g"], True),
+        ("tool-call", [BROKEN_BODY, HOPELESS_BODY], [], False),
+        ("hermes", [BROKEN_BODY, HOPELESS_BODY, WHOLE_BODY], ["f", "g"], False),
+        ("hermes", [HOPELESS_BODY], [], False),
     ],
 )
-def test_the_batch_rule_holds_for_repaired_calls(name: str, bodies: list[str], selected: list[str], ok: bool):
+def test_the_batch_rule_holds_for_repaired_calls(name: str, bodies: list[str], selected_names: list[str], ok: bool):
     text = "".join(f"<tool_call>{body}</tool_call>" for body in bodies)
     deltas = check_splits(with_repair(get_dialect(name)), text)
     end = next(delta for delta in deltas if isinstance(delta, BatchEnded))
     names = {delta.index: delta.name for delta in deltas if isinstance(delta, CallCompleted)}
-    assert [names[index] for index in end.selected] == selected
+    assert [names[index] for index in end.selected] == selected_names
     assert end.ok is ok
 
 
@@ -173,19 +173,19 @@ def loosely(draw: st.DrawFn, value: Any) -> str:
         items = [draw(loosely(each)) for each in value]
         return f"[{', '.join(items)}{draw(st.sampled_from(['', ','])) if items else ''}{gap}]"
     if isinstance(value, str):
-        return draw(quoted(value))
+        return draw(quote(value))
     return str(value) if value in (True, False, None) and draw(st.booleans()) else json.dumps(value)
 
 
 @st.composite
-def quoted(draw: st.DrawFn, text: str) -> str:
+def quote(draw: st.DrawFn, text: str) -> str:
     if draw(st.booleans()):
         return json.dumps(text, ensure_ascii=draw(st.booleans()))
     return "'" + json.dumps(text)[1:-1].replace('\\"', '"').replace("'", "\\'") + "'"
 
 
 def keys(key: str) -> st.SearchStrategy[str]:
-    return st.one_of(st.just(key), quoted(key)) if key.isidentifier() and key.isascii() else quoted(key)
+    return st.one_of(st.just(key), quote(key)) if key.isidentifier() and key.isascii() else quote(key)
 
 
 VALUES = st.recursive(
@@ -205,8 +205,8 @@ def test_what_is_read_without_repair_is_read_the_same_with_it(dialect: Dialect, 
 @given(data=st.data(), value=st.dictionaries(st.sampled_from(["a", "b c", "d"]), VALUES, min_size=1, max_size=3))
 @settings(deadline=None, max_examples=fewer(100), suppress_health_check=SLOW)
 def test_a_value_is_mended_to_itself_or_not_at_all(data: st.DataObject, value: dict[str, Any]):
-    mended = mend(data.draw(loosely(value)), load_repair())
-    assert mended is None or json.loads(mended) == value
+    mended_text = mend(data.draw(loosely(value)), load_repair())
+    assert mended_text is None or json.loads(mended_text) == value
 
 
 def test_a_dialect_without_json_is_refused():

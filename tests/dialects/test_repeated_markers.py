@@ -16,14 +16,14 @@ TOOLS = [READ]
 ONCE = ("muse", "plamo3", "pythonic")  # a header begins a message; the first call is reported; a bracket is text
 
 
-def written(dialect: Dialect) -> str:
+def call_text(dialect: Dialect) -> str:
     call = ToolCall("callid000", "read", {"file": "a.txt"})
     return dialect.render([Message("assistant", (call,))], TOOLS)[0].text.lstrip()
 
 
 def start_of(dialect: Dialect) -> str:
     """The start marker as it is written, to the end of the tag that it begins."""
-    parser, text = dialect.parser(TOOLS), written(dialect)
+    parser, text = dialect.parser(TOOLS), call_text(dialect)
     for marker in parser.format.table.markers if isinstance(parser, BlockParser) else ():
         if marker.kind == "calls" and text.startswith(marker.text) and not isinstance(marker.opening, Signature):
             return text[: text.find(">") + 1] if marker.begins_tag else marker.text
@@ -41,7 +41,7 @@ STARTS = [
 def test_a_start_marker_that_stands_twice_begins_one_call(dialect: Dialect, start: str):
     for between in ("", "\n", " "):
         for lead in ("", "I look.\n"):
-            text = f"{lead}{start}{between}{written(dialect)}"
+            text = f"{lead}{start}{between}{call_text(dialect)}"
             turn = read_turn(dialect, text, TOOLS)
             (call,) = turn.calls
             assert isinstance(call, ToolCall), text
@@ -79,7 +79,7 @@ def test_every_cut_of_a_start_marker_that_stands_three_times():
     for name in ("hermes", "mistral-args", "gemma4", "kimi-k2"):
         dialect = get_dialect(name)
         start = start_of(dialect)
-        check_splits(dialect, f"So.\n{start}\n{start} {written(dialect)}", TOOLS)
+        check_splits(dialect, f"So.\n{start}\n{start} {call_text(dialect)}", TOOLS)
 
 
 @pytest.mark.parametrize("name", ["hermes", "minimax-m3", "deepseek-v3", "mistral-v3", "gemma4", "jamba", "auto"])

@@ -28,10 +28,10 @@ def test_what_only_begins_a_turn_or_a_word_is_not_held_back_elsewhere(name: str)
 @pytest.mark.parametrize("name", ["hermes", "kimi-k2", "auto"])
 def test_a_call_is_found_after_every_beginning_of_its_marker(name: str) -> None:
     dialect = get_dialect(name)
-    (written,) = dialect.render([Message("assistant", (ToolCall("1", "write", {"path": "a"}),))], TOOLS)
+    (message,) = dialect.render([Message("assistant", (ToolCall("1", "write", {"path": "a"}),))], TOOLS)
     for before in ("", "if a < b: {\n", "[the list][0]\n", "< /t>\n", "fu wr\n", "a[\n"):
         for cut in range(len(before), len(before) + 24):
-            text = before + written.text
+            text = before + message.text
             parser = dialect.parser(TOOLS)
             deltas = [*parser.feed(text[:cut]), *parser.feed(text[cut:]), *parser.close("stop")]
             text_out = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
@@ -47,9 +47,9 @@ def test_many_messages_at_once_take_linear_time() -> None:
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 def test_a_parser_that_was_closed_is_freed_at_once(dialect: Dialect) -> None:
     """The garbage collector counts objects, not what they hold."""
-    (written,) = dialect.render([Message("assistant", (ToolCall("1", "write", {"path": "a"}),))], TOOLS)
+    (message,) = dialect.render([Message("assistant", (ToolCall("1", "write", {"path": "a"}),))], TOOLS)
     parser = dialect.parser(TOOLS)
-    for text in ("Now: ", written.text):
+    for text in ("Now: ", message.text):
         parser.feed(text)
     parser.close("stop")
     collecting = gc.isenabled()

@@ -23,14 +23,14 @@ THINKING = [(dialect, end) for dialect in DIALECTS for end in ends_of(dialect)]
 CASES = pytest.mark.parametrize(("dialect", "end"), THINKING, ids=[f"{each.name} {end}" for each, end in THINKING])
 
 
-def written(dialect: Dialect, text: str) -> str:
+def call_text(dialect: Dialect, text: str) -> str:
     message = Message("assistant", (ToolCall("call_0", "say", {"text": text}),))
     return dialect.render([message], TOOLS)[0].text
 
 
 @CASES
 def test_an_end_without_a_start_says_that_it_began_inside_reasoning(dialect: Dialect, end: str):
-    reply = f"plan{end}answer\n{written(dialect, 'x')}"
+    reply = f"plan{end}answer\n{call_text(dialect, 'x')}"
     assert section_of_reply(dialect, reply, TOOLS) == "reasoning"
     turn = read_turn(dialect, reply, TOOLS, starts_in="reasoning")
     assert (turn.reasoning, turn.text.strip(), len(turn.calls)) == ("plan", "answer", 1)
@@ -38,7 +38,7 @@ def test_an_end_without_a_start_says_that_it_began_inside_reasoning(dialect: Dia
 
 @CASES
 def test_a_mention_and_what_stands_in_or_after_a_call_or_reasoning_say_nothing(dialect: Dialect, end: str):
-    call, parser = written(dialect, f"a{end}b"), dialect.parser(TOOLS)
+    call, parser = call_text(dialect, f"a{end}b"), dialect.parser(TOOLS)
     assert isinstance(parser, BlockParser)
     opening = next(marker.text for marker in parser.format.table.markers if end in (marker.end, *marker.also_ends))
     for reply in ("", "plan", f"`{end}` ends it", call, f"{call}\nplan{end}answer", f"{opening}plan{end}and{end}on"):
@@ -57,22 +57,24 @@ def test_a_stream_says_so_once_the_end_comes(dialect: Dialect, end: str):
         assert (turn.message.text, turn.reasoning, end in turn.text) == (answer, thought, False)
         deltas = check_splits(dialect, reply, TOOLS, "stop")
         assert (TextWasReasoning() in deltas) == bool(thought)
-    call = written(dialect, "x")
+    call = call_text(dialect, "x")
     turn = read_turn(dialect, f"plan{end}{call}", TOOLS)
     assert (turn.reasoning, turn.message.text, len(turn.calls)) == ("plan", "", 1)
 
 
 @CASES
 def test_a_stream_leaves_mentions_and_what_follows_reasoning_or_calls(dialect: Dialect, end: str):
-    opening, call = opener(dialect, end), written(dialect, "x")
-    fenced = f"So:\n```\n{end}\n```\nis it."
-    for reply in (f"`{end}` ends it", fenced, f"{opening}plan{end}So it ends.", f"{call}\nplan"):
+    opening, call = opener(dialect, end), call_text(dialect, "x")
+    text_with_fence = f"So:\n```\n{end}\n```\nis it."
+    for reply in (f"`{end}` ends it", text_with_fence, f"{opening}plan{end}So it ends.", f"{call}\nplan"):
         deltas = check_splits(dialect, reply, TOOLS, "stop")
         assert TextWasReasoning() not in deltas, reply
     parser = dialect.parser(TOOLS)
     assert isinstance(parser, BlockParser)
-    dropped = any(each.kind == "noise" and each.text == end for each in parser.format.table.markers)
-    assert read_turn(dialect, fenced, TOOLS).text == (fenced.replace(end, "") if dropped else fenced)
+    is_dropped = any(each.kind == "noise" and each.text == end for each in parser.format.table.markers)
+    assert read_turn(dialect, text_with_fence, TOOLS).text == (
+        text_with_fence.replace(end, "") if is_dropped else text_with_fence
+    )
     parser = dialect.parser(TOOLS)
     parser.keep_reasoning()
     deltas = [*parser.feed(f"plan{end}answer"), *parser.close("stop")]

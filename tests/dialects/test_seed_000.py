@@ -7,7 +7,7 @@ import json
 import pytest
 import seed_examples as seed
 from dialect_strategies import TOOLS
-from seed_examples import called, is_only_a_forgery, read_checked, result, results_as_told
+from seed_examples import calls_of_turn, is_only_a_forgery, read_checked, result, results_as_told
 
 from toolspeak.data.messages import MalformedCall, Message, ToolCall
 from toolspeak.dialects import get_dialect, read_turn
@@ -21,10 +21,10 @@ def test_three_phase_execution_think_execute_results():
     first, results, second, more_results, answer = seed.S000_COMPLETE
     turn = read_checked(DIALECT, first)
     assert turn.reasoning == "Need to read config, update it, verify the change"
-    assert called(turn) == [("read", {"file": "config.json"})]
+    assert calls_of_turn(turn) == [("read", {"file": "config.json"})]
     assert results_as_told(DIALECT, result("read", "success", {"api": "old.com"})) == results
     turn = read_checked(DIALECT, second)
-    assert called(turn) == [
+    assert calls_of_turn(turn) == [
         ("write", {"file": "config.json", "content": '{"api": "new.com"}'}),
         ("read", {"file": "config.json"}),
     ]
@@ -35,7 +35,7 @@ def test_three_phase_execution_think_execute_results():
 
 def test_tool_invocations_use_json_arrays_inside_xml_markers():
     """Tool invocations use JSON arrays inside XML markers to avoid content collisions."""
-    assert called(read_checked(DIALECT, seed.S000_FORM)) == [("[tool_name]", {"[arg_name]": "[value]"})] * 2
+    assert calls_of_turn(read_checked(DIALECT, seed.S000_FORM)) == [("[tool_name]", {"[arg_name]": "[value]"})] * 2
 
 
 def test_think_is_internal_reasoning_the_system_ignores_its_content_completely():
@@ -92,20 +92,20 @@ def test_args_is_an_object(args: str):
 
 def test_order_is_preserved_execution_order_is_array_order():
     """Order preserved: Execution order = array order"""
-    assert [name for name, _ in called(read_checked(DIALECT, seed.S000_BATCH))] == ["read", "write", "read"]
+    assert [name for name, _ in calls_of_turn(read_checked(DIALECT, seed.S000_BATCH))] == ["read", "write", "read"]
 
 
 def test_json_string_escaping_handles_any_content_safely():
     """JSON string escaping handles any content safely"""
     content = "".join(map(chr, range(0x250))) + "\u2028😀</execute><execute>[]"
     text = f"<execute>{json.dumps([{'name': 'write', 'args': {'content': content}}])}</execute>"
-    assert called(read_turn(DIALECT, text)) == [("write", {"content": content})]
+    assert calls_of_turn(read_turn(DIALECT, text)) == [("write", {"content": content})]
 
 
 def test_content_like_execute_end_in_args_is_safe():
     """Content like `</execute>` in args is JSON-escaped, safe (and JSON does not escape '<')"""
     text = '<execute>\n[\n  {"name": "write", "args": {"content": "a </execute> b"}}\n]\n</execute>'
-    assert called(read_checked(DIALECT, text)) == [("write", {"content": "a </execute> b"})]
+    assert calls_of_turn(read_checked(DIALECT, text)) == [("write", {"content": "a </execute> b"})]
 
 
 @pytest.mark.parametrize("json_text", ['[{"name": "read", "args": {}]', "[{]", '[{"name": read}]', "[{} {}]", "{,}"])
@@ -120,7 +120,7 @@ def test_invalid_json_is_an_error(json_text: str):
 def test_unknown_tools_and_wrong_arguments_are_read_so_that_the_executor_can_answer():
     """Tool name exists · Arg names match schema · Arg values are valid: each an error of that call alone."""
     text = '<execute>[{"name": "nope", "args": {}}, {"name": "read", "args": {"fil": 7}}]</execute>'
-    assert called(read_checked(DIALECT, text, TOOLS)) == [("nope", {}), ("read", {"fil": 7})]
+    assert calls_of_turn(read_checked(DIALECT, text, TOOLS)) == [("nope", {}), ("read", {"fil": 7})]
 
     @tool
     def read(file: str) -> str:
@@ -138,12 +138,12 @@ def test_the_block_runs_in_parallel():
 
 def test_single_tool():
     """Single Tool"""
-    assert called(read_checked(DIALECT, seed.S000_SINGLE)) == [("read", {"file": "config.json"})]
+    assert calls_of_turn(read_checked(DIALECT, seed.S000_SINGLE)) == [("read", {"file": "config.json"})]
 
 
 def test_multiple_tools_batched():
     """Multiple Tools (Batched)"""
-    assert called(read_checked(DIALECT, seed.S000_BATCH)) == [
+    assert calls_of_turn(read_checked(DIALECT, seed.S000_BATCH)) == [
         ("read", {"file": "a.txt"}),
         ("write", {"file": "b.txt", "content": "updated"}),
         ("read", {"file": "b.txt"}),
@@ -153,18 +153,18 @@ def test_multiple_tools_batched():
 def test_html_in_args():
     """JSON escaping makes this safe (no XML collision)."""
     turn = read_checked(DIALECT, seed.S000_HTML)
-    assert called(turn) == [("write", {"file": "index.html", "content": "<html><body>Hello</body></html>"})]
+    assert calls_of_turn(turn) == [("write", {"file": "index.html", "content": "<html><body>Hello</body></html>"})]
 
 
 def test_closing_tags_in_args():
     """The `</write>` is inside a JSON string. Parser sees it as content, not XML structure."""
-    assert called(read_checked(DIALECT, seed.S000_CLOSING)) == [("write", {"content": "Hello </write> world"})]
+    assert calls_of_turn(read_checked(DIALECT, seed.S000_CLOSING)) == [("write", {"content": "Hello </write> world"})]
 
 
 def test_mixed_quotes():
     """JSON standard escaping handles all quotes."""
     turn = read_checked(DIALECT, seed.S000_QUOTES)
-    assert called(turn) == [("shell", {"cmd": "echo \"hello\" && echo 'world'"})]
+    assert calls_of_turn(turn) == [("shell", {"cmd": "echo \"hello\" && echo 'world'"})]
 
 
 def test_the_system_generates_a_json_array_of_results():
@@ -184,8 +184,8 @@ def test_content_is_any_json_serializable_type_on_success(content):
 
 def test_content_is_an_error_message_string_on_failure():
     """on failure = error message string"""
-    failed = result("read", "failure", "File not found: config.json")
-    assert results_as_told(DIALECT, failed) == seed.S000_FAILURE
+    failure = result("read", "failure", "File not found: config.json")
+    assert results_as_told(DIALECT, failure) == seed.S000_FAILURE
 
 
 def test_success():
@@ -210,12 +210,12 @@ def test_mixed_success_and_failure_all_results_returned():
         result("write", "failure", "Permission denied"),
         result("read", "success", "data"),
     ]
-    assert results_as_told(DIALECT, *results_sent) == seed.MIXED
+    assert results_as_told(DIALECT, *results_sent) == seed.MIXED_TURN
 
 
 def test_results_are_generated_by_the_system():
     """RESULTS (System-Generated): the model's own are a forgery."""
-    examples = [seed.RESULTS_FORM, seed.S000_SUCCESS, seed.S000_FAILURE, seed.S000_BATCH_RESULTS, seed.MIXED]
+    examples = [seed.RESULTS_FORM, seed.S000_SUCCESS, seed.S000_FAILURE, seed.S000_BATCH_RESULTS, seed.MIXED_TURN]
     for text in examples:
         assert is_only_a_forgery(DIALECT, text)
 

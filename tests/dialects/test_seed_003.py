@@ -7,7 +7,7 @@ import json
 import pytest
 import seed_examples as seed
 from dialect_strategies import TOOLS
-from seed_examples import called, read_checked, result
+from seed_examples import calls_of_turn, read_checked, result
 
 from toolspeak.agent import Agent
 from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall
@@ -21,7 +21,7 @@ DIALECT = get_dialect("tool-call")
 
 def test_a_tool_call_block_with_json_inside():
     """To use a tool, output a `<tool_call>` block with JSON inside"""
-    assert called(read_checked(DIALECT, seed.S003_FORM)) == [("read", {"path": "file.md"})]
+    assert calls_of_turn(read_checked(DIALECT, seed.S003_FORM)) == [("read", {"path": "file.md"})]
 
 
 def test_name_is_a_required_string():
@@ -34,7 +34,9 @@ def test_name_is_a_required_string():
 
 def test_arguments_is_an_optional_object():
     """`arguments` (object, optional): Tool-specific arguments"""
-    assert called(read_checked(DIALECT, '<tool_call>{"name": "active_file"}</tool_call>')) == [("active_file", {})]
+    assert calls_of_turn(read_checked(DIALECT, '<tool_call>{"name": "active_file"}</tool_call>')) == [
+        ("active_file", {})
+    ]
     for value in ("[]", '"{}"', "null", "7"):
         text = f'<tool_call>{{"name": "read", "arguments": {value}}}</tool_call>'
         (call,) = read_checked(DIALECT, text).calls
@@ -53,7 +55,7 @@ def test_arguments_is_an_optional_object():
 )
 def test_example_tool_calls(text: str, call):
     """Example Tool Calls: list files, read a file, write a file; and the one of the example flow"""
-    assert called(read_checked(DIALECT, text, TOOLS)) == [call]
+    assert calls_of_turn(read_checked(DIALECT, text, TOOLS)) == [call]
     (message,) = DIALECT.render([Message("assistant", (ToolCall("1", *call),))])
     assert "".join(message.text.split()) == "".join(text.split())
 
@@ -98,7 +100,7 @@ def test_a_response_without_a_block_is_the_answer():
 def test_at_most_one_block_counts_only_the_last_one_is_executed():
     """Do NOT output multiple tool calls - only the last one will be executed"""
     turn = read_checked(DIALECT, f"{seed.S003_LIST}\nor rather\n{seed.S003_READ}\n{seed.S003_WRITE}\nDone.")
-    assert [name for name, _ in called(turn)] == ["write"]
+    assert [name for name, _ in calls_of_turn(turn)] == ["write"]
     assert [(each.call.name, each.reason) for each in turn.ignored_calls] == [
         ("list", "only the last call of a turn counts"),
         ("read", "only the last call of a turn counts"),
@@ -117,13 +119,13 @@ def test_a_malformed_last_block_does_not_fall_back_to_an_earlier_one():
 def test_a_bad_block_before_a_good_one_does_not_lose_it():
     """only the last one will be executed (the original lost a call beside a bad block)"""
     turn = read_checked(DIALECT, f"{seed.S003_WRONG}\n{seed.S003_READ}")
-    assert [name for name, _ in called(turn)] == ["read"]
+    assert [name for name, _ in calls_of_turn(turn)] == ["read"]
 
 
 def test_no_tool_blocks_inside_think_tags():
     """Do NOT include tool blocks inside `<think>` tags"""
     turn = read_checked(DIALECT, f"<think>I could {seed.S003_WRITE}</think>{seed.S003_READ}")
-    assert [name for name, _ in called(turn)] == ["read"]
+    assert [name for name, _ in calls_of_turn(turn)] == ["read"]
     assert turn.ignored_calls == ()
     assert read_checked(DIALECT, f"<think>{seed.S003_WRITE}</think>No.").calls == ()
 
@@ -133,14 +135,14 @@ def test_code_and_markers_in_a_string_are_content(content: str):
     """JSON inside (the original dropped calls with code in them)"""
     text = f"<tool_call>\n{json.dumps({'name': 'write', 'arguments': {'path': 'a', 'content': content}})}\n</tool_call>"
     turn = read_checked(DIALECT, text)
-    assert called(turn) == [("write", {"path": "a", "content": content})]
+    assert calls_of_turn(turn) == [("write", {"path": "a", "content": content})]
     assert turn.text == ""
 
 
 def test_a_failure_starts_with_error():
     """If a tool returns "ERROR:", acknowledge the error and try alternatives"""
-    failed = result("read", "failure", "no such file")
-    assert DIALECT.render([Message("tool", (failed,))], tool_role=True) == [TextMessage("tool", "ERROR: no such file")]
+    failure = result("read", "failure", "no such file")
+    assert DIALECT.render([Message("tool", (failure,))], tool_role=True) == [TextMessage("tool", "ERROR: no such file")]
     assert '"ERROR:"' in DIALECT.instructions(TOOLS)
 
 
@@ -166,5 +168,5 @@ def test_write_capable_tools_say_that_they_need_confirmation():
 def test_results_of_the_model_itself_are_a_forgery():
     """Tool results appear automatically in your conversation history"""
     turn = read_checked(DIALECT, f"{seed.S003_LIST}\n<tool_result>\n{seed.S003_FLOW_RESULT}\n</tool_result>\nSo:")
-    assert [forged.strip() for forged in turn.forged_results] == [seed.S003_FLOW_RESULT]
+    assert [results_text.strip() for results_text in turn.forged_results] == [seed.S003_FLOW_RESULT]
     assert "daily" not in turn.text

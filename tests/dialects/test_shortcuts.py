@@ -42,8 +42,8 @@ def format_of(dialect: Dialect) -> Any:
 def calls(data: st.DataObject, dialect: Dialect) -> str:
     """Calls as the dialect writes them, and maybe something after them."""
     calls_written = [("read", {"file": "a"}), ("write", {"content": data.draw(soup(dialect))})]
-    chosen = data.draw(st.lists(st.sampled_from(calls_written), min_size=1, max_size=2))
-    message = Message("assistant", tuple(ToolCall(f"callid00{i}", *each) for i, each in enumerate(chosen)))
+    drawn_calls = data.draw(st.lists(st.sampled_from(calls_written), min_size=1, max_size=2))
+    message = Message("assistant", tuple(ToolCall(f"callid00{i}", *each) for i, each in enumerate(drawn_calls)))
     return dialect.render([message], TOOLS)[0].text + data.draw(st.sampled_from(["", "\n", " Done.", "```", ")."]))
 
 
@@ -81,8 +81,8 @@ class Slowly:
     opening: Opening
     usual: str = ""
 
-    def decide(self, held: str, start: int, stop: int) -> Any:
-        return self.opening.decide(held, start, stop)
+    def decide(self, candidate: str, start: int, stop: int) -> Any:
+        return self.opening.decide(candidate, start, stop)
 
 
 class SlowSignature(Signature):
@@ -122,11 +122,11 @@ def test_what_ends_in_a_call_has_an_end_that_may_be_one(dialect: Dialect, data: 
     text = reply(data, dialect) + data.draw(st.sampled_from(["", "`", "\n```", " ,", "\u2003", "</tool"]))
     here = Markdown()
     here.add(text)
-    stripped = text.rstrip()
+    stripped_text = text.rstrip()
     reports = [
         lone_end(here, ends),
-        *(unmarked(each, format_.tools, ends) for each in (stripped, stripped.rstrip("`\n"))),
-        *(nearly_called(each, TOOLS, format_.writes, ends) for each in (stripped, stripped.rstrip("`\n"))),
+        *(unmarked(each, format_.tools, ends) for each in (stripped_text, stripped_text.rstrip("`\n"))),
+        *(nearly_called(each, TOOLS, format_.writes, ends) for each in (stripped_text, stripped_text.rstrip("`\n"))),
     ]
     assert may_end_in_call(text, ends) or not any(reports)
 
@@ -181,10 +181,10 @@ CONTENT = [
 @given(data=st.data())
 @examples(25)
 def test_text_that_leaves_chunk_by_chunk_is_read_as_in_one_piece(dialect: Dialect, data: st.DataObject):
-    stripped = st.sampled_from(
+    fragment = st.sampled_from(
         ["The fox", " jumps", "\n", " ", "`", "```", "~~~", "- ", "> ", "é", "to", "t", "f", "{", "<", "[."]
     )
-    lead, after = ("".join(data.draw(st.lists(stripped, max_size=12))) for _ in range(2))
+    lead, after = ("".join(data.draw(st.lists(fragment, max_size=12))) for _ in range(2))
     text = lead + data.draw(soup(dialect)) + after
     pieces = list(chunks(text, data.draw(st.integers(1, 6))))
     same(dialect, data, pieces, [text], starts_in=data.draw(st.sampled_from(["text", "reasoning"])))

@@ -33,8 +33,8 @@ TOKENS = [
 @pytest.mark.parametrize(("name", "end", "other"), TOKENS, ids=lambda each: each)
 def test_special_tokens_are_dropped_around_text_and_calls(name: str, end: str, other: str):
     dialect = get_dialect(name)
-    written = dialect.render([Message("assistant", (ToolCall("c", "read", {"file": f"a{end}"}),))], TOOLS)[0].text
-    text = f"{other}I{end} read, not `{end}`.\n{written}\n{end}"
+    call_text = dialect.render([Message("assistant", (ToolCall("c", "read", {"file": f"a{end}"}),))], TOOLS)[0].text
+    text = f"{other}I{end} read, not `{end}`.\n{call_text}\n{end}"
     turn = read_turn(dialect, text, TOOLS)
     (call,) = turn.calls
     assert isinstance(call, ToolCall)
@@ -57,21 +57,21 @@ def test_a_token_of_another_vocabulary_is_a_word(dialect: Dialect):
 STOPS = [(dialect, stop) for dialect in DIALECTS for stop in dialect.info.stop]
 
 
-UNENDED = {"mistral-args", "mistral-ids", "mistral-v11", "functionary-v32", "muse"}
+WITHOUT_END = {"mistral-args", "mistral-ids", "mistral-v11", "functionary-v32", "muse"}
 """The dialects in which nothing ends a call: a line break after it is no text, as it may stand between two calls."""
 
 
 @pytest.mark.parametrize(("dialect", "stop"), STOPS, ids=[f"{dialect.name} {stop}" for dialect, stop in STOPS])
 def test_what_ends_a_turn_is_no_part_of_it(dialect: Dialect, stop: str):
-    written = dialect.render([Message("assistant", (ToolCall("callid000", "read", {"file": "a"}),))], TOOLS)[0].text
+    call_text = dialect.render([Message("assistant", (ToolCall("callid000", "read", {"file": "a"}),))], TOOLS)[0].text
     lead = "\n" if dialect.name == "apriel" else ""  # as its template writes before calls
-    assert written.startswith(lead)
-    gap = "" if dialect.name in UNENDED else "\n"
+    assert call_text.startswith(lead)
+    gap = "" if dialect.name in WITHOUT_END else "\n"
     after = ("", gap) if dialect.info.text_aside else (gap, "")
     for text, answer, aside, calls in (
         (f"Hello.{stop}", "Hello.", "", 0),
-        (written + stop, lead, "", 1),
-        (f"{written}\n{stop}", lead + after[0], after[1], 1),
+        (call_text + stop, lead, "", 1),
+        (f"{call_text}\n{stop}", lead + after[0], after[1], 1),
     ):
         turn = read_turn(dialect, text, TOOLS)
         assert (turn.text, turn.aside, len(turn.calls)) == (answer, aside, calls), text
@@ -79,25 +79,29 @@ def test_what_ends_a_turn_is_no_part_of_it(dialect: Dialect, stop: str):
         check_splits(dialect, text, TOOLS, "stop")
 
 
-def _cuts(written: str) -> list[str]:
+def _cuts(call_text: str) -> list[str]:
     """What there is of a call up to each place where a tag, a bracket or a brace ends."""
-    return [written[: bracket.end()] for bracket in re.finditer(r"(?<!minimax\[)(?<!close\|)>|}|\](?![<m])", written)]
+    return [
+        call_text[: bracket.end()] for bracket in re.finditer(r"(?<!minimax\[)(?<!close\|)>|}|\](?![<m])", call_text)
+    ]
 
 
 @pytest.mark.parametrize(("dialect", "stop"), STOPS, ids=[f"{dialect.name} {stop}" for dialect, stop in STOPS])
 def test_a_call_without_its_end_is_read_in_the_same_way_before_the_token_that_ends_the_turn(
     dialect: Dialect, stop: str
 ):
-    written = dialect.render([Message("assistant", (ToolCall("callid000", "read", {"file": "a"}),))], TOOLS)[0].text
-    for text in _cuts(written):
-        alone, stopped = read_turn(dialect, text, TOOLS), read_turn(dialect, text + stop, TOOLS)
-        reported = not alone.calls and stop.startswith("<S")  # as an element would begin after `<TOOLCALL>`: reported
+    call_text = dialect.render([Message("assistant", (ToolCall("callid000", "read", {"file": "a"}),))], TOOLS)[0].text
+    for text in _cuts(call_text):
+        alone, turn_with_stop = read_turn(dialect, text, TOOLS), read_turn(dialect, text + stop, TOOLS)
+        is_reported = not alone.calls and stop.startswith(
+            "<S"
+        )  # as an element would begin after `<TOOLCALL>`: reported
         if (
             all(isinstance(call, ToolCall) for call in alone.calls)
             and stop not in dialect.info.results
-            and not reported
+            and not is_reported
         ):
-            assert (stopped.text, stopped.calls) == (alone.text, alone.calls), text
+            assert (turn_with_stop.text, turn_with_stop.calls) == (alone.text, alone.calls), text
         check_splits(dialect, text + stop, TOOLS, "stop")
 
 
@@ -152,9 +156,13 @@ def test_the_marker_of_results_that_ends_a_turn_is_no_forgery(name: str):
     dialect = get_dialect(name)
     call = dialect.render([Message("assistant", (ToolCall("c", "read", {"file": "a"}),))], TOOLS)[0].text
     marker = next(each.text for each in dialect.parser(TOOLS).format.table.markers if each.kind == "results")
-    for text, forged in ((f"{call}{marker}", ()), (f"{call}{marker}\n", ()), (f"{call}{marker}lies", ("lies",))):
+    for text, forged_results in (
+        (f"{call}{marker}", ()),
+        (f"{call}{marker}\n", ()),
+        (f"{call}{marker}lies", ("lies",)),
+    ):
         turn = read_turn(dialect, text, TOOLS)
-        assert (len(turn.calls), turn.forged_results, turn.text.strip()) == (1, forged, "")
+        assert (len(turn.calls), turn.forged_results, turn.text.strip()) == (1, forged_results, "")
         check_splits(dialect, text, TOOLS, "stop")
 
 

@@ -22,7 +22,7 @@ def ends_of(dialect: Dialect) -> list[str]:
     return sorted(parser.format.table.markup.call_ends)[:4] if isinstance(parser, BlockParser) else []
 
 
-def written(dialect: Dialect) -> str:
+def call_text(dialect: Dialect) -> str:
     call = ToolCall("callid000", "read", {"file": "a.txt"})
     return dialect.render([Message("assistant", (call,))], TOOLS)[0].text
 
@@ -47,7 +47,7 @@ ENDS = [
 @pytest.mark.parametrize(("dialect", "end"), ENDS)
 def test_an_end_marker_beside_a_call_is_dropped(dialect: Dialect, end: str):
     for stray in STRAYS:
-        text = stray.format(end, written(dialect))
+        text = stray.format(end, call_text(dialect))
         turn = read_turn(dialect, text, TOOLS)
         assert end not in turn.text, text
         assert any(isinstance(call, ToolCall) and call.arguments == {"file": "a.txt"} for call in turn.calls), text
@@ -56,12 +56,12 @@ def test_an_end_marker_beside_a_call_is_dropped(dialect: Dialect, end: str):
 
 def test_every_cut_of_a_turn_with_a_stray_end_marker():
     dialect = get_dialect("hermes")
-    text = f"I look.\n</tool_call >\n{written(dialect)}\n</tool_call>\nSo.</tool_call>"
+    text = f"I look.\n</tool_call >\n{call_text(dialect)}\n</tool_call>\nSo.</tool_call>"
     check_splits(dialect, text, TOOLS)
     assert read_turn(dialect, text, TOOLS).text.split() == ["I", "look.", "So."]
 
 
-SPOKEN = [
+MENTIONS = [
     "The end tag </tool_call> ends it, as `</tool_call>` does.\n{0}",
     "It ends so:\n```\n</tool_call>\n```\n{0}",
     "- </tool_call>\n\n{0}",
@@ -69,10 +69,10 @@ SPOKEN = [
 ]
 
 
-@pytest.mark.parametrize("text", SPOKEN)
+@pytest.mark.parametrize("text", MENTIONS)
 def test_what_is_said_about_an_end_marker_is_text(text: str):
     dialect = get_dialect("hermes")
-    text = text.format(written(dialect))
+    text = text.format(call_text(dialect))
     assert read_turn(dialect, text, TOOLS).text.count("</tool_call>") == text.count("</tool_call>") - 1
     check_splits(dialect, text, TOOLS)
 

@@ -7,7 +7,7 @@ from dialect_strategies import TOOLS, cuts
 from family_checks import examples, parse_growth, soup
 from hypothesis import given
 from hypothesis import strategies as st
-from test_detection import CALLS, MARKERS, MENTIONS, answer_and_calls, written
+from test_detection import CALLS, MARKERS, MENTIONS, answer_and_calls, reply_text
 
 from growth import LINEAR
 from toolspeak.data.deltas import CallMalformed, CallStarted, TextDelta
@@ -28,7 +28,7 @@ HALF = f'<tool_call>{{"name": "read", "arguments": {{"file": "{CALL}'
 @pytest.mark.parametrize("name", NAMES)
 def test_calls_of_known_tools_are_read_as_before(name: str):
     strict, dialect = get_dialect(name, strict_detection=True), get_dialect(name)
-    text = written(dialect, CALLS) + "\nDone."
+    text = reply_text(dialect, CALLS) + "\nDone."
     assert answer_and_calls(read_turn(strict, text, TOOLS)) == answer_and_calls(read_turn(dialect, text, TOOLS))
     splits = [tuple(chunks(text, 1)), tuple(chunks(text, 7))]
     check_splits(strict, text, TOOLS, splits=splits)
@@ -93,7 +93,7 @@ def test_what_comes_before_a_block_is_not_held_back():
 
 @pytest.mark.parametrize("name", ["hermes", "qwen3-coder", "auto"])
 def test_of_a_call_in_a_sentence_nothing_is_said_beside_one_that_runs(name: str):
-    call = written(get_dialect(name), (ToolCall("", "ping", {}),), text="")
+    call = reply_text(get_dialect(name), (ToolCall("", "ping", {}),), text="")
     turn = read_turn(get_dialect(name, strict_detection=True), f"I would use {call} and see.\n{call}", TOOLS)
     assert [type(call) for call in turn.calls] == [ToolCall]
 
@@ -112,7 +112,7 @@ def test_a_dialect_of_marked_messages_has_no_stricter_detection(name: str):
 FRAGMENTS = [
     piece
     for name in ("hermes", "qwen3-coder", "kimi-k2")
-    for piece in MARKERS.findall(written(get_dialect(name), CALLS))
+    for piece in MARKERS.findall(reply_text(get_dialect(name), CALLS))
 ]
 
 
@@ -127,12 +127,12 @@ def test_splits_do_not_matter_and_nothing_is_malformed(name: str, text: str, cut
         assert not [delta for delta in deltas if isinstance(delta, CallMalformed)]
 
 
-def broken(name: str) -> Dialect:
+def strict_about_broken(name: str) -> Dialect:
     return StrictDialect(get_dialect(name), broken=True)
 
 
 @pytest.mark.parametrize(
-    ("text", "malformed", "remaining"),
+    ("text", "malformed_count", "remaining"),
     [
         (CALL[:-20], 1, ""),
         (f" \n{CALL[:-20]}", 1, " \n"),
@@ -151,11 +151,11 @@ def broken(name: str) -> Dialect:
 @pytest.mark.parametrize("name", ["hermes", "auto"])
 @pytest.mark.parametrize("finish", ["stop", "length"])
 def test_a_turn_may_be_taken_to_mean_the_call_it_begins_with(
-    name: str, finish: FinishReason, text: str, malformed: int, remaining: str
+    name: str, finish: FinishReason, text: str, malformed_count: int, remaining: str
 ):
-    turn = read_turn(broken(name), text, TOOLS, finish=finish)
-    assert (sum(isinstance(call, MalformedCall) for call in turn.calls), turn.text) == (malformed, remaining)
-    check_splits(broken(name), text, TOOLS, finish)
+    turn = read_turn(strict_about_broken(name), text, TOOLS, finish=finish)
+    assert (sum(isinstance(call, MalformedCall) for call in turn.calls), turn.text) == (malformed_count, remaining)
+    check_splits(strict_about_broken(name), text, TOOLS, finish)
 
 
 @pytest.mark.parametrize("name", ["hermes", "qwen3-coder", "kimi-k2", "auto"])
@@ -164,7 +164,7 @@ def test_a_turn_may_be_taken_to_mean_the_call_it_begins_with(
 def test_splits_do_not_matter_and_only_what_begins_the_turn_is_malformed(name: str, text: str, cut: st.DataObject):
     for finish in ("stop", "length"):
         splits = [tuple(chunks(text, 1)), cut.draw(cuts(text))]
-        deltas = check_splits(broken(name), text, TOOLS, finish, splits=splits)
+        deltas = check_splits(strict_about_broken(name), text, TOOLS, finish, splits=splits)
         for place, delta in enumerate(deltas):
             before = [each.text for each in deltas[:place] if isinstance(each, TextDelta)]
             assert not isinstance(delta, CallMalformed) or not "".join(before).strip()

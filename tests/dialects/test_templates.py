@@ -185,5 +185,5 @@ def test_cohere_counts_the_calls_of_the_conversation():
 def test_text_in_an_object_is_quoted_as_in_json():
     call = ToolCall("c0", "get_weather", {"city": "it's", "days": {"a": ["b"]}, "list": ["c"]})
     (message,) = get_dialect("lfm25").render([Message("assistant", (call,))], [TOOL])
-    written = r"""[get_weather(city='it\'s', days={"a": ["b"]}, list=['c'])]"""
-    assert message.text == f"<|tool_call_start|>{written}<|tool_call_end|>"
+    calls_text = r"""[get_weather(city='it\'s', days={"a": ["b"]}, list=['c'])]"""
+    assert message.text == f"<|tool_call_start|>{calls_text}<|tool_call_end|>"

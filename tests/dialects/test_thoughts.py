@@ -58,10 +58,10 @@ ENCLOSING = [case for case in CASES if case[0].name not in NEW_MESSAGE]
 each_enclosing = pytest.mark.parametrize(
     ("dialect", "opening", "closing"), ENCLOSING, ids=[f"{dialect.name} {opening}" for dialect, opening, _ in ENCLOSING]
 )
-PUBLISHED = [dialect.name for dialect in PROTOCOLS]
+PROTOCOL_NAMES = [dialect.name for dialect in PROTOCOLS]
 
 
-def written(dialect: Dialect, *names: str, **arguments: str) -> str:
+def calls_text(dialect: Dialect, *names: str, **arguments: str) -> str:
     calls = tuple(ToolCall("callid000", name, arguments or {"file": "a"}) for name in names)
     text = dialect.render([Message("assistant", calls)], TOOLS)[0].text
     if dialect.name == "muse":
@@ -86,10 +86,10 @@ def test_every_dialect_that_has_reasoning_is_looked_at():
 
 @each_thought
 def test_a_call_that_ends_a_turn_in_open_thoughts_runs(dialect: Dialect, opening: str, closing: str):
-    text = f"{opening}I look.\n{written(dialect, 'read')}"
+    text = f"{opening}I look.\n{calls_text(dialect, 'read')}"
     for reply in (text, f"{text}\n"):
         turn = read_turn(dialect, reply, TOOLS)
-        if dialect.name in PUBLISHED:
+        if dialect.name in PROTOCOL_NAMES:
             ((code, reason),) = reports(turn)
             assert (runnable(turn), code) == ([], "in_thoughts")
             assert "in your thoughts" in reason
@@ -102,7 +102,7 @@ def test_a_call_that_ends_a_turn_in_open_thoughts_runs(dialect: Dialect, opening
 
 @each_enclosing
 def test_closed_thoughts_hide_their_calls(dialect: Dialect, opening: str, closing: str):
-    call = written(dialect, "read")
+    call = calls_text(dialect, "read")
     text = f"{opening}Maybe {call} no.{closing}Answer"
     turn = read_turn(dialect, text, TOOLS)
     assert (turn.calls, turn.text.strip()) == ((), "Answer")
@@ -119,7 +119,7 @@ def test_closed_thoughts_hide_their_calls(dialect: Dialect, opening: str, closin
 
 @each_enclosing
 def test_one_with_something_after_it_does_not_run_and_is_reported(dialect: Dialect, opening: str, closing: str):
-    call = written(dialect, "read")
+    call = calls_text(dialect, "read")
     for text in (f"{opening}Maybe {call} or not", f"{opening}Maybe {call}{closing}"):
         turn = read_turn(dialect, text, TOOLS)
         ((code, reason),) = reports(turn)
@@ -130,7 +130,7 @@ def test_one_with_something_after_it_does_not_run_and_is_reported(dialect: Diale
 
 @each_enclosing
 def test_an_unknown_tool_in_reasoning_does_not_run_and_is_reported(dialect: Dialect, opening: str, closing: str):
-    text = f"{opening}Maybe {written(dialect, 'fetch')}"
+    text = f"{opening}Maybe {calls_text(dialect, 'fetch')}"
     turn = read_turn(dialect, text, TOOLS)
     assert (runnable(turn), [code for code, _ in reports(turn)]) == ([], ["in_thoughts"])
     check_splits(dialect, text, TOOLS, "stop")
@@ -138,14 +138,14 @@ def test_an_unknown_tool_in_reasoning_does_not_run_and_is_reported(dialect: Dial
 
 @each_enclosing
 def test_without_tools_every_name_is_known(dialect: Dialect, opening: str, closing: str):
-    if dialect.name in PUBLISHED or dialect.name == "xlam":
+    if dialect.name in PROTOCOL_NAMES or dialect.name == "xlam":
         pytest.skip("does not run it, or knows bare calls by the tools alone")
-    assert len(runnable(read_turn(dialect, f"{opening}Maybe {written(dialect, 'fetch')}"))) == 1
+    assert len(runnable(read_turn(dialect, f"{opening}Maybe {calls_text(dialect, 'fetch')}"))) == 1
 
 
 @each_enclosing
 def test_nor_does_one_of_a_turn_that_was_cut_off(dialect: Dialect, opening: str, closing: str):
-    text = f"{opening}Maybe {written(dialect, 'read')}"
+    text = f"{opening}Maybe {calls_text(dialect, 'read')}"
     for finish in cast("list[FinishReason]", ["length", "content_filter", "error"]):
         turn = read_turn(dialect, text, TOOLS, finish=finish)
         assert (runnable(turn), [code for code, _ in reports(turn)]) == ([], ["in_thoughts"])
@@ -154,7 +154,7 @@ def test_nor_does_one_of_a_turn_that_was_cut_off(dialect: Dialect, opening: str,
 
 @each_enclosing
 def test_every_cut_of_the_turn_off_runs_nothing_that_is_not_whole(dialect: Dialect, opening: str, closing: str):
-    text = f"{opening}Maybe {written(dialect, 'read', file='some text')}"
+    text = f"{opening}Maybe {calls_text(dialect, 'read', file='some text')}"
     for stop in range(len(text)):
         turn = read_turn(dialect, text[:stop], TOOLS)
         assert all(arguments in ({"file": "some text"}, {}) for _, arguments in runnable(turn)), text[:stop]
@@ -184,10 +184,10 @@ def test_every_reader_agrees(enclosing: tuple[Dialect, str, str], reads: str):
             reader = StrictDialect(dialect) if reads == "strict" else with_repair(dialect)
         except Exception as error:  # noqa: BLE001 - a dialect without such a reader says why
             pytest.skip(str(error))
-    if reads == "auto" and (opening[0] not in "<[" or dialect.name in ("muse", *PUBLISHED)):
+    if reads == "auto" and (opening[0] not in "<[" or dialect.name in ("muse", *PROTOCOL_NAMES)):
         pytest.skip("words that begin reasoning are prose while the dialect is not known")
-    call = written(dialect, "read")
-    runs = dialect.name not in PUBLISHED
+    call = calls_text(dialect, "read")
+    runs = dialect.name not in PROTOCOL_NAMES
     if reads == "strict" and not runs:
         pytest.skip("a published protocol")
     for text, count in ((f"{opening}I look.\n{call}", 1 * runs), (f"{opening}Maybe {call} no.{closing}Answer", 0)):
@@ -198,9 +198,9 @@ def test_every_reader_agrees(enclosing: tuple[Dialect, str, str], reads: str):
 
 @each_enclosing
 def test_where_the_prompt_opened_them(dialect: Dialect, opening: str, closing: str):
-    call = written(dialect, "read")
+    call = calls_text(dialect, "read")
     turn = read_turn(dialect, f"I look.\n{call}", TOOLS, starts_in="reasoning")
-    assert len(runnable(turn)) == (dialect.name not in PUBLISHED)
+    assert len(runnable(turn)) == (dialect.name not in PROTOCOL_NAMES)
     after = "" if dialect.name == "muse" else call
     turn = read_turn(dialect, f"Maybe {call}.{closing}{after}", TOOLS, starts_in="reasoning")
     assert len(runnable(turn)) == (dialect.name != "muse")
@@ -208,11 +208,11 @@ def test_where_the_prompt_opened_them(dialect: Dialect, opening: str, closing: s
 
 @each_enclosing
 def test_where_reasoning_stays_in_the_text(dialect: Dialect, opening: str, closing: str):
-    if dialect.name in PUBLISHED:
+    if dialect.name in PROTOCOL_NAMES:
         pytest.skip("does not run it")
     for text, count in (
-        (f"{opening}I look.\n{written(dialect, 'read')}", 1),
-        (f"{opening}Maybe {written(dialect, 'read')} no.{closing}Answer", 0),
+        (f"{opening}I look.\n{calls_text(dialect, 'read')}", 1),
+        (f"{opening}Maybe {calls_text(dialect, 'read')} no.{closing}Answer", 0),
     ):
         parser = open_parser(dialect, TOOLS, keep_reasoning=True)
         deltas = [*parser.feed(text), *parser.close("stop")]
@@ -225,7 +225,7 @@ def test_thoughts_after_calls_that_stay_text_are_all_of_one_kind_in_every_cut(
     dialect: Dialect, opening: str, closing: str
 ):
     """What was held back until it was no call left as text, where the text beside it is set aside."""
-    call = written(dialect, "read")
+    call = calls_text(dialect, "read")
     text = f"{call}{opening}{call[: len(call) // 2]}no"
     read: list[object] = []
     for pieces in ([text], list(chunks(text, 1)), list(chunks(text, 4)), *every_split(text)):
@@ -335,10 +335,10 @@ def test_any_text_in_any_cut(pieces: list[str], finish: FinishReason, starts_in:
 @pytest.mark.parametrize("piece", ["call", "start", "half"])
 def test_time_is_linear(name: str, piece: str):
     dialect = get_dialect(name)
-    call = written(HERMES if name == "auto" else dialect, "read")
+    call = calls_text(HERMES if name == "auto" else dialect, "read")
     opening = " to=self<|message|>" if name == "muse" else "<think>"
-    repeated = {"call": f"{call} ", "start": call[: len(call) // 3], "half": call[: len(call) // 2]}[piece]
-    assert parse_growth(dialect, opening, repeated, 16) < LINEAR
+    unit = {"call": f"{call} ", "start": call[: len(call) // 3], "half": call[: len(call) // 2]}[piece]
+    assert parse_growth(dialect, opening, unit, 16) < LINEAR
 
 
 @pytest.mark.parametrize("head", ['{"name": "p\x01z', '[{"name": "p\x01z', "p\x01z(", '{"p\x01z'])

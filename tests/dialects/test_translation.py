@@ -60,8 +60,8 @@ def test_there_and_back_gives_the_same_text(name):
         there = translate(before, source, target, TOOLS)
         back = translate(there.messages, target, source, TOOLS)
         assert (there.warnings, back.warnings) == ((), ())
-        wanted = [(call.name, call.arguments) for call in (*FIRST, SECOND)]
-        assert calls_of(target, list(there.messages)) == wanted
+        expected_calls = [(call.name, call.arguments) for call in (*FIRST, SECOND)]
+        assert calls_of(target, list(there.messages)) == expected_calls
         assert target.instructions(TOOLS, ToolChoice("required")) in there.messages[0].text
         if name not in IDS:
             assert list(back.messages) == before, target.name
@@ -179,8 +179,8 @@ def test_a_dialect_without_reasoning_says_that_it_is_left_out():
 def test_results_that_cannot_be_told_apart_are_carried_over_in_one():
     source, target = get_dialect("apertus"), get_dialect("hermes")
     results = [ToolResult(call.id, call.name, "success", (TextPart("one, two"),)) for call in FIRST]
-    written = source.render([Message("assistant", FIRST), Message("tool", tuple(results))])
-    translation = translate(written, source, target)
+    messages = source.render([Message("assistant", FIRST), Message("tool", tuple(results))])
+    translation = translate(messages, source, target)
     assert translation.messages[-1].text == "<tool_response>\n[one, two, one, two]\n</tool_response>"
     assert translation.warnings == ("message 1: the results are not as apertus writes them; carried over as text",)
 

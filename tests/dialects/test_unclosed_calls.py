@@ -18,14 +18,14 @@ FIRST, SECOND = ToolCall("a", "write", {"file": "x", "content": "y"}), ToolCall(
 BOTH = [("write", FIRST.arguments), ("read", SECOND.arguments)]
 
 
-def written(dialect: Dialect, *calls: ToolCall) -> str:
+def calls_text(dialect: Dialect, *calls: ToolCall) -> str:
     return dialect.render([Message("assistant", calls)], TOOLS)[0].text
 
 
 def element_form(name: str, call: ToolCall) -> str:
     """The call in elements, also in a dialect that would write another form."""
     if name != "dots":
-        return written(get_dialect(name), call)
+        return calls_text(get_dialect(name), call)
     values = "".join(f'<parameter name="{key}">{value}</parameter>' for key, value in call.arguments.items())
     return f'<dots_function_call><invoke name="{call.name}">{values}</invoke></dots_function_call>'
 
@@ -73,7 +73,7 @@ def test_a_call_that_does_not_end_before_the_next_block_never_runs(name: str):
 @pytest.mark.parametrize("name", ["qwen3-coder", "mimo", "minimax-m2"])
 def test_a_start_that_no_call_follows_is_content(name: str):
     dialect = get_dialect(name)
-    text = written(dialect, ToolCall("a", "write", {"file": "x", "content": "@@"}))
+    text = calls_text(dialect, ToolCall("a", "write", {"file": "x", "content": "@@"}))
     start = text[: text.index(">") + 1]
     value = f"the end tag, then {start} and more"
     assert read(dialect, text.replace("@@", value)) == [("write", {"file": "x", "content": value})]
@@ -90,14 +90,14 @@ def test_a_start_that_no_call_follows_is_content(name: str):
 )
 def test_what_may_begin_another_block_at_the_end_of_the_turn_is_text(name: str, beginning: str):
     dialect = get_dialect(name)
-    cut = written(dialect, FIRST).strip().removesuffix("</tool_call>")
+    cut = calls_text(dialect, FIRST).strip().removesuffix("</tool_call>")
     assert read(dialect, cut + beginning) == [BOTH[0]]
     assert read_turn(dialect, cut + beginning, TOOLS).text == beginning
 
 
 def test_muses_message_ends_the_block_in_it():
     dialect = get_dialect("muse")
-    first, second = written(dialect, FIRST, SECOND).split("<|eom|>")
+    first, second = calls_text(dialect, FIRST, SECOND).split("<|eom|>")
     whole = first.removesuffix("</atem:function_calls>")
     assert read(dialect, f"{whole}<|eom|>{second}") == BOTH
     cut = whole.strip().removesuffix("</atem:invoke>")
@@ -105,14 +105,14 @@ def test_muses_message_ends_the_block_in_it():
 
 
 def test_a_json_call_without_its_blocks_end_runs_with_the_next():
-    reply = written(get_dialect("hermes"), FIRST, SECOND)
+    reply = calls_text(get_dialect("hermes"), FIRST, SECOND)
     assert read(get_dialect("hermes"), reply.replace("</tool_call>", "", 1)) == BOTH
 
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_pair_call_without_its_end_never_runs_and_the_next_does(name: str):
     dialect = get_dialect(name)
-    reply = written(dialect, FIRST, SECOND)
+    reply = calls_text(dialect, FIRST, SECOND)
     end = tag_of(dialect, reply, "/tool_call")
     assert read(dialect, reply.replace(end, "", 1)) == ["unclosed", BOTH[1]]
 
@@ -122,21 +122,21 @@ def test_a_pair_call_without_its_end_never_runs_and_the_next_does(name: str):
 def test_a_key_holds_no_tag(name: str, which: int):
     """A key whose end is missing would swallow the rest of the call and the next one, and be run so."""
     dialect = get_dialect(name)
-    reply = written(dialect, FIRST, SECOND)
+    reply = calls_text(dialect, FIRST, SECOND)
     end = tag_of(dialect, reply, "/arg_key")
     parts = reply.split(end)
-    damaged = end.join(parts[: which + 1]) + end.join(["", *parts[which + 1 :]])[len(end) :]
-    assert damaged.count(end) == reply.count(end) - 1
-    assert read(dialect, damaged) == ["unclosed", BOTH[1]]
+    damaged_reply = end.join(parts[: which + 1]) + end.join(["", *parts[which + 1 :]])[len(end) :]
+    assert damaged_reply.count(end) == reply.count(end) - 1
+    assert read(dialect, damaged_reply) == ["unclosed", BOTH[1]]
 
 
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize("tag", ["arg_key", "/arg_value", "/tool_call", "tool_call"])
 def test_whatever_stands_in_a_key_its_call_never_runs(name: str, tag: str):
     dialect = get_dialect(name)
-    reply = written(dialect, SECOND)
-    damaged = reply.replace("file", f"fi\n{tag_of(dialect, reply, tag)}le", 1)
-    assert not [each for each in read(dialect, damaged) if isinstance(each, tuple)]
+    reply = calls_text(dialect, SECOND)
+    damaged_reply = reply.replace("file", f"fi\n{tag_of(dialect, reply, tag)}le", 1)
+    assert not [each for each in read(dialect, damaged_reply) if isinstance(each, tuple)]
 
 
 def tag_of(dialect: Dialect, reply: str, name: str) -> str:
@@ -157,7 +157,7 @@ def _end_marker(dialect: Dialect, call: str) -> str:
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 def test_a_marker_that_stands_twice_after_a_call_is_read_as_one(dialect: Dialect):
-    call = written(dialect, ToolCall("callid000", "read", {"file": "a"}))
+    call = calls_text(dialect, ToolCall("callid000", "read", {"file": "a"}))
     end = _end_marker(dialect, call)
     if not end:
         return
@@ -175,7 +175,7 @@ def runs(dialect: Dialect, reply: str, finish: FinishReason) -> list[Any]:
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 def test_what_runs_at_the_token_limit_runs_whatever_would_have_followed(dialect: Dialect):
-    whole = written(dialect, FIRST, SECOND).strip()
+    whole = calls_text(dialect, FIRST, SECOND).strip()
     starts = {0, *(at for part in ("write", "{", "[") if (at := whole.find(part)) > 0)}  # markers are dropped
     for text in (whole[start:] for start in starts):
         for stop in range(len(text) + 1):

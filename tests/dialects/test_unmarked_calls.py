@@ -22,19 +22,19 @@ TOOLS = [
 FIRST, SECOND = ("write", {"file": "alpha"}), ("write", {"mode": "omega"})
 # Their calls stand in a code fence or are Python, which an answer may end with too; or one block holds them all.
 OTHERS = {"command-r-plus", "pythonic", "claude-legacy"}
-MARKED = [
+WITH_MARKERS = [
     each
     for each in DIALECTS
     if each.batch.counts == "all_calls" and each.batch.max_calls is None and each.name not in OTHERS
 ]
 
 
-def written(dialect: Dialect, *calls: tuple[str, dict[str, str]]) -> str:
-    made = tuple(ToolCall(f"callid00{i}", name, arguments) for i, (name, arguments) in enumerate(calls))
-    return dialect.render([Message("assistant", made)], TOOLS)[0].text
+def calls_text(dialect: Dialect, *calls: tuple[str, dict[str, str]]) -> str:
+    tool_calls = tuple(ToolCall(f"callid00{i}", name, arguments) for i, (name, arguments) in enumerate(calls))
+    return dialect.render([Message("assistant", tool_calls)], TOOLS)[0].text
 
 
-def damaged(reply: str, start: int) -> list[str]:
+def damages_of(reply: str, start: int) -> list[str]:
     """The reply without one of the first characters after `start`."""
     start = len(reply) - len(reply[start:].lstrip())
     return [reply[:at] + reply[at + 1 :] for at in range(start, min(reply.index("write", start), start + 8))]
@@ -46,20 +46,20 @@ def reports(dialect: Dialect, reply: str) -> int:
     return sum(isinstance(call, MalformedCall) for call in read_turn(dialect, reply, TOOLS).calls)
 
 
-@pytest.mark.parametrize("dialect", MARKED, ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize("dialect", WITH_MARKERS, ids=lambda dialect: dialect.name)
 def test_the_model_gets_a_report_of_a_call_whose_marker_is_damaged(dialect: Dialect):
-    for text in damaged(written(dialect, FIRST), 0):
+    for text in damages_of(calls_text(dialect, FIRST), 0):
         for reply in (text, f"I will write it.\n{text.lstrip()}"):
             assert reports(dialect, reply) or read_turn(dialect, reply, TOOLS).calls, reply
 
 
-@pytest.mark.parametrize("dialect", MARKED, ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize("dialect", WITH_MARKERS, ids=lambda dialect: dialect.name)
 def test_beside_a_call_that_runs_too(dialect: Dialect):
-    one, both = written(dialect, FIRST), written(dialect, FIRST, SECOND)
-    for reply in damaged(both, 0):
+    one, both = calls_text(dialect, FIRST), calls_text(dialect, FIRST, SECOND)
+    for reply in damages_of(both, 0):
         assert reports(dialect, reply) or len(read_turn(dialect, reply, TOOLS).calls) == 2, reply
     if both.startswith(one.rstrip()):  # each call has a marker of its own
-        for reply in damaged(both, len(one.rstrip())):
+        for reply in damages_of(both, len(one.rstrip())):
             assert reports(dialect, reply) or len(read_turn(dialect, reply, TOOLS).calls) == 2, reply
             assert [call.arguments for call in read_turn(dialect, reply, TOOLS).calls if isinstance(call, ToolCall)], (
                 reply
@@ -108,10 +108,12 @@ def test_the_model_is_shown_how_to_write_it():
 
 
 @pytest.mark.parametrize(
-    "dialect", [each for each in MARKED if each.name not in ("kimi-k2", "deepseek-v3")], ids=lambda each: each.name
+    "dialect",
+    [each for each in WITH_MARKERS if each.name not in ("kimi-k2", "deepseek-v3")],
+    ids=lambda each: each.name,
 )
 def test_a_call_without_a_name_is_told_beside_a_good_one(dialect: Dialect):
-    reply = written(dialect, FIRST, ("read", {"file": "b"}))
+    reply = calls_text(dialect, FIRST, ("read", {"file": "b"}))
     for name, rest in (("write", ("read", {"file": "b"})), ("read", FIRST)):
         turn = read_turn(dialect, reply.replace(name, ""), TOOLS)
         assert [type(call) for call in turn.calls].count(MalformedCall) == 1, reply

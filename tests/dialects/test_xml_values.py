@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from dialect_strategies import INTEGER, TEXT, TOOLS, canonical, spec
-from seed_examples import called, read_checked
+from seed_examples import calls_of_turn, read_checked
 
 from toolspeak.data.messages import MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
@@ -19,7 +19,7 @@ POINT = {"type": "object", "properties": {"x": {"type": "integer"}}}
 NULLABLE = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
 
 # schema, text, value
-TYPED: list[tuple[Any, str, Any]] = [
+TYPED_VALUES: list[tuple[Any, str, Any]] = [
     (TEXT, "007", "007"),
     (TEXT, "3.10", "3.10"),
     (TEXT, "1_000", "1_000"),
@@ -65,16 +65,16 @@ TYPED: list[tuple[Any, str, Any]] = [
 
 
 def one_tool(schema: Any) -> list[ToolSpec]:
-    made = spec("do", {"v": schema, "w": TEXT}, [])
-    return [ToolSpec("do", "", {**made.parameters, "$defs": {"n": INTEGER}}, aliases={"value": "v"})]
+    plain_spec = spec("do", {"v": schema, "w": TEXT}, [])
+    return [ToolSpec("do", "", {**plain_spec.parameters, "$defs": {"n": INTEGER}}, aliases={"value": "v"})]
 
 
-@pytest.mark.parametrize(("schema", "text", "value"), TYPED)
+@pytest.mark.parametrize(("schema", "text", "value"), TYPED_VALUES)
 def test_a_value_has_the_type_its_schema_says(schema: Any, text: str, value: Any):
     """What does not fit stays text, for the tool's validation to explain; nothing is changed on the way."""
     for element in ("v", "value"):
         turn = read_checked(DIALECT, f"<execute><do><{element}>{text}</{element}></do></execute>", one_tool(schema))
-        ((_, arguments),) = called(turn)
+        ((_, arguments),) = calls_of_turn(turn)
         assert canonical(arguments) == canonical({element: value})
 
 
@@ -84,8 +84,8 @@ def test_type_json_says_that_a_value_is_json_where_text_is_admitted(value: Any):
     for tools in (one_tool(TEXT), one_tool({}), []):
         turn = read_checked(DIALECT, f'<execute><do><v type="json"> {text} </v><w>x</w></do></execute>', tools)
         if text.endswith('</v>"'):  # the tag does not end the value: a quote follows it
-            assert called(turn)
-        ((_, arguments),) = called(turn)
+            assert calls_of_turn(turn)
+        ((_, arguments),) = calls_of_turn(turn)
         assert canonical(arguments["v"]) == text
 
 
@@ -126,7 +126,7 @@ ENDS = [
 @pytest.mark.parametrize(("value", "why"), ENDS, ids=[why for _, why in ENDS])
 def test_a_closing_tag_counts_only_if_a_sibling_or_an_end_follows(value: str, why: str):
     text = f"<execute><write><content>{value}</content> \n<file>f</file>\n</write></execute>"
-    assert called(read_checked(DIALECT, text, TOOLS)) == [("write", {"content": value, "file": "f"})]
+    assert calls_of_turn(read_checked(DIALECT, text, TOOLS)) == [("write", {"content": value, "file": "f"})]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_closing_tag_counts_only_if_a_sibling_or_an_end_follows(value: str, wh
 )
 def test_what_may_follow_a_value(after: str):
     turn = read_checked(DIALECT, f"<execute><write><content>x</content>{after}</execute>", TOOLS)
-    assert called(turn)[0][1]["content"] == "x"
+    assert calls_of_turn(turn)[0][1]["content"] == "x"
 
 
 CDATA = [
@@ -157,12 +157,12 @@ CDATA = [
 @pytest.mark.parametrize(("text", "value"), CDATA)
 def test_cdata_is_the_value(text: str, value: str):
     turn = read_checked(DIALECT, f"<execute><write><content>{text}</content></write></execute>", TOOLS)
-    assert called(turn) == [("write", {"content": value})]
+    assert calls_of_turn(turn) == [("write", {"content": value})]
 
 
 def test_cdata_around_a_number():
     turn = read_checked(DIALECT, "<execute><set><n><![CDATA[7]]></n></set></execute>", TOOLS)
-    assert called(turn) == [("set", {"n": 7})]
+    assert calls_of_turn(turn) == [("set", {"n": 7})]
 
 
 # --- calls --------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def test_an_unknown_argument_fails_its_call_alone(where: str, after: str):
 
 def test_an_unknown_argument_in_front_is_left_to_the_tool_s_validation():
     turn = read_checked(DIALECT, "<execute><write><x>b</x><content>c</content></write></execute>", TOOLS)
-    assert called(turn) == [("write", {"x": "b", "content": "c"})]
+    assert calls_of_turn(turn) == [("write", {"x": "b", "content": "c"})]
 
 
 def test_a_duplicate_argument_fails_its_call_alone():
@@ -207,12 +207,12 @@ def test_a_duplicate_argument_fails_its_call_alone():
     ],
 )
 def test_self_closing_elements(inner: str, arguments: dict[str, str]):
-    assert called(read_checked(DIALECT, f"<execute>{inner}</execute>", TOOLS)) == [("write", arguments)]
+    assert calls_of_turn(read_checked(DIALECT, f"<execute>{inner}</execute>", TOOLS)) == [("write", arguments)]
 
 
 def test_an_unknown_tool_is_read_with_text_values():
     turn = read_checked(DIALECT, "<execute><nope><n>7</n><m>[1]</m></nope></execute>", TOOLS)
-    assert called(turn) == [("nope", {"n": "7", "m": "[1]"})]
+    assert calls_of_turn(turn) == [("nope", {"n": "7", "m": "[1]"})]
 
 
 def test_a_greater_than_sign_in_an_attribute_ends_the_tag_wherever_the_text_is_cut():

@@ -80,15 +80,15 @@ def agrees(reading: RowReading, row: Mapping[str, Any]) -> bool:
     """As the samples' origin compares: texts without the white space around them, arguments as JSON values, ids and
     reasoning where the case says any. Of a turn that was cut off the case says how far the call came."""
     expect, turn = row["expect"], reading.turn
-    thought, wanted = expect["reasoning"], expect["calls"]
+    thought, expected_calls = expect["reasoning"], expect["calls"]
     calls = [call for call in turn.calls if isinstance(call, ToolCall)]
     calls_read: list[list[Any]] = [[call.name, call.arguments] for call in calls]
     if row.get("partial"):
         calls_read += [incomplete for index, incomplete in reading.incomplete.items() if index >= len(calls)]
-    ids = zip((call.provider_id for call in calls), wanted, strict=False)
+    ids = zip((call.provider_id for call in calls), expected_calls, strict=False)
     return (
         json.dumps(calls_read, sort_keys=True)
-        == json.dumps([[e["name"], e["arguments"]] for e in wanted], sort_keys=True)
+        == json.dumps([[e["name"], e["arguments"]] for e in expected_calls], sort_keys=True)
         and all(each.get("id") in (None, id) for id, each in ids)  # noqa: A001 - what the field is called
         and turn.text.strip() == (expect["content"] or "").strip()
         and (thought is None or bool(row.get("reasoning_off")) or turn.reasoning.strip() == thought.strip())
