@@ -93,9 +93,8 @@ def test_a_call_without_its_end_is_read_in_the_same_way_before_the_token_that_en
     call_text = dialect.render([Message("assistant", (ToolCall("callid000", "read", {"file": "a"}),))], TOOLS)[0].text
     for text in _cuts(call_text):
         alone, turn_with_stop = read_turn(dialect, text, TOOLS), read_turn(dialect, text + stop, TOOLS)
-        is_reported = not alone.calls and stop.startswith(
-            "<S"
-        )  # as an element would begin after `<TOOLCALL>`: reported
+        # An element would begin so after `<TOOLCALL>`: it is reported.
+        is_reported = not alone.calls and stop.startswith("<S")
         if (
             all(isinstance(call, ToolCall) for call in alone.calls)
             and stop not in dialect.info.results
