@@ -137,3 +137,28 @@ def test_a_worker_that_cannot_start_anew_leaves_the_others_at_work(tmp_path: Pat
                 await process.log_lines("serving", WORKERS + 1)
 
     asyncio.run(run())
+
+
+def test_a_worker_that_stands_still_holds_up_neither_the_others_nor_the_end():
+    """Nobody waits for its answer, for which it has half a minute."""
+
+    async def run() -> None:
+        async with (
+            serve(Model()) as server,
+            running_process("--upstream", server.base_url, "--workers", "2") as process,
+        ):
+            one, other = (line["pid"] for line in await process.log_lines("serving", WORKERS))
+            killed: list[int] = []
+            for number in (1, 2):  # the supervisor looks at one before the other: each stands still once
+                os.kill(one, signal.SIGSTOP)
+                os.kill(other, signal.SIGKILL)
+                killed.append(other)
+                lines = await process.log_lines("serving", WORKERS + number)
+                assert [line["pid"] for line in await process.log_lines("worker_ended", number)] == killed
+                os.kill(one, signal.SIGCONT)
+                one, other = lines[-1]["pid"], one
+            process.process.send_signal(signal.SIGTERM)
+            assert await process.process.wait() == 0
+            assert len(await process.log_lines("worker_ended")) == 2
+
+    asyncio.run(run())

@@ -97,6 +97,10 @@ Beside: TypeAlias = Callable[[GatewaySight], AbstractContextManager[None]]
 """What runs in the process that started the gateway, from when it serves until it ends."""
 
 
+_LOOKS = 60
+"""The supervisor looks at its workers twice a second, and replaces one that has not answered for so many looks: a
+worker imports for some seconds on a busy machine. It counts looks and no time, as the whole machine may stand still."""
+
 _STOP_SECONDS = 1.0
 """Seconds for cancelled requests to send their clients an error."""
 
@@ -219,7 +223,6 @@ def server_config(application: Application) -> uvicorn.Config:
         date_header=False,  # uvicorn's is the time of the request
         timeout_keep_alive=75,  # longer than the 60 seconds that load balancers keep idle connections
         timeout_graceful_shutdown=2,  # draining comes before
-        timeout_worker_healthcheck=30,  # a worker imports for longer than uvicorn's 5 seconds on a busy machine
     )
 
 
@@ -234,6 +237,31 @@ class _OneWorker(ReadyServer):
         await super().shutdown(sockets)
         # Not after `run`: by then uvicorn has sent the signal again, and the process has ended.
         await asyncio.to_thread(self._beside.close)
+
+
+class _GatewayWorker(Process):
+    """A worker that is asked how it is, and not waited for. uvicorn waits for the answer of each: a worker that stands
+    still, or dies before it answers, would hold up the replacement of all others, and signals too."""
+
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
+        super().__init__(config, sockets)
+        self.serves = False
+        """Whether it accepts requests, as it last said."""
+        self.reloads_late = False
+        """A SIGHUP came before it accepted requests, and would have ended it."""
+        self._unanswered = 0
+
+    def is_well(self) -> bool:
+        """Whether it runs, and has answered one of the last questions. Asks the next question."""
+        if not self.process.is_alive():
+            return False
+        with suppress(OSError, EOFError):  # it has just ended: the next look finds that
+            while self.parent_conn.poll():
+                self.serves, self._unanswered = self.parent_conn.recv(), 0
+            if not self._unanswered:
+                self.parent_conn.send(b"ping")
+        self._unanswered += 1
+        return self._unanswered <= _LOOKS
 
 
 class _Workers(Multiprocess):
@@ -256,16 +284,28 @@ class _Workers(Multiprocess):
         self._ready = ready
         self._reloader = Reloader(loaded_settings)
 
+    def init_processes(self) -> None:
+        self.processes = [_GatewayWorker(self.config, self.sockets) for _ in range(self.processes_num)]
+        for process in self.processes:
+            process.start()
+
+    @property
+    def _workers(self) -> list[_GatewayWorker]:
+        return cast("list[_GatewayWorker]", self.processes)
+
     def keep_subprocess_alive(self) -> None:
         if self.should_exit.is_set():
             return
         if self._reloader.changed():
             self._reload()
-        for number, process in enumerate(self.processes):
-            if process.is_alive(self.config.timeout_worker_healthcheck):
-                if not self.has_served and process.is_ready():
+        for number, process in enumerate(self._workers):
+            if process.is_well():
+                if process.serves and not self.has_served:
                     self.has_served = True
                     self._ready()
+                if process.serves and process.reloads_late and process.pid is not None:
+                    process.reloads_late = False
+                    os.kill(process.pid, signal.SIGHUP)
                 continue
             process.kill()  # it may still run without an answer
             process.join()
@@ -278,14 +318,16 @@ class _Workers(Multiprocess):
                 if process.exitcode == STARTUP_FAILURE:
                     problem = "it could not start (see above); another worker starts"
                 log("worker_ended", {"pid": process.pid, "problem": problem}, level=logging.ERROR)
-            self.processes[number] = Process(self.config, self.sockets)
+            self.processes[number] = _GatewayWorker(self.config, self.sockets)
             self.processes[number].start()
 
     def handle_hup(self) -> None:
         self._reload()
-        for process in self.processes:
-            if process.is_ready() and process.pid is not None:  # SIGHUP ends a process that is not ready yet
+        for process in self._workers:
+            if process.serves and process.pid is not None:
                 os.kill(process.pid, signal.SIGHUP)
+            else:
+                process.reloads_late = True
 
     def settings(self) -> Settings:
         """The settings of new workers."""
