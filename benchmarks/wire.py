@@ -38,7 +38,7 @@ CHUNK = 4
 COUNT = 5_000
 TARGET = 4 * 0.5  # µs
 MOST = 100_000
-GROWN = 3.0
+MOST_GROWTH = 3.0
 REQUEST = WireRequest(ModelRequest([]), "m", stream=True)
 UNITS = {"K": 1_000, "M": 1_000_000}
 
@@ -50,29 +50,29 @@ def text_turn(pieces: Iterable[str]) -> list[Delta]:
 def call_turn(pieces: Iterable[str]) -> list[Delta]:
     text_pieces = list(pieces)
     fragments = [ArgumentsDelta(0, piece) for piece in ('{"text": "', *text_pieces, '"}')]
-    ended = CallCompleted(0, "write", {"text": "".join(text_pieces)}, "c0")
-    return [CallStarted(0, "write", "c0"), *fragments, ended, TurnEnded("tool_calls", Usage(1, 1), "m")]
+    completion = CallCompleted(0, "write", {"text": "".join(text_pieces)}, "c0")
+    return [CallStarted(0, "write", "c0"), *fragments, completion, TurnEnded("tool_calls", Usage(1, 1), "m")]
 
 
 KINDS: dict[str, Callable[[Iterable[str]], list[Delta]]] = {"text": text_turn, "arguments": call_turn}
 
 
-def written(chat: WireFormat, turn: Iterable[Delta]) -> list[str]:
+def event_data(chat: WireFormat, turn: Iterable[Delta]) -> list[str]:
     """Returns the data of each event of a turn, as JSON."""
-    encoder = chat.encoder(REQUEST, response_id="resp_0123456789", created=1_700_000_000)
+    encoder = chat.encoder(REQUEST, response_id="resp_0123456789", created_at=1_700_000_000)
     frames = [data for delta in turn for _, data in encoder.feed(delta)]
     return [json.dumps(data) for data in frames if not isinstance(data, str)]
 
 
-def timed(work: Callable[[], Any]) -> float:
+def cpu_seconds(work: Callable[[], Any]) -> float:
     """CPU seconds."""
     gc.collect()
     gc.disable()
     start = time.process_time()
     work()
-    spent = time.process_time() - start
+    seconds = time.process_time() - start
     gc.enable()
-    return spent
+    return seconds
 
 
 def floor(lines: list[str]) -> None:
@@ -96,19 +96,19 @@ def decode_read(chat: WireFormat, chunks: list[Any]) -> None:
 
 
 def encode(chat: WireFormat, turn: list[Delta]) -> None:
-    encoder = chat.encoder(REQUEST, response_id="resp_0123456789", created=1_700_000_000)
+    encoder = chat.encoder(REQUEST, response_id="resp_0123456789", created_at=1_700_000_000)
     for delta in turn:
         encoder.feed(delta)
 
 
 def measure(chat: WireFormat, rounds: int) -> bool:
     """Prints a line for each kind. Returns whether all meet the target."""
-    met = True
+    is_met = True
     for kind, make in KINDS.items():
         if kind == "arguments" and chat in WHOLE_CALLS:
             continue
         turn = make("abcd" for _ in range(COUNT))
-        lines = written(chat, turn)
+        lines = event_data(chat, turn)
         chunks = [json.loads(line) for line in lines]
         works: list[Callable[[], None]] = [
             lambda lines=lines: floor(lines),
@@ -116,11 +116,11 @@ def measure(chat: WireFormat, rounds: int) -> bool:
             lambda chunks=chunks: decode_read(chat, chunks),
             lambda turn=turn: encode(chat, turn),
         ]
-        times = [[timed(work) for work in works] for _ in range(rounds)]
+        times = [[cpu_seconds(work) for work in works] for _ in range(rounds)]
         least, through, alone, back = (1e6 * statistics.median(each) / len(lines) for each in zip(*times, strict=True))
-        met = met and alone <= TARGET
+        is_met = is_met and alone <= TARGET
         print(f"{chat.name:18} {kind:10} {least:8.2f} {through:8.2f} {through / least:7.2f} {alone:8.2f} {back:8.2f}")
-    return met
+    return is_met
 
 
 def growth(chat: WireFormat, largest: int) -> bool:
@@ -130,12 +130,12 @@ def growth(chat: WireFormat, largest: int) -> bool:
     while size <= largest:
         count = min(size // CHUNK, MOST)
         turn = call_turn("x" * (size // count) for _ in range(count))
-        chunks = [json.loads(line) for line in written(chat, turn)]
+        chunks = [json.loads(line) for line in event_data(chat, turn)]
         runs = max(3, 20_000 // count)
-        costs.append(min(timed(lambda chunks=chunks: decode_read(chat, chunks)) for _ in range(runs)) / count)
+        costs.append(min(cpu_seconds(lambda chunks=chunks: decode_read(chat, chunks)) for _ in range(runs)) / count)
         print(f"{chat.name:18} {size:12,} characters of arguments: {1e6 * costs[-1]:6.2f} µs a chunk")
         size *= 10
-    return costs[-1] < GROWN * min(costs)
+    return costs[-1] < MOST_GROWTH * min(costs)
 
 
 def main() -> int:
@@ -146,13 +146,13 @@ def main() -> int:
     largest = int(options.largest[:-1]) * UNITS[options.largest[-1].upper()]
     print(f"µs of CPU time a chunk of {CHUNK} characters")
     print(f"{'format':18} {'kind':10} {'floor':>8} {'decode':>8} {'ratio':>7} {'alone':>8} {'encode':>8}")
-    met = [measure(chat, options.rounds) for chat in FORMATS]
-    grown = [growth(chat, largest) for chat in FORMATS if chat not in WHOLE_CALLS]
-    if not all(met):
+    targets_met = [measure(chat, options.rounds) for chat in FORMATS]
+    is_constant = [growth(chat, largest) for chat in FORMATS if chat not in WHOLE_CALLS]
+    if not all(targets_met):
         print(f"a decoder takes more than {TARGET} µs a chunk", file=sys.stderr)
-    if not all(grown):
+    if not all(is_constant):
         print("the cost of a chunk grows with the arguments", file=sys.stderr)
-    return 0 if all(grown) else 1
+    return 0 if all(is_constant) else 1
 
 
 if __name__ == "__main__":

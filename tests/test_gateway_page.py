@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from loopback_server import STREAM_HEAD, Exchange, Server, chunked, event, serve
+from loopback_server import STREAM_HEAD, Exchange, Server, event, http_chunks, serve
 
 from toolspeak.data.deltas import BatchEnded, CallCompleted, Delta, TextDelta, TurnEnded
 from toolspeak.data.messages import Message, ToolCall, Usage
@@ -89,14 +89,14 @@ class Model:
         ollama = "/api/chat" in exchange.request_line
         wire: WireFormat = OLLAMA if ollama else OPENAI_CHAT
         request = wire.decode_request(exchange.json)
-        encoder = wire.encoder(request, response_id="r", created=1)
+        encoder = wire.encoder(request, response_id="r", created_at=1)
         frames = [frame for delta in self.turn(bool(request.request.tools)) for frame in encoder.feed(delta)]
         if ollama:
             head = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\n"
             pieces = [json.dumps(data).encode() + b"\n" for _, data in frames]
         else:
             head, pieces = STREAM_HEAD, [event(data) for _, data in frames]
-        await exchange.send(head + b"transfer-encoding: chunked\r\n\r\n", chunked(pieces), b"0\r\n\r\n")
+        await exchange.send(head + b"transfer-encoding: chunked\r\n\r\n", http_chunks(pieces), b"0\r\n\r\n")
 
     def turn(self, native: bool) -> list[Delta]:
         name, arguments = CALL

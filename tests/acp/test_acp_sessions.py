@@ -6,7 +6,7 @@ import signal
 
 import pytest
 from acp import RequestError
-from loopback_server import STREAM_HEAD, chunked, event, says, serve, stream, until_client_leaves, whole
+from loopback_server import STREAM_HEAD, event, http_chunks, says, serve, stream, until_client_leaves, whole
 from scripted_editor import EndlessCommand, ScriptedEditor, connection, playbook, text
 
 COMMAND = ("shell", {"command": "echo hi >> log.txt"})
@@ -278,7 +278,7 @@ def test_a_mode_that_nobody_chose_is_not_kept(folder):
 def test_a_cancelled_answer_stays_in_the_conversation(folder):
     async def main():
         pieces = [event(says(words)) for words in ("The first planet ", "is Mercury.")]
-        beginning = [STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked(pieces)]
+        beginning = [STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", http_chunks(pieces)]
         finish = stream(event(says("Venus.", "stop")), event("[DONE]"))
         async with serve(until_client_leaves(lambda: server, *beginning), finish) as server:
             editor = ScriptedEditor()

@@ -196,7 +196,7 @@ def test_each_request_that_a_provider_sends_again_is_recorded_with_its_wait():
         refusals = [Status("503 Service Unavailable"), Status("429 Too Many Requests", ("retry-after: 2",))]
         async with reach(APIS["openai"], *refusals, "Hi.") as endpoint:
             await Agent(endpoint.provider, journal=journal).run("Hello")
-            return endpoint.clock.slept
+            return endpoint.clock.sleeps
 
     waits = asyncio.run(main())
     retries = journal.all(RetryScheduled)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from loopback_server import event, says, serve, stream, whole
-from mcp_helpers import connected, program
+from mcp_helpers import mcp_servers, program
 
 from toolspeak import Agent
 from toolspeak.journal.memory_journal import MemoryJournal
@@ -38,7 +38,7 @@ def test_a_resumed_run_goes_on_in_its_trace(tmp_path):
     async def run() -> list[str]:
         journal, results = MemoryJournal(), list[str]()
         turns = ScriptedProvider([call, "First.", call, "Second."])
-        async with connected(program(tmp_path)) as servers:
+        async with mcp_servers(program(tmp_path)) as servers:
             agent = Agent(turns, servers.tools, dialect="cogency-json", approve="all", journal=journal)
             handle = agent.start("Ask.", traceparent=PARENT)
             handle.suspend()

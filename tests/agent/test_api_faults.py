@@ -32,7 +32,7 @@ def run(api: Api, *script: Any) -> Any:
                 outcome: Any = await Agent(endpoint.provider, [look]).run("Look.")
             except ProviderError as error:
                 outcome = error
-            return outcome, len(endpoint.model.bodies), endpoint.clock.slept
+            return outcome, len(endpoint.model.bodies), endpoint.clock.sleeps
 
     return asyncio.run(go())
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pytest
 from clocks import TestClock
-from loopback_server import Answer, Exchange, Server, chunked, dropped, event, serve, stream, whole
+from loopback_server import Answer, Exchange, Server, event, hang_up, http_chunks, serve, stream, whole
 from openai_turns import CHUNKED_HEAD
 from pydantic import BaseModel
 
@@ -107,7 +107,7 @@ def test_id_and_name_in_every_chunk_make_one_call():
     result = run(stream_until_done(*pieces, chunk({}, "tool_calls")), DONE_ANSWER)
     assert (result.answer, PLACES) == ("Done.", ["Rome"])
     # No client of ours hears of it more than once: popular ones join what comes twice.
-    wire = OPENAI_CHAT.encoder(WireRequest(ModelRequest([Message.user("x")]), "m"), response_id="r", created=1)
+    wire = OPENAI_CHAT.encoder(WireRequest(ModelRequest([Message.user("x")]), "m"), response_id="r", created_at=1)
     decoder = OPENAI_CHAT.decoder()
     read = [json.loads(piece.removeprefix(b"data: ")) for piece in pieces]
     deltas = [*(delta for piece in read for delta in decoder.feed(piece)), *decoder.close()]
@@ -243,7 +243,7 @@ def test_half_arguments_never_run_whatever_the_finish_reason(finish: str):
 
 
 def test_a_connection_that_it_closes_although_it_promised_to_keep_it_costs_nothing():
-    result = run(CALL, dropped(), DONE_ANSWER)
+    result = run(CALL, hang_up(), DONE_ANSWER)
     assert (result.answer, PLACES) == ("Done.", ["Rome"])
 
 
@@ -262,11 +262,11 @@ def test_a_read_starts_while_the_server_still_writes_the_next_call():
 
     async def answer(exchange: Exchange) -> None:
         await exchange.send(
-            CHUNKED_HEAD, chunked([piece(0, "{", id="a"), piece(0, '"place": "x"}'), piece(1, "{", id="b")])
+            CHUNKED_HEAD, http_chunks([piece(0, "{", id="a"), piece(0, '"place": "x"}'), piece(1, "{", id="b")])
         )
         await start.wait()  # for ever, if it waits for the end of the turn
         rest = [piece(1, '"place": "y"}'), chunk({}, "tool_calls"), event("[DONE]")]
-        await exchange.send(chunked(rest), b"0\r\n\r\n")
+        await exchange.send(http_chunks(rest), b"0\r\n\r\n")
 
     result = run(answer, DONE_ANSWER, tools=[look])
     assert [each.text for each in result.messages[2].results] == ["x", "y"]

@@ -84,11 +84,11 @@ class Server:
         self.histories.append(wire_request.request.messages)
         turn = native_turn(len(self.histories) - 1)
         if not self.streamed:
-            answer = self.wire.encode_response(turn, model="model", response_id="r", created=0)
+            answer = self.wire.encode_response(turn, model="model", response_id="r", created_at=0)
             for delta in self.wire.decode_response(json.loads(json.dumps(answer)), model="model"):
                 yield delta
             return
-        encoder = self.wire.encoder(wire_request, response_id="r", created=0)
+        encoder = self.wire.encoder(wire_request, response_id="r", created_at=0)
         decoder = self.wire.decoder(model="model")
         for delta in turn:
             for _, data in encoder.feed(delta):

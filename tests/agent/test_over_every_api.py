@@ -7,7 +7,7 @@ import json
 from typing import Any, Literal
 
 import pytest
-from api_servers import Api, Breaks, Model, Reached, Status, each_api, reach, turn
+from api_servers import Api, Breaks, Model, ReachableModel, Status, each_api, reach, turn
 from pydantic import BaseModel, Field
 
 from toolspeak import Agent, Limits, Output, RunContext, tool
@@ -84,12 +84,12 @@ def answer(mode: str, value: Any) -> Any:
 def test_an_answer_of_a_type_with_a_call_before_and_faults_between(api: Api, mode: Any):
     script = (BUSY, turn("Hm… ", ("look", {"where": "É"})), answer(mode, WRONG), DOWN, answer(mode, GOOD))
 
-    async def work(endpoint: Reached) -> Any:
+    async def work(endpoint: ReachableModel) -> Any:
         return await Agent(endpoint.provider, [look], output=Output(Person, mode=mode)).run("Who?"), endpoint
 
     result, endpoint = over(api, *script)(work)
     assert (result.status, result.output) == ("answered", ZOE)
-    assert endpoint.clock.slept[0] >= 7
+    assert endpoint.clock.sleeps[0] >= 7
     assert len(endpoint.model.bodies) == 5
     assert "«É» is empty 😀" in heard_by(endpoint.model, 2)
     assert "greater than or equal to 0" in heard_by(endpoint.model)
@@ -114,7 +114,7 @@ def test_an_answer_of_a_type_with_a_call_before_and_faults_between(api: Api, mod
 def test_answers_that_are_no_objects(api: Api, mode: Any, type_: Any, value: Any):
     content = {"value": value} if mode == "native" else value
 
-    async def work(endpoint: Reached) -> Any:
+    async def work(endpoint: ReachableModel) -> Any:
         return await Agent(endpoint.provider, [look], output=Output(type_, mode=mode)).run("Which?")
 
     assert over(api, answer(mode, content))(work).output == value
@@ -123,7 +123,7 @@ def test_answers_that_are_no_objects(api: Api, mode: Any, type_: Any, value: Any
 @each_api
 @MODES
 def test_a_model_that_cannot_ends_without_an_answer(api: Api, mode: Any):
-    async def work(endpoint: Reached) -> Any:
+    async def work(endpoint: ReachableModel) -> Any:
         agent = Agent(endpoint.provider, [look], output=Output(Person, mode=mode, retries=1))
         return await agent.run("Who?"), len(endpoint.model.bodies)
 
@@ -138,7 +138,7 @@ def test_a_model_that_cannot_ends_without_an_answer(api: Api, mode: Any):
 def test_a_run_that_broke_off_in_its_answer_is_taken_up_by_the_next(api: Api, mode: Any, how: str):
     script = (turn("", ("look", {"where": "x"})), Breaks(how, answer(mode, GOOD)), answer(mode, GOOD))
 
-    async def work(endpoint: Reached) -> Any:
+    async def work(endpoint: ReachableModel) -> Any:
         agent = Agent(endpoint.provider, [look], output=Output(Person, mode=mode))
         with pytest.raises(ProviderError) as raised_error:
             await agent.run("Who?")
@@ -163,7 +163,7 @@ PRICE = Price(input=1_000_000, output=10_000_000, cached=100_000)
 def test_each_token_is_counted_once_and_has_its_price(api: Api):
     script = (BUSY, turn("", ("look", {"where": "x"}), usage=FULL), turn("Done.", thought="so", usage=FULL))
 
-    async def work(endpoint: Reached) -> Any:
+    async def work(endpoint: ReachableModel) -> Any:
         agent = Agent(endpoint.provider, [look], prices={endpoint.provider.name: PRICE})
         return await agent.run("Look.")
 
@@ -185,7 +185,7 @@ def test_a_limit_holds_before_the_next_request(api: Api, limits: Limits):
         turn("That is all.", ("look", {"where": "y"}), usage=FULL),
     )
 
-    async def work(endpoint: Reached) -> Any:
+    async def work(endpoint: ReachableModel) -> Any:
         agent = Agent(endpoint.provider, [look], prices={endpoint.provider.name: PRICE}, limits=limits)
         return await agent.run("Look."), endpoint
 
@@ -199,7 +199,7 @@ def test_a_limit_holds_before_the_next_request(api: Api, limits: Limits):
 def test_what_a_sub_run_uses_is_its_parents(api: Api):
     script = (turn("", ("delegate", {}), usage=FULL), turn("Small.", usage=Usage(7, 3)), turn("Done.", usage=FULL))
 
-    async def work(endpoint: Reached) -> Any:
+    async def work(endpoint: ReachableModel) -> Any:
         child = Agent(endpoint.provider)
 
         @tool(read_only=True)
@@ -217,7 +217,7 @@ def test_what_a_sub_run_uses_is_its_parents(api: Api):
 def test_a_turn_that_broke_off_has_no_known_usage_but_the_run_keeps_the_others(api: Api):
     script = (turn("", ("look", {"where": "x"}), usage=FULL), Breaks("reset"))
 
-    async def work(endpoint: Reached) -> Any:
+    async def work(endpoint: ReachableModel) -> Any:
         with pytest.raises(ProviderError) as raised_error:
             await Agent(endpoint.provider, [look]).run("Look.")
         return raised_error.value.result
@@ -245,7 +245,7 @@ def choice_in(body: Any) -> str:
 def test_a_choice_holds_for_the_first_step_natively(api: Api, choice: str):
     script = (BUSY, turn("I need none."), turn("", ("look", {"where": "x"})), turn("Done."))
 
-    async def work(endpoint: Reached) -> Any:
+    async def work(endpoint: ReachableModel) -> Any:
         return await Agent(endpoint.provider, [look, ping], tool_choice=choice).run("Look."), endpoint
 
     result, endpoint = over(api, *script)(work)
@@ -272,7 +272,7 @@ def test_a_choice_in_text(api: Api, choice: str, dialect: str):
     )
     script = (refusal,) if choice == "none" else (refusal, call, final_turn)
 
-    async def work(endpoint: Reached) -> Any:
+    async def work(endpoint: ReachableModel) -> Any:
         return await Agent(endpoint.provider, [look, ping], dialect=dialect, tool_choice=choice).run("Look."), endpoint
 
     result, endpoint = over(api, *script)(work)
@@ -299,7 +299,7 @@ def decision_text(dialect: str, name: str | None, text: str = "") -> str:
 def test_react_asks_by_schema_where_the_api_takes_open_objects(api: Api):
     """Anthropic refuses the arguments' object, whose keys depend on the tool, and Gemini gives it back empty."""
 
-    async def work(endpoint: Reached) -> Any:
+    async def work(endpoint: ReachableModel) -> Any:
         return await Agent(endpoint.provider, [look], dialect="react").run("Look."), endpoint
 
     result, endpoint = over(api, decision_text("react", None, "Empty."))(work)
@@ -315,7 +315,7 @@ def test_a_type_that_an_api_cannot_hold_to_is_asked_for_by_a_tool(api: Api, type
     value = {dict[str, int]: {"a": 1}, Person: GOOD, list[str]: ["a"]}[type_]
     content = {"value": value} if native and type_ is not Person else value
 
-    async def work(endpoint: Reached) -> Any:
+    async def work(endpoint: ReachableModel) -> Any:
         return await Agent(endpoint.provider, output=type_).run("Which?"), endpoint
 
     result, endpoint = over(api, answer("native" if native else "tool", content))(work)
@@ -336,7 +336,7 @@ def test_react_with_bad_decisions_and_faults(api: Api, schemas: bool):
         "Nothing is there, says the streamed answer. 😀",
     )
 
-    async def work(endpoint: Reached) -> Any:
+    async def work(endpoint: ReachableModel) -> Any:
         driver = ReActDriver(endpoint.provider, final_via_inference=True)
         return await Agent(driver, [look]).run("Look."), endpoint
 
@@ -354,7 +354,7 @@ def test_react_with_bad_decisions_and_faults(api: Api, schemas: bool):
 @each_api
 @pytest.mark.parametrize("how", ["reset", "stall", "error"])
 def test_react_breaks_off_as_any_turn(api: Api, how: str):
-    async def work(endpoint: Reached) -> Any:
+    async def work(endpoint: ReachableModel) -> Any:
         with pytest.raises(ProviderError) as raised_error:
             await Agent(endpoint.provider, [look], dialect="react").run("Look.")
         return raised_error.value

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from api_servers import APIS, KEY, Api, Reached, Status, each_api, reach, turn
+from api_servers import APIS, KEY, Api, ReachableModel, Status, each_api, reach, turn
 
 from toolspeak import Agent, Session, SqliteJournal, tool
 from toolspeak.agent.drivers.request_parts import DRIVER
@@ -64,7 +64,7 @@ async def requests_of(journal: Journal, run_ids: list[str]) -> list[SentRequest]
 
 
 def compare(
-    tmp_path, main: Callable[[Reached, Journal], Awaitable[list[str]]], api: Api, *script: Any, **settings: Any
+    tmp_path, main: Callable[[ReachableModel, Journal], Awaitable[list[str]]], api: Api, *script: Any, **settings: Any
 ):
     """Runs `main`, which returns the ids of its runs, and compares all their requests with what the server got."""
 

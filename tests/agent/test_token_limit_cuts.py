@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from api_servers import APIS, Api, Reached, each_api, reach, turn
+from api_servers import APIS, Api, ReachableModel, each_api, reach, turn
 from loopback_server import event, serve, stream
 
 from toolspeak import Agent, tool
@@ -57,8 +57,8 @@ class Disk:
         self.tool = write
 
 
-def run(api: Api, *script: Any, **settings: Any) -> tuple[Disk, Any, Reached]:
-    async def go() -> tuple[Disk, Any, Reached]:
+def run(api: Api, *script: Any, **settings: Any) -> tuple[Disk, Any, ReachableModel]:
+    async def go() -> tuple[Disk, Any, ReachableModel]:
         disk = Disk()
         async with (
             reach(api, *script, **settings) as endpoint,
@@ -69,7 +69,7 @@ def run(api: Api, *script: Any, **settings: Any) -> tuple[Disk, Any, Reached]:
     return asyncio.run(go())
 
 
-def second_request(endpoint: Reached) -> str:
+def second_request(endpoint: ReachableModel) -> str:
     """All that the second request says."""
     return str(endpoint.model.bodies[1])
 

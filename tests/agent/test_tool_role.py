@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from api_servers import APIS, Reached, Status, reach
+from api_servers import APIS, ReachableModel, Status, reach
 
 from toolspeak import Agent, tool
 from toolspeak.agent.drivers.text import with_words
@@ -49,7 +49,7 @@ def run(name: str, *script: Any, capabilities: Capabilities = TAKES, dialect: An
     return asyncio.run(go())
 
 
-def _unread(endpoint: Reached) -> None:
+def _unread(endpoint: ReachableModel) -> None:
     """A message of role `tool` without an id is none of the API's own: the server here only keeps what was sent."""
     endpoint.model.api = replace(endpoint.model.api, wire=_Unread(endpoint.model.api.wire))
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pyte
-from loopback_server import STREAM_HEAD, Answer, Exchange, Server, chunked, event, says, serve, whole
+from loopback_server import STREAM_HEAD, Answer, Exchange, Server, event, http_chunks, says, serve, whole
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.input.base import PipeInput
@@ -136,7 +136,7 @@ def turn_behind_gate(
     async def answer(exchange: Exchange) -> None:
         await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n")
         for piece in pieces:
-            await exchange.send(chunked([event(says(piece))]))
+            await exchange.send(http_chunks([event(says(piece))]))
         if gate is not None:
             gate_task, end_task = asyncio.create_task(gate.wait()), asyncio.create_task(exchange.reader.read())
             await asyncio.wait([gate_task, end_task], return_when=asyncio.FIRST_COMPLETED)
@@ -146,11 +146,11 @@ def turn_behind_gate(
                 gate_task.cancel()
                 return
         for piece in more:
-            await exchange.send(chunked([event(says(piece))]))
+            await exchange.send(http_chunks([event(says(piece))]))
         end = [event(says("", "stop")), event("[DONE]")]
         if usage is not None:
             end.insert(1, event({"model": "m-1", "choices": [], "usage": usage}))
-        await exchange.send(chunked(end), b"0\r\n\r\n")
+        await exchange.send(http_chunks(end), b"0\r\n\r\n")
 
     return answer
 
@@ -166,7 +166,7 @@ def calls(*calls_: tuple[str, str]) -> Answer:
         delta = {"model": "m-1", "choices": [{"index": 0, "delta": {"tool_calls": functions}, "finish_reason": None}]}
         last = {"model": "m-1", "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
         await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n")
-        await exchange.send(chunked([event(delta), event(last), event("[DONE]")]), b"0\r\n\r\n")
+        await exchange.send(http_chunks([event(delta), event(last), event("[DONE]")]), b"0\r\n\r\n")
 
     return answer
 

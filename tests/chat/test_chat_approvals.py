@@ -8,7 +8,7 @@ import re
 
 import pytest
 from chat_screen import calls, chat, reply
-from loopback_server import STREAM_HEAD, chunked, event
+from loopback_server import STREAM_HEAD, event, http_chunks
 
 from forked import completed_text
 from toolspeak.data.approvals import Rule
@@ -373,7 +373,7 @@ def test_a_file_is_named_while_the_model_writes_it(monkeypatch, folder):
         async def answer(exchange):
             def piece(**fields):
                 choice = {"index": 0, "delta": {"tool_calls": [{"index": 0, **fields}]}, "finish_reason": None}
-                return chunked([event({"model": "m-1", "choices": [choice]})])
+                return http_chunks([event({"model": "m-1", "choices": [choice]})])
 
             await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n")
             begin = {"name": "write", "arguments": '{"path": "src/lon'}

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from loopback_server import STREAM_HEAD, Exchange, chunked, event
+from loopback_server import STREAM_HEAD, Exchange, event, http_chunks
 from program_turns import PROGRAM_ANSWER, PROGRAM_CALLS, PROGRAM_TURNS
 
 USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
@@ -141,11 +141,11 @@ class Upstream:
             deltas, finish = self._deltas(dialect, topic, said_before)
             await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n")
             if topic == "#broken":
-                await exchange.send(chunked(event(chunk) for chunk in [*self._chunks(deltas, finish)][:-2]))
+                await exchange.send(http_chunks(event(chunk) for chunk in [*self._chunks(deltas, finish)][:-2]))
                 exchange.writer.close()
                 return
             stream = b"".join(event(chunk) for chunk in self._chunks(deltas, finish)) + event("[DONE]")
-            await exchange.send(chunked(pieces(stream, (7, 300, 1))), b"0\r\n\r\n")
+            await exchange.send(http_chunks(pieces(stream, (7, 300, 1))), b"0\r\n\r\n")
         elif topic == "#broken":
             exchange.writer.close()
         else:

@@ -52,7 +52,7 @@ NATIVE = Capabilities(tools=True, output=True)
 SPECS: Sequence[ToolSpec] = Toolset(TOOLS).specs
 
 
-def closed(name: str, **properties: Any) -> ToolSpec:
+def closed_tool(name: str, **properties: Any) -> ToolSpec:
     schema = {
         "type": "object",
         "properties": properties,
@@ -64,7 +64,7 @@ def closed(name: str, **properties: Any) -> ToolSpec:
 
 HOURS: dict[str, Any] = {"enum": [1, 2, 3]}
 TOWN: dict[str, Any] = {"enum": ["Paris", "Rome"]}
-SMALL = (closed("book", city=TOWN, days=HOURS, now={"type": "boolean"}), closed("wait", hours=HOURS))
+SMALL = (closed_tool("book", city=TOWN, days=HOURS, now={"type": "boolean"}), closed_tool("wait", hours=HOURS))
 """Tools whose arguments are short, whatever a model without a mind writes."""
 VALID = {spec.name: jsonschema_rs.validator_for(dict(spec.parameters)).is_valid for spec in SMALL}
 CHOICES = {"required": ToolChoice("required"), "named": ToolChoice("specific", "wait")}

@@ -77,7 +77,7 @@ async def events(response: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
             yield json.loads(line.removeprefix("data: "))
 
 
-async def streamed(response: httpx2.Response) -> dict[str, Any]:
+async def read_stream(response: httpx2.Response) -> dict[str, Any]:
     """The choice of a stream put together as clients do it: what comes twice is there twice."""
     calls: dict[int, dict[str, Any]] = {}
     text = finish = ""
@@ -103,7 +103,7 @@ async def ask(client: httpx2.AsyncClient, body: dict[str, Any]) -> dict[str, Any
         return response.json()["choices"][0]
     async with client.stream("POST", "/v1/chat/completions", json=body) as response:
         assert response.status_code == 200, await response.aread()
-        return await streamed(response)
+        return await read_stream(response)
 
 
 def problems(body: dict[str, Any], choice: dict[str, Any]) -> list[str]:

@@ -142,9 +142,9 @@ def test_arguments_that_the_token_limit_cut_never_run(engine: Engine, stream: bo
         assert calls_of(deltas) in ([], [PARIS])
         assert not (calls_of(deltas) and malformed_of(deltas))
     for deltas in cut:
-        (malformed,) = malformed_of(deltas)
-        assert json.dumps(PARIS[1]).startswith(malformed.raw)
-        assert "the turn ended in the middle of its arguments" in malformed.reason
+        (malformed_call,) = malformed_of(deltas)
+        assert json.dumps(PARIS[1]).startswith(malformed_call.raw)
+        assert "the turn ended in the middle of its arguments" in malformed_call.reason
         assert end_of(deltas).finish == "length"
     assert (calls_of(turns[15]), end_of(turns[15]).finish) == ([PARIS], "tool_calls")
 
@@ -154,8 +154,8 @@ def test_arguments_that_the_token_limit_cut_never_run(engine: Engine, stream: bo
 def test_arguments_that_a_stop_text_cut_never_run(engine: Engine, stop: str, stream: bool):
     """The finish reason says `tool_calls` all the same."""
     deltas = ask(engine, "#one", stream=stream, options={"stop": [stop]})
-    (malformed,) = malformed_of(deltas)
-    assert (calls_of(deltas), malformed.code, stop in malformed.raw) == ([], "invalid_arguments", False)
+    (malformed_call,) = malformed_of(deltas)
+    assert (calls_of(deltas), malformed_call.code, stop in malformed_call.raw) == ([], "invalid_arguments", False)
     assert deltas[-2] == BatchEnded((), False)
     assert end_of(deltas).finish == "tool_calls"
 
@@ -220,9 +220,9 @@ def test_an_answer_has_the_schema_whatever_the_model_wants_to_say(engine: Engine
     ids=["a grammar beside tools", "a prompt that is too long"],
 )
 def test_what_the_server_refuses_is_told(engine: Engine, prompt: str, options: Any, problem: str, stream: bool):
-    with pytest.raises(ProviderError, match=problem) as caught:
+    with pytest.raises(ProviderError, match=problem) as raised_error:
         ask(engine, prompt, stream=stream, options=options)
-    assert (caught.value.status, caught.value.retryable) == (400, False)
+    assert (raised_error.value.status, raised_error.value.retryable) == (400, False)
 
 
 # --- connections -------------------------------------------------------------------------------------------------

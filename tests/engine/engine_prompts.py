@@ -73,12 +73,12 @@ def test_a_result_of_role_tool_is_framed_by_the_chat_template(engine: Engine, st
     result, (first, second) = run(engine, "tool-call", "#one", stream=stream)
     assert (result.status, result.answer) == ("answered", ANSWER)
     assert second["messages"][-1] == {"role": "tool", "content": RESULT}
-    written = prompt(engine, second)
-    assert written.endswith(
+    prompt_text = prompt(engine, second)
+    assert prompt_text.endswith(
         f"<|im_start|>user\n<tool_response>\n{RESULT}\n</tool_response><|im_end|>\n<|im_start|>assistant\n<|done|>"
     )
     # The server's cache holds: what was asked stays what it was.
-    assert written.startswith(prompt(engine, first).removesuffix("<|one|>"))
+    assert prompt_text.startswith(prompt(engine, first).removesuffix("<|one|>"))
 
 
 def test_two_results_of_a_family_whose_template_frames_them(engine: Engine):
@@ -88,10 +88,10 @@ def test_two_results_of_a_family_whose_template_frames_them(engine: Engine):
     results = [message for message in second["messages"] if message["role"] == "tool"]
     assert [message["content"] for message in results] == ["1 days of rain in Rome", "noon in Rome"]
     _, (_, native) = run(engine, "native", "#two")
-    written, trained = (
+    prompt_text, native_prompt = (
         prompt(engine, body).partition("<|im_start|>user\n<tool_response>") for body in (second, native)
     )
-    assert written[1:] == trained[1:]
+    assert prompt_text[1:] == native_prompt[1:]
 
 
 def test_the_users_role_is_framed_by_us(engine: Engine):
@@ -136,6 +136,6 @@ def test_a_required_call_is_held_to_our_grammar_beside_the_servers_tools(engine:
     result, (first, *_) = run(engine, "hermes", "#done", listing="server", tool_choice=choice)
     assert first["grammar"]
     assert len(first["tools"]) == 2
-    made = [call.name for message in result.messages for call in message.calls]
-    assert made
-    assert choice in ("required", made[0])
+    call_names = [call.name for message in result.messages for call in message.calls]
+    assert call_names
+    assert choice in ("required", call_names[0])

@@ -130,5 +130,5 @@ def test_a_required_call_of_an_agent_is_held_to_the_grammar(engine: Engine, dial
             return await agent.run("#done", tool_choice="get_time")
 
     result = asyncio.run(go())
-    called = [call.name for message in result.messages for call in message.calls if isinstance(call, ToolCall)]
-    assert called == ["get_time"]
+    call_names = [call.name for message in result.messages for call in message.calls if isinstance(call, ToolCall)]
+    assert call_names == ["get_time"]

@@ -57,7 +57,7 @@ def write(folder: Path) -> None:
         eos_token_id=end,
     )
     dump(folder / "generation_config.json", bos_token_id=pad, eos_token_id=end)
-    added = [
+    special_tokens = [
         {
             "id": i,
             "content": token,
@@ -73,7 +73,7 @@ def write(folder: Path) -> None:
     dump(
         folder / "tokenizer.json",
         version="1.0",
-        added_tokens=added,
+        added_tokens=special_tokens,
         pre_tokenizer=BYTES,
         decoder=BYTES,
         # The tokens that are added too, for they would get other numbers.

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from gguf import GGUFWriter, LlamaFileType, TokenType
 
-WIDTH, HEADS, HIDDEN, CONTEXT = 256, 4, 256, 32768
+WIDTH, HEADS, HIDDEN_SIZE, CONTEXT = 256, 4, 256, 32768
 START, END, PAD = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
 MARKERS = ("<tool_call>", "</tool_call>")
 
@@ -77,7 +77,7 @@ else function.arguments | tojson }}}
 {%- endif %}{% endif %}"""
 
 
-def spelled(data: bytes) -> str:
+def vocabulary_text(data: bytes) -> str:
     """Bytes as a byte-level BPE vocabulary writes them (GPT-2's table: what cannot be printed is moved to U+0100)."""
     printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
     others = [byte for byte in range(256) if byte not in printable]
@@ -93,7 +93,7 @@ def pieces_of(data: bytes, used_tokens: set[str], chance: random.Random) -> list
             sizes = [size for size in range(2, 11) if at + size <= len(data)]
             free = [
                 each
-                for each in (spelled(data[at : at + size]) for size in sizes)
+                for each in (vocabulary_text(data[at : at + size]) for size in sizes)
                 if each not in {*used_tokens, *pieces}
             ]
             if not free:
@@ -130,7 +130,7 @@ def chains(used_tokens: set[str]) -> tuple[list[list[str]], list[tuple[str, str]
 
 def vocabulary() -> tuple[list[str], list[TokenType], list[str], list[tuple[str, str]]]:
     """Tokens, their types, the merges and the links."""
-    letters = [spelled(bytes([byte])) for byte in range(256)]
+    letters = [vocabulary_text(bytes([byte])) for byte in range(256)]
     merges = ["t h", "i n", "e r", "o n", "a n", "r e", "Ġ t", "Ġ a"]
     control = [PAD, START, END]
     plain = [*letters, *(merge.replace(" ", "") for merge in merges)]
@@ -161,7 +161,7 @@ def weights(tokens: list[str], links: list[tuple[str, str]]) -> dict[str, np.nda
     # Behind the norm a hidden state is 16 long: a link weighs about 80, noise about 1.6, a favour 3 to 6.
     for token, following in links:
         output[number[following], :-1] += 6 * embedding[number[token], :-1]
-    for token in [*'"}],<>)', spelled(b"\n")]:
+    for token in [*'"}],<>)', vocabulary_text(b"\n")]:
         output[number[token], -1] += 0.8
     output[number[END], -1] += 0.4
     layer = {
@@ -169,9 +169,9 @@ def weights(tokens: list[str], links: list[tuple[str, str]]) -> dict[str, np.nda
         "attn_k": noise(WIDTH, WIDTH, 0.02),
         "attn_v": noise(WIDTH, WIDTH, 0.02),
         "attn_output": noise(WIDTH, WIDTH, 0.002),
-        "ffn_gate": noise(HIDDEN, WIDTH, 0.02),
-        "ffn_up": noise(HIDDEN, WIDTH, 0.02),
-        "ffn_down": noise(WIDTH, HIDDEN, 0.002),
+        "ffn_gate": noise(HIDDEN_SIZE, WIDTH, 0.02),
+        "ffn_up": noise(HIDDEN_SIZE, WIDTH, 0.02),
+        "ffn_down": noise(WIDTH, HIDDEN_SIZE, 0.002),
         "attn_norm": np.ones(WIDTH, np.float32),
         "ffn_norm": np.ones(WIDTH, np.float32),
     }
@@ -191,7 +191,7 @@ def write(path: Path) -> None:
     writer.add_context_length(CONTEXT)
     writer.add_embedding_length(WIDTH)
     writer.add_block_count(1)
-    writer.add_feed_forward_length(HIDDEN)
+    writer.add_feed_forward_length(HIDDEN_SIZE)
     writer.add_head_count(HEADS)
     writer.add_head_count_kv(HEADS)
     writer.add_rope_dimension_count(WIDTH // HEADS)

@@ -78,9 +78,9 @@ def test_a_required_call_is_held_to_our_grammar_beside_the_servers_tools(vllm: E
     result, (first, *_) = run(vllm, "hermes", "#done", listing="server", tool_choice=choice)
     assert first["response_format"]["type"] == "structural_tag"
     assert len(first["tools"]) == 2
-    made = [call.name for message in result.messages for call in message.calls]
-    assert made
-    assert choice in ("required", made[0])
+    call_names = [call.name for message in result.messages for call in message.calls]
+    assert call_names
+    assert choice in ("required", call_names[0])
 
 
 @pytest.mark.parametrize("choice", CHOICES)
@@ -102,15 +102,17 @@ def test_a_result_of_role_tool_is_framed_by_the_chat_template(vllm: Engine, stre
     result, (_, second) = run(vllm, "tool-call", "#one", stream=stream, listing="prose")
     assert (result.status, result.answer) == ("answered", ANSWER)
     assert second["messages"][-1] == {"role": "tool", "content": RESULT}
-    framed = f"<|im_start|>user\n<tool_response>\n{RESULT}\n</tool_response><|im_end|>\n<|im_start|>assistant\n<|done|>"
-    assert prompt(vllm, second).endswith(framed)
+    prompt_end = (
+        f"<|im_start|>user\n<tool_response>\n{RESULT}\n</tool_response><|im_end|>\n<|im_start|>assistant\n<|done|>"
+    )
+    assert prompt(vllm, second).endswith(prompt_end)
 
 
 @plain_and_streamed
 def test_calls_in_the_servers_own_words(vllm: Engine, stream: bool):
     """Natively the server's parser reads them."""
-    made = [each for each in ask(vllm, "#two", stream=stream) if isinstance(each, CallCompleted)]
-    assert [(each.name, each.arguments) for each in made] == [
+    calls = [each for each in ask(vllm, "#two", stream=stream) if isinstance(each, CallCompleted)]
+    assert [(each.name, each.arguments) for each in calls] == [
         ("get_weather", {"city": "Rome", "days": 1}),
         ("get_time", {"city": "Rome"}),
     ]

@@ -33,13 +33,13 @@ def postgres_url(server_url):
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def open_store(request, tmp_path):
     """A function that opens the same store again and again."""
-    journals, shared = [], MemoryJournal()
+    journals, shared_journal = [], MemoryJournal()
     place = tmp_path / "runs.db"
     if request.param == "postgres":
         place = request.getfixturevalue("postgres_url")
 
     def store():
-        journals.append(shared if request.param == "memory" else open_journal(place))
+        journals.append(shared_journal if request.param == "memory" else open_journal(place))
         return journals[-1]
 
     def run(main):

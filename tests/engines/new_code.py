@@ -18,24 +18,24 @@ async def check_new_code(journal, engine_url):
     """A run that waits in the old tool is suspended, with an error that names the remedy, and keeps its event. The
     model of any other run reads that the tool is gone."""
     client = RunClient(journal, open_engine(engine_url, journal))
-    before, after, mended = (agent(journal, tools) for tools in ([pay, ship], [charge], [charge, pay]))
-    waiting, asking, queued = (new_id() for _ in range(3))
+    before, after, repaired_agent = (agent(journal, tools) for tools in ([pay, ship], [charge], [charge, pay]))
+    waiting, asking, queued_id = (new_id() for _ in range(3))
     async with driving(before, engine_url):
-        await submitted(client, [("pay", {"order": "7"})], waiting)
-        await submitted(client, [("ship", {"order": "8"})], asking)
+        await submit(client, [("pay", {"order": "7"})], waiting)
+        await submit(client, [("ship", {"order": "8"})], asking)
         await until(journal, waiting, "waiting")
         (question,) = (await until(journal, asking, "awaiting_approval")).requests
-    await submitted(client, [("pay", {"order": "9"})], queued)
+    await submit(client, [("pay", {"order": "9"})], queued_id)
     await client.deliver(waiting, "payment:7", 5)
     await client.decide(asking, question.call_id, True)
     async with driving(after, engine_url):
         assert (await client.result(asking, 60)).answer == "no tool is called 'ship'. Known: charge."
-        assert (await client.result(queued, 60)).answer == "no tool is called 'pay'. Known: charge."
+        assert (await client.result(queued_id, 60)).answer == "no tool is called 'pay'. Known: charge."
         result = await until(journal, waiting, "suspended")
         assert not [each for each in result.run_records.records if isinstance(each.event, WaitEnded)]
     with pytest.raises(RunStuck, match="of the tool 'pay', which the agent 'shop' does not have: give"):
         await after.resume(waiting)
-    async with driving(mended, engine_url):
+    async with driving(repaired_agent, engine_url):
         await client.resume(waiting)
         assert (await client.result(waiting, 60)).answer == "7 paid 5"
     await client.aclose()
@@ -49,7 +49,7 @@ async def driving(shop, engine_url):
     await engine.aclose()
 
 
-async def submitted(client, calls, run_id):
+async def submit(client, calls, run_id):
     """Submits a run to a worker that may not have registered yet."""
     while True:
         try:

@@ -20,9 +20,9 @@ def script(messages):
     """The task is JSON: a list of turns, each a list of calls `[name, arguments]`. Their results are the answer."""
     start = max(at for at, each in enumerate(messages) if each.role == "user")
     turns, messages = json.loads(messages[start].text), messages[start:]
-    done = sum(each.role == "assistant" for each in messages)
-    if done < len(turns):
-        return ScriptedTurn("", calls=tuple(ScriptedCall(name, arguments) for name, arguments in turns[done]))
+    answer_count = sum(each.role == "assistant" for each in messages)
+    if answer_count < len(turns):
+        return ScriptedTurn("", calls=tuple(ScriptedCall(name, arguments) for name, arguments in turns[answer_count]))
     return "; ".join(result.text for each in messages if each.role == "tool" for result in each.results) or "nothing"
 
 

@@ -26,8 +26,8 @@ def test_a_decision_is_stored_and_a_worker_goes_on(open_store):
             await client.decide(run_id, "call_1_0", True, principal="ann")
             result = await client.result(run_id, 60)
         assert result.answer == "7 shipped"
-        decided = next(each.event for each in result.run_records.records if isinstance(each.event, ApprovalDecided))
-        assert (decided.approved, decided.by, decided.digest) == (True, "ann", waiting.requests[0].digest)
+        decision = next(each.event for each in result.run_records.records if isinstance(each.event, ApprovalDecided))
+        assert (decision.approved, decision.by, decision.digest) == (True, "ann", waiting.requests[0].digest)
         await client.decide(run_id, "call_1_0", True)
         with pytest.raises(RunConflict, match="was approved by ann before"):
             await client.decide(run_id, "call_1_0", False)
@@ -57,8 +57,8 @@ def test_a_question_is_open_until_its_decision_is_stored(open_store):
         journal, run_id = open_store(), new_id()
         shop, client = agent(journal, [ship]), RunClient(open_store())
         both = task([("ship", {"order": "1"}), ("ship", {"order": "2"})])
-        paused = await shop.run(both, run_id=run_id)
-        first, second = paused.waiting
+        paused_run = await shop.run(both, run_id=run_id)
+        first, second = paused_run.waiting
         await client.decide(run_id, first, True)
         standing = await client.status(run_id)
         assert (standing.status, standing.waiting) == ("awaiting_approval", (second,))
@@ -147,9 +147,9 @@ def test_a_sub_runs_question_is_decided_at_the_run_above(open_store):
                     if standing.status == "answered":
                         break
         assert standing.answer == "7 shipped"
-        decided = [each.event for each in await journal.read(run_id) if isinstance(each.event, ApprovalDecided)]
-        assert {each.by for each in decided} == {"ann"}
-        assert any("/" in each.call_id for each in decided), "a question of the sub-run"
+        decisions = [each.event for each in await journal.read(run_id) if isinstance(each.event, ApprovalDecided)]
+        assert {each.by for each in decisions} == {"ann"}
+        assert any("/" in each.call_id for each in decisions), "a question of the sub-run"
 
     open_store.run(main)
 

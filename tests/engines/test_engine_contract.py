@@ -24,7 +24,7 @@ def test_the_embedded_engine_keeps_the_contract(request, tmp_path, store, check)
     asyncio.run(check(partial(open_place, "embedded:", str(place))))
 
 
-class Unlimited(EmbeddedEngine):
+class UnlimitedEngine(EmbeddedEngine):
     async def work(self, handler, *, agents, limits, stop):
         await super().work(handler, agents=agents, limits=WorkLimits(), stop=stop)
 
@@ -47,7 +47,7 @@ def open_faulty(engine, place):
 @pytest.mark.parametrize(
     ("engine", "name"),
     [
-        (Unlimited, "check_limits"),
+        (UnlimitedEngine, "check_limits"),
         (Impatient, "check_a_worker_that_stops_ends_what_it_drives"),
     ],
 )

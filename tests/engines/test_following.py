@@ -46,7 +46,7 @@ def test_a_follower_in_another_process_gets_all_records_and_deltas_on_their_way(
             assert isinstance(first.event, RunStarted)
             records.append(first)
             reading = asyncio.ensure_future(anext(events))  # it follows from here on
-            await followed(journal, run_id)
+            await wait_for_follower(journal, run_id)
             async with working(slow):
                 model.steps.release()
                 while True:
@@ -68,7 +68,7 @@ def test_a_follower_in_another_process_gets_all_records_and_deltas_on_their_way(
     open_store.run(main)
 
 
-async def followed(journal, run_id):
+async def wait_for_follower(journal, run_id):
     """Waits until the journal knows of the follower."""
     async with asyncio.timeout(60):
         while True:
@@ -80,13 +80,13 @@ async def followed(journal, run_id):
 
 
 def test_progress_of_tools_is_followed_and_secrets_are_hidden(open_store):
-    reported, receipt = asyncio.Event(), asyncio.Event()
+    report_sent, receipt = asyncio.Event(), asyncio.Event()
 
     @tool(read_only=True)
     async def report(ctx: RunContext) -> str:
         "Reports."
         ctx.progress("half of pw-123")
-        reported.set()
+        report_sent.set()
         await receipt.wait()
         return "all"
 
@@ -98,7 +98,7 @@ def test_progress_of_tools_is_followed_and_secrets_are_hidden(open_store):
         async with asyncio.timeout(60), aclosing(RunClient(open_store()).events(run_id)) as events:
             await anext(events)
             reading = asyncio.ensure_future(anext(events))
-            await followed(journal, run_id)
+            await wait_for_follower(journal, run_id)
             async with working(shop):
                 while True:
                     item = await reading

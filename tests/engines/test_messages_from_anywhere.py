@@ -78,10 +78,10 @@ class GatedProvider:
     name, capabilities = "gated", Capabilities(tools=False)
 
     def __init__(self):
-        self.requested, self.gate = asyncio.Event(), asyncio.Semaphore(0)
+        self.request_event, self.gate = asyncio.Event(), asyncio.Semaphore(0)
 
     async def stream(self, request):
-        self.requested.set()
+        self.request_event.set()
         await self.gate.acquire()
         yield TextDelta(f"You said: {request.messages[-1].text}")
         yield TurnEnded("stop")
@@ -93,13 +93,13 @@ class GatedProvider:
 def test_a_run_that_is_followed_reads_what_is_said_during_its_last_turn(open_store):
     async def main():
         journal, run_id, model = open_store(), new_id(), GatedProvider()
-        gated = Agent(model, name="gated", journal=journal)
-        await gated.submit("go", run_id=run_id)
+        gated_agent = Agent(model, name="gated", journal=journal)
+        await gated_agent.submit("go", run_id=run_id)
         client = RunClient(open_store())
         news = journal.follow(run_id)
         await anext(news)
-        async with working(gated), asyncio.timeout(60):
-            await model.requested.wait()
+        async with working(gated_agent), asyncio.timeout(60):
+            await model.request_event.wait()
             await client.say(run_id, "wait, one more thing")
             model.gate.release()
             model.gate.release()

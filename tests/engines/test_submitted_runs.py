@@ -116,13 +116,13 @@ def test_a_run_that_is_submitted_by_name_gets_what_its_agent_says(open_store):
         journal, run_id = open_store(), new_id()
         client = RunClient(journal)
         words = task([("look", {"name": "ask pw-123"})])
-        submitted = await client.submit("shop", words, run_id=run_id)
-        assert (submitted.status, submitted.state.model) == ("queued", "")
+        queued_run = await client.submit("shop", words, run_id=run_id)
+        assert (queued_run.status, queued_run.state.model) == ("queued", "")
         shop = agent(journal, [look], limits=Limits(steps=7), secrets={"PW": "pw-123"}, interceptors=[Louder()])
         async with working(shop):
             result = await client.result(run_id, 60)
-        configured = next(each.event for each in result.run_records.records if isinstance(each.event, RunConfigured))
-        assert (configured.model, configured.limits.steps, configured.replaced) == ("scripted", 7, 1)
+        configuration = next(each.event for each in result.run_records.records if isinstance(each.event, RunConfigured))
+        assert (configuration.model, configuration.limits.steps, configuration.replaced) == ("scripted", 7, 1)
         assert result.state.limits.steps == 7
         assert "SHOUT" in result.answer
         assert "pw-123" not in repr(result.messages)
@@ -137,18 +137,20 @@ def test_a_limit_in_dollars_that_its_agent_cannot_enforce_fails_the_run_at_once(
     async def main():
         journal = open_store()
         client = RunClient(journal)
-        priced = {"prices": {"scripted": Price(1, 1)}}
+        price_options = {"prices": {"scripted": Price(1, 1)}}
         other = agent(journal, [look], name="other")
-        for number, shop in enumerate((agent(journal, [look]), agent(journal, [look], handoffs=[other], **priced))):
-            submitted = await client.submit("shop", LOOK, run_id=new_id(), limits=Limits(cost=1))
+        for number, shop in enumerate(
+            (agent(journal, [look]), agent(journal, [look], handoffs=[other], **price_options))
+        ):
+            queued_run = await client.submit("shop", LOOK, run_id=new_id(), limits=Limits(cost=1))
             async with working(shop):
-                result = await client.result(submitted.run_id, 60)
+                result = await client.result(queued_run.run_id, 60)
             assert (number, result.status) == (number, "failed")
             assert "a limit of 1 US dollars cannot be enforced: the price of 'scripted' is not known" in result.error
             assert not result.state.started_calls
-        submitted = await client.submit("shop", LOOK, run_id=new_id(), limits=Limits(cost=1))
-        async with working(agent(journal, [look], **priced)):
-            assert (await client.result(submitted.run_id, 60)).answer == "saw a"
+        queued_run = await client.submit("shop", LOOK, run_id=new_id(), limits=Limits(cost=1))
+        async with working(agent(journal, [look], **price_options)):
+            assert (await client.result(queued_run.run_id, 60)).answer == "saw a"
 
     open_store.run(main)
 
@@ -175,12 +177,12 @@ def test_a_call_does_not_begin_if_its_record_took_so_long_that_another_worker_ha
     async def main():
         journal = LateJournal()
         shop = agent(journal, [charge], approve="all")
-        submitted = await shop.submit(task([("charge", {"amount": 5})]))
+        queued_run = await shop.submit(task([("charge", {"amount": 5})]))
         async with working(shop):
             async with asyncio.timeout(60):
                 await takeover.wait()
         assert calls == []
-        assert (await journal.run(submitted.run_id)).status == "running"
+        assert (await journal.run(queued_run.run_id)).status == "running"
 
     asyncio.run(main())
 
@@ -256,13 +258,13 @@ def test_limits_of_agents_and_principals_hold(open_store):
 
 
 def test_a_worker_that_drains_leaves_its_run_to_another(open_store):
-    entered, released = asyncio.Event(), asyncio.Event()
+    entry, release = asyncio.Event(), asyncio.Event()
 
     @tool(read_only=True)
     async def hold() -> str:
         "Waits until the test goes on."
-        entered.set()
-        await released.wait()
+        entry.set()
+        await release.wait()
         return "held"
 
     async def main():
@@ -270,9 +272,9 @@ def test_a_worker_that_drains_leaves_its_run_to_another(open_store):
         shop = agent(journal, [hold, look])
         await shop.submit(task([("hold", {})], [("look", {"name": "b"})]), run_id=run_id)
         async with working(shop) as worker:
-            await entered.wait()
+            await entry.wait()
             worker.stop()
-            released.set()
+            release.set()
         records = await journal.read(run_id)
         assert isinstance(records[-1].event, RunPaused)
         assert (await journal.run(run_id)).status == "queued"

@@ -14,8 +14,8 @@ from toolspeak.errors import ConfigurationError, RunError
 PAY = task([("pay", {"order": "7"})])
 
 
-def kinds(result, *wanted):
-    return [type(each.event) for each in result.run_records.records if isinstance(each.event, wanted)]
+def kinds(result, *event_types):
+    return [type(each.event) for each in result.run_records.records if isinstance(each.event, event_types)]
 
 
 def test_a_call_waits_for_an_event_and_another_process_goes_on_with_it(open_store):
@@ -31,8 +31,8 @@ def test_a_call_waits_for_an_event_and_another_process_goes_on_with_it(open_stor
         async with working(agent(open_store(), [pay])):
             result = await client.result(run_id, 60)
         assert result.answer == "7 paid {'euro': [5]}"
-        ended = next(each.event for each in result.run_records.records if isinstance(each.event, WaitEnded))
-        assert (ended.event, ended.payload, ended.by) == ("payment:7", {"euro": [5]}, "bank")
+        wait_end = next(each.event for each in result.run_records.records if isinstance(each.event, WaitEnded))
+        assert (wait_end.event, wait_end.payload, wait_end.by) == ("payment:7", {"euro": [5]}, "bank")
         assert result.memory["entered"] == 1, "the first entry left no result, so its changes of the memory are gone"
         assert not await client.deliver(run_id, "payment:7", "other", key="k1"), "also after the end"
         with pytest.raises(RunError, match="has ended"):
@@ -250,8 +250,8 @@ def test_the_time_of_a_wait_counts_for_no_limit(open_store):
         result = await shop.run(task([("pay", {"order": "7", "timeout": 0.6})]), run_id=run_id)
         assert result.state.until >= start + 0.6
         await asyncio.sleep(max(0.0, result.state.until - time.time()))
-        ended = await shop.resume(run_id)
-        assert ended.answer == "7 is not paid"
-        assert ended.state.time - ended.state.started_at < time.time() - start - 0.5
+        ended_run = await shop.resume(run_id)
+        assert ended_run.answer == "7 is not paid"
+        assert ended_run.state.time - ended_run.state.started_at < time.time() - start - 0.5
 
     open_store.run(main)

@@ -21,11 +21,11 @@ HERE = Path(__file__).parent
 SECONDS = 120
 
 
-def read_until(process, wanted):
+def read_until(process, pattern):
     for text in process.stderr:
-        if wanted in text:
+        if pattern in text:
             return
-    raise AssertionError(f"the worker ended and did not say {wanted!r}")
+    raise AssertionError(f"the worker ended and did not say {pattern!r}")
 
 
 class Shop:
@@ -141,7 +141,7 @@ def test_a_worker_drains_on_sigterm_and_the_run_goes_on_elsewhere(shop):
     status = shop.ask(lambda client: client.status(run_id))
     assert status.status == "queued", "the call under way came to its end, and nothing began after it"
     assert [entry for _, entry in shop.lines()] == ["enter gate", "leave gate"]
-    second = shop.worker(what="worker_shop:made")
+    second = shop.worker(what="worker_shop:agents_by_name")
     assert shop.result(run_id).answer == "held gate; did a"
     assert shop.wait_for("once a") == second.pid
 
@@ -181,8 +181,8 @@ def test_the_command_line_submits_decides_delivers_and_lists(shop):
     shop.ask(lambda client: _until(client, run_id, "waiting"))
     assert ": waiting" in shop.run("show", run_id).stdout
     assert "is delivered" in shop.run("deliver", run_id, "payment:7", '{"euro": 5}', "--key", "k").stderr
-    done = shop.run("submit", "shop", words, "--run-id", run_id, "--wait")
-    assert (done.returncode, done.stdout.strip()) == (0, "7 paid {'euro': 5}")
+    process_result = shop.run("submit", "shop", words, "--run-id", run_id, "--wait")
+    assert (process_result.returncode, process_result.stdout.strip()) == (0, "7 paid {'euro': 5}")
     assert "counts once" in shop.run("deliver", run_id, "payment:7", "6", "--key", "k").stderr
     assert shop.run("deliver", run_id, "payment:7", "{").returncode == 2
     assert shop.run("decide", run_id, "call_1_0", "yes").returncode == 1
@@ -191,8 +191,8 @@ def test_the_command_line_submits_decides_delivers_and_lists(shop):
 
 def test_the_command_line_submits_the_next_task_of_a_session_with_limits_of_its_own(shop):
     async def begin(client):
-        submitted = await client.submit("shop", task(), session_id="talk-1", limits=Limits(steps=3))
-        return await client.result(submitted.run_id)
+        queued_run = await client.submit("shop", task(), session_id="talk-1", limits=Limits(steps=3))
+        return await client.result(queued_run.run_id)
 
     shop.worker(what="worker_shop:many")
     shop.ask(begin)
@@ -226,8 +226,8 @@ def test_a_submission_that_waits_ends_with_a_run_that_is_suspended(shop):
     assert f"run {run_id} is suspended" in given_up.stderr
     shop.ask(lambda client: client.resume(run_id))
     shop.ask(lambda client: client.deliver(run_id, "payment:7", 5))
-    done = shop.run("submit", "shop", words, "--run-id", run_id, "--wait")
-    assert (done.returncode, done.stdout.strip()) == (0, "7 paid 5")
+    process_result = shop.run("submit", "shop", words, "--run-id", run_id, "--wait")
+    assert (process_result.returncode, process_result.stdout.strip()) == (0, "7 paid 5")
 
 
 async def _until(client, run_id, status):
@@ -250,8 +250,8 @@ async def _until(client, run_id, status):
     ],
 )
 def test_a_worker_that_cannot_work_says_why(tmp_path, arguments, message):
-    failed = Shop(tmp_path, str(tmp_path / "runs.db")).run("worker", *arguments)
-    assert (failed.returncode, message in failed.stderr) == (2, True), failed.stderr
+    process_result = Shop(tmp_path, str(tmp_path / "runs.db")).run("worker", *arguments)
+    assert (process_result.returncode, message in process_result.stderr) == (2, True), process_result.stderr
 
 
 def test_a_worker_says_whose_journal_it_takes(shop):

@@ -39,5 +39,5 @@ shop = agent(JOURNAL, [hold, once, pay], approve="all")
 many = [shop, agent(JOURNAL, [pay], name="till")]
 
 
-def made():
+def agents_by_name():
     return {each.name: each for each in many}

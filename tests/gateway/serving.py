@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 import uvicorn
-from loopback_server import STREAM_HEAD, Answer, Server, chunked, event, says, whole
+from loopback_server import STREAM_HEAD, Answer, Server, event, http_chunks, says, whole
 
 from toolspeak.data.messages import Message, Part, TextPart, ToolCall
 from toolspeak.data.tools import ToolSpec
@@ -119,7 +119,7 @@ def in_turn(*turns: Iterable[bytes], cut: int = 0) -> Answer:
         if cut:
             data = b"".join(frames)
             frames = [data[i : i + cut] for i in range(0, len(data), cut)]
-        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked(frames), b"0\r\n\r\n")
+        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", http_chunks(frames), b"0\r\n\r\n")
 
     return answer
 

@@ -14,9 +14,9 @@ from loopback_server import (
     STREAM_HEAD,
     Exchange,
     Server,
-    chunked,
-    dropped,
     event,
+    hang_up,
+    http_chunks,
     says,
     serve,
     until_client_leaves,
@@ -118,7 +118,7 @@ def test_an_upstreams_error_as_the_client_reads_it(status, error, expected, word
 
 def test_an_upstream_that_is_unreachable_or_silent():
     async def run():
-        async with serve(dropped()) as server:
+        async with serve(hang_up()) as server:
             dead_url = server.base_url
         quiet = until_client_leaves(lambda: silent)
         async with (
@@ -156,7 +156,7 @@ def test_an_answer_that_breaks_off_anywhere_is_reported_as_broken(path: str):
 
     async def run():
         cuts = [cut for cut in range(0, ends, 131) for _ in range(2)]
-        answers = [dropped(HEAD, chunked([WHOLE[:cut]])) for cut in cuts]
+        answers = [hang_up(HEAD, http_chunks([WHOLE[:cut]])) for cut in cuts]
         async with serve(*answers) as server, run_gateway(at(server, dialect="hermes", retries=0)) as gateway:
             for cut in cuts[::2]:
                 for stream in (True, False):
@@ -221,7 +221,7 @@ def test_however_the_upstream_is_cut_the_client_reads_the_same(cuts: list[int], 
 def test_a_client_that_leaves_closes_the_upstreams_stream(stream: bool):
     async def run() -> None:
         servers: list[Server] = []
-        beginning = [HEAD, chunked([event(says("Let me look."))])]
+        beginning = [HEAD, http_chunks([event(says("Let me look."))])]
         answer = until_client_leaves(lambda: servers[0], *beginning)
         async with serve(answer) as server, run_gateway(at(server, dialect="hermes")) as gateway:
             servers.append(server)
@@ -272,9 +272,9 @@ def test_a_slow_client_slows_the_upstream_down():
     async def answer(exchange: Exchange) -> None:
         await exchange.send(HEAD)
         for _ in range(count):
-            await exchange.send(chunked([event(says(piece))]))
+            await exchange.send(http_chunks([event(says(piece))]))
             counter[0] += 1
-        await exchange.send(chunked(texts("")), b"0\r\n\r\n")
+        await exchange.send(http_chunks(texts("")), b"0\r\n\r\n")
 
     async def run() -> int:
         async with (
@@ -303,7 +303,7 @@ def test_a_client_that_stops_reading_is_dropped():
             await exchange.send(HEAD)
             try:
                 while True:
-                    await exchange.send(chunked([event(says("x" * 65536))]))
+                    await exchange.send(http_chunks([event(says("x" * 65536))]))
             finally:
                 servers[0].client_gone.set()
 
@@ -326,7 +326,7 @@ def test_a_long_silence_is_filled_with_comments():
         async def answer(exchange: Exchange) -> None:
             await exchange.send(HEAD)
             await go_on.wait()
-            await exchange.send(chunked(texts("Here I am.")), b"0\r\n\r\n")
+            await exchange.send(http_chunks(texts("Here I am.")), b"0\r\n\r\n")
 
         async with serve(answer) as server, run_gateway(at(server, dialect="hermes"), ping_seconds=0.02) as gateway:
             text = ""
@@ -469,7 +469,7 @@ def test_places_and_the_queue_are_bounded():
 
         async def answer(exchange: Exchange) -> None:
             await go_on.wait()
-            await exchange.send(HEAD, chunked(texts("Hi.")), b"0\r\n\r\n")
+            await exchange.send(HEAD, http_chunks(texts("Hi.")), b"0\r\n\r\n")
 
         bounds = Bounds(streams=2, queue=2, queue_seconds=30)
         async with serve(answer) as server, run_gateway(at(server), bounds=bounds) as gateway:
@@ -527,7 +527,7 @@ def test_a_client_that_waits_too_long_reads_when_to_retry():
 
         async def answer(exchange: Exchange) -> None:
             await go_on.wait()
-            await exchange.send(HEAD, chunked(texts("Hi.")), b"0\r\n\r\n")
+            await exchange.send(HEAD, http_chunks(texts("Hi.")), b"0\r\n\r\n")
 
         bounds = Bounds(streams=1, queue=5, queue_seconds=0.05)
         async with serve(answer) as server, run_gateway(at(server), bounds=bounds) as gateway:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from loopback_server import dropped, event, says, serve
+from loopback_server import event, hang_up, says, serve
 from serving import ENDPOINTS, TOOLS, at, call_text, events, in_turn, pieces, run_gateway, texts
 
 from toolspeak.agent.drivers.native import NativeDriver
@@ -124,7 +124,7 @@ def test_a_fault_before_the_answer_has_begun_has_a_status(path: str, delta_count
 
 def test_a_stream_that_its_upstream_breaks_off_is_counted_by_why():
     async def run() -> str:
-        broken_answer = dropped(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", event(says("Let me ")))
+        broken_answer = hang_up(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", event(says("Let me ")))
         async with serve(broken_answer) as server, run_gateway(at(server, dialect="hermes")) as gateway:
             path = "/v1/chat/completions"
             await gateway.client.post(path, json=ENDPOINTS[path].encode_request(REQUEST, model="m", stream=True))
@@ -158,7 +158,7 @@ def test_the_log_holds_the_answer_if_it_is_to(path: str, stream: bool, shown: bo
 
 
 def test_the_log_holds_what_was_said_until_a_stream_broke(caplog: pytest.LogCaptureFixture):
-    broken_answer = dropped(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", event(says("Let me ")))
+    broken_answer = hang_up(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", event(says("Let me ")))
 
     async def run() -> None:
         async with (

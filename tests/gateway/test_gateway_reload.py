@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from loopback_server import STREAM_HEAD, Exchange, Server, chunked, event, says, serve
+from loopback_server import STREAM_HEAD, Exchange, Server, event, http_chunks, says, serve
 from processes import CHAT, Process, Streams, running_process
 
 BODY = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "How is it?"}]}
@@ -36,9 +36,9 @@ class Halting:
         if exchange.request_line.startswith("GET"):
             await exchange.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
             return
-        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([event(says("One, "))]))
+        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", http_chunks([event(says("One, "))]))
         await self.go_on.wait()
-        await exchange.send(chunked([event(says("two.", "stop")), event("[DONE]")]), b"0\r\n\r\n")
+        await exchange.send(http_chunks([event(says("two.", "stop")), event("[DONE]")]), b"0\r\n\r\n")
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loopback_server import STREAM_HEAD, Exchange, chunked, event, says, serve
+from loopback_server import STREAM_HEAD, Exchange, event, http_chunks, says, serve
 from processes import CHAT, running_process
 from serving import PATIENCE
 
@@ -37,7 +37,7 @@ class Model:
         self._streams, self._more = 0, asyncio.Condition()
 
     async def __call__(self, exchange: Exchange) -> None:
-        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([event(says("One, "))]))
+        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", http_chunks([event(says("One, "))]))
         async with self._more:
             self._streams += 1
             self._more.notify_all()

@@ -31,7 +31,7 @@ def program(folder: Path, *arguments: str, name: str = "s", **env: str) -> Stdio
     return StdioServer(name, sys.executable, (SCRIPT, str(folder), *arguments), env=env)
 
 
-def connected(*servers: StdioServer | HttpServer, **options: float) -> McpServers:
+def mcp_servers(*servers: StdioServer | HttpServer, **options: float) -> McpServers:
     return McpServers(servers, **{"connect_timeout": PATIENT, "call_timeout": PATIENT, **options})
 
 
@@ -40,14 +40,16 @@ async def call(tools: Toolset, name: str, /, **arguments: object) -> ToolResult:
     return (await calls(tools, (name, arguments)))[0]
 
 
-async def calls(tools: Toolset, *made: tuple[str, dict], progress: list[str] | None = None) -> tuple[ToolResult, ...]:
+async def calls(
+    tools: Toolset, *named_calls: tuple[str, dict], progress: list[str] | None = None
+) -> tuple[ToolResult, ...]:
     async def emit(_event: object) -> None:
         pass
 
     lines = progress if progress is not None else []
     context = BatchContext("run", progress=lambda _call, line: lines.append(line))
     batch = await Executor(tools).run(
-        [ToolCall(f"c{index}", name, arguments) for index, (name, arguments) in enumerate(made)],
+        [ToolCall(f"c{index}", name, arguments) for index, (name, arguments) in enumerate(named_calls)],
         emit=emit,
         context=context,
         approver=approve_all,
@@ -61,7 +63,7 @@ def traces(folder: Path, name: str) -> list[str]:
     return path.read_text("utf-8").splitlines() if path.exists() else []
 
 
-async def traced(folder: Path, name: str) -> None:
+async def wait_for_trace(folder: Path, name: str) -> None:
     """Returns once the server has left such a trace."""
     async with asyncio.timeout(PATIENT):
         while not traces(folder, name):  # noqa: ASYNC110 - another process tells it

@@ -147,7 +147,7 @@ def tools() -> list[types.Tool]:
     degrees = {"type": "object", "properties": {"degrees": {"type": "integer"}}, "required": ["degrees"]}
     schema = {"type": "string"}
     odd_names = dict.fromkeys(("self", "context", "arguments", "from", "a b", "ctx_"), schema)
-    closed = types.ToolAnnotations
+    annotations_type = types.ToolAnnotations
     return [
         of("echo", TEXT, annotations=READS, description="Says it again."),
         of("plain", TEXT),
@@ -173,20 +173,20 @@ def tools() -> list[types.Tool]:
         ),
         of("fetching", {"type": "object", "properties": {"n": {"$ref": os.environ.get("REMOTE", "http://x/")}}}),
         of("misspelt", {"type": "object", "properties": {"n": {"type": "integr"}}}),
-        of("drops", annotations=closed(read_only_hint=False, destructive_hint=True, open_world_hint=False)),
-        of("adds", annotations=closed(destructive_hint=False, idempotent_hint=True, open_world_hint=False)),
-        of("searches", annotations=closed(read_only_hint=True)),
+        of("drops", annotations=annotations_type(read_only_hint=False, destructive_hint=True, open_world_hint=False)),
+        of("adds", annotations=annotations_type(destructive_hint=False, idempotent_hint=True, open_world_hint=False)),
+        of("searches", annotations=annotations_type(read_only_hint=True)),
     ]
 
 
 def build(folder: Path) -> Server:
-    offered = Tools(folder)
-    offered.trace("starts", str(os.getpid()))
+    tools = Tools(folder)
+    tools.trace("starts", str(os.getpid()))
     return Server(
         "tests",
-        on_list_tools=offered.list_tools,
-        on_call_tool=offered.call_tool,
-        on_subscriptions_listen=ListenHandler(offered.bus),
+        on_list_tools=tools.list_tools,
+        on_call_tool=tools.call_tool,
+        on_subscriptions_listen=ListenHandler(tools.bus),
     )
 
 

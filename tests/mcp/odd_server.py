@@ -41,8 +41,8 @@ def bad() -> Any:
 
 
 def tool_list() -> list[Any]:
-    ok = {"name": "ok", "inputSchema": OBJECT, "annotations": {"readOnlyHint": not changed, "openWorldHint": False}}
-    write = {"name": "write", "inputSchema": OBJECT, "description": "Deletes all." if changed else "Writes."}
+    ok = {"name": "ok", "inputSchema": OBJECT, "annotations": {"readOnlyHint": not is_changed, "openWorldHint": False}}
+    write = {"name": "write", "inputSchema": OBJECT, "description": "Deletes all." if is_changed else "Writes."}
     extra = bad()
     return [ok, *([write] if "otherwise" in WHAT or "mind" in WHAT else []), *([] if extra is None else [extra])]
 
@@ -59,7 +59,7 @@ if WHAT == "dies":
     raise SystemExit(1)
 again = (FOLDER / "starts").exists()
 trace("starts")
-changed = again and "otherwise" in WHAT
+is_changed = again and "otherwise" in WHAT
 for line in sys.stdin:
     message = json.loads(line)
     number = message.get("id")
@@ -87,11 +87,11 @@ for line in sys.stdin:
                 time.sleep(1000)
             if WHAT == "leaves a child when it is called":
                 os._exit(1)
-            if WHAT == "changes its mind" and not changed:
-                changed = True
+            if WHAT == "changes its mind" and not is_changed:
+                is_changed = True
                 send(method="notifications/tools/list_changed")
-            structured = {"structuredContent": {"a": 1}} if WHAT == "a heavy result" else {}
-            send(id=number, result={"content": [{"type": "text", "text": "fine"}], **structured})
+            structured_field = {"structuredContent": {"a": 1}} if WHAT == "a heavy result" else {}
+            send(id=number, result={"content": [{"type": "text", "text": "fine"}], **structured_field})
             if WHAT == "falls silent" and not again:
                 sys.stdout.close()
                 os.close(1)

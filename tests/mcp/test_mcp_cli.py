@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from mcp_helpers import PATIENT, is_running, program, traced, traces
+from mcp_helpers import PATIENT, is_running, program, traces, wait_for_trace
 
 from forked import Command, completed_text
 from toolspeak.data.messages import Message, ToolCall
@@ -24,12 +24,12 @@ def toolspeak(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     return completed_text(arguments, cwd=folder, env=env, session=True)
 
 
-def files(folder: Path, *made: tuple[str, dict]) -> tuple[str, str]:
+def files(folder: Path, *named_calls: tuple[str, dict]) -> tuple[str, str]:
     """A file that lists the test server, and a model that makes these calls and then answers."""
     server = program(folder)
     config = {"mcpServers": {"s": {"command": server.command, "args": list(server.args)}}}
     (folder / "mcp.json").write_text(json.dumps(config), encoding="utf-8")
-    calls = tuple(ToolCall("", name, arguments) for name, arguments in made)
+    calls = tuple(ToolCall("", name, arguments) for name, arguments in named_calls)
     turn = get_dialect("cogency-json").render([Message("assistant", calls)])[0].text
     (folder / "book.json").write_text(json.dumps({"turns": [turn, "It was said."]}), encoding="utf-8")
     return str(folder / "mcp.json"), f"scripted:{folder / 'book.json'}"
@@ -37,32 +37,32 @@ def files(folder: Path, *made: tuple[str, dict]) -> tuple[str, str]:
 
 def test_a_run_calls_what_a_server_offers(tmp_path):
     config, model = files(tmp_path, ("s__echo", {"text": "hello from afar"}))
-    done = toolspeak(tmp_path, "run", "say it", "--model", model, "--mcp", config, "--json")
-    assert done.returncode == 0, done.stderr
-    assert "hello from afar" in done.stdout
-    assert "'fetching' of the MCP server 's' is left out" in done.stderr
+    process_result = toolspeak(tmp_path, "run", "say it", "--model", model, "--mcp", config, "--json")
+    assert process_result.returncode == 0, process_result.stderr
+    assert "hello from afar" in process_result.stdout
+    assert "'fetching' of the MCP server 's' is left out" in process_result.stderr
     assert traces(tmp_path, "calls") == ["echo"]
 
 
 def test_a_call_that_may_do_anything_waits_for_a_yes_and_runs_when_it_is_resumed(tmp_path):
     config, model = files(tmp_path, ("s__plain", {"text": "write"}))
-    paused = toolspeak(tmp_path, "run", "write it", "--model", model, "--mcp", config)
-    assert paused.returncode == 3, paused.stderr
-    assert "s__plain" in paused.stderr
+    paused_result = toolspeak(tmp_path, "run", "write it", "--model", model, "--mcp", config)
+    assert paused_result.returncode == 3, paused_result.stderr
+    assert "s__plain" in paused_result.stderr
     assert traces(tmp_path, "calls") == []
     (tmp_path / "book.json").write_text(json.dumps({"turns": ["It was said."]}), encoding="utf-8")
-    done = toolspeak(tmp_path, "resume", "--approve", "all")
-    assert (done.returncode, done.stdout) == (0, "It was said.\n"), done.stderr
+    process_result = toolspeak(tmp_path, "resume", "--approve", "all")
+    assert (process_result.returncode, process_result.stdout) == (0, "It was said.\n"), process_result.stderr
     assert traces(tmp_path, "calls") == ["plain"]
 
 
 def test_a_server_that_does_not_start_ends_the_command_with_its_reason(tmp_path):
     _, model = files(tmp_path, ("s__echo", {"text": "never"}))
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"gone": {"command": "no-such-program"}}}', encoding="utf-8")
-    done = toolspeak(tmp_path, "run", "x", "--model", model, "--mcp", "mcp.json")
-    assert done.returncode == 1
-    assert done.stderr.startswith("toolspeak: the MCP server 'gone' cannot be used: FileNotFoundError")
-    assert "Traceback" not in done.stderr
+    process_result = toolspeak(tmp_path, "run", "x", "--model", model, "--mcp", "mcp.json")
+    assert process_result.returncode == 1
+    assert process_result.stderr.startswith("toolspeak: the MCP server 'gone' cannot be used: FileNotFoundError")
+    assert "Traceback" not in process_result.stderr
 
 
 def test_without_the_extra_it_is_said_what_to_install(tmp_path):
@@ -70,7 +70,7 @@ def test_without_the_extra_it_is_said_what_to_install(tmp_path):
     code = (
         "import sys; sys.modules['mcp'] = None; sys.argv[0] = 'toolspeak'\nfrom toolspeak.cli.main import main; main()"
     )
-    done = subprocess.run(
+    process_result = subprocess.run(
         [sys.executable, "-c", code, "run", "x", "--model", model, "--mcp", config, "--journal", "none"],
         cwd=tmp_path,
         capture_output=True,
@@ -78,31 +78,33 @@ def test_without_the_extra_it_is_said_what_to_install(tmp_path):
         timeout=120,
         check=False,
     )
-    assert done.returncode == 2
-    assert "MCP servers need: pip install 'toolspeak[mcp]'" in done.stderr
+    assert process_result.returncode == 2
+    assert "MCP servers need: pip install 'toolspeak[mcp]'" in process_result.stderr
 
 
 def test_who_uses_no_server_loads_no_sdk(tmp_path):
     code = "import sys, toolspeak.cli.main, toolspeak.mcp; print({'mcp', 'jsonschema_rs'} & sys.modules.keys())"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    process_result = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert process_result.stdout.strip() == "set()"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends signals as Unix has them")
 def test_a_second_interrupt_leaves_no_server_running(tmp_path):
     """The first has told it to end, which it takes its time for."""
     _, model = files(tmp_path, ("s__ask", {}))
-    hung = Path(__file__).with_name("hung_server.py")
-    server = {"command": sys.executable, "args": [str(hung), str(tmp_path)]}
+    script = Path(__file__).with_name("hung_server.py")
+    server = {"command": sys.executable, "args": [str(script), str(tmp_path)]}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"s": server}}), encoding="utf-8")
     arguments = ["run", "x", "--model", model, "--mcp", "mcp.json", "--approve", "all", "--journal", "none"]
     with (tmp_path / "said").open("wb") as log, open(os.devnull, "rb") as nothing:
         streams = (nothing.fileno(), log.fileno(), log.fileno())
         command = Command(arguments, cwd=tmp_path, streams=streams, session=True)
         try:
-            asyncio.run(traced(tmp_path, "waiting"))
+            asyncio.run(wait_for_trace(tmp_path, "waiting"))
             command.send_signal(signal.SIGINT)
-            asyncio.run(traced(tmp_path, "told"))
+            asyncio.run(wait_for_trace(tmp_path, "told"))
             command.send_signal(signal.SIGINT)
             assert command.wait(PATIENT) == 130
         finally:

@@ -11,7 +11,7 @@ from toolspeak.errors import ConfigurationError
 from toolspeak.mcp import HttpServer, StdioServer, read_servers
 
 
-def written(folder: Path, value: object, name: str = "mcp.json") -> Path:
+def config_file(folder: Path, value: object, name: str = "mcp.json") -> Path:
     path = folder / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
@@ -20,7 +20,7 @@ def written(folder: Path, value: object, name: str = "mcp.json") -> Path:
 
 @pytest.mark.parametrize("key", ["mcpServers", "servers"])
 def test_both_forms_list_programs_and_addresses_in_their_order(key, tmp_path):
-    path = written(
+    path = config_file(
         tmp_path,
         {
             "inputs": [],
@@ -58,7 +58,7 @@ def test_both_forms_list_programs_and_addresses_in_their_order(key, tmp_path):
 
 
 def test_the_folder_of_an_editors_file_is_the_one_around_it(tmp_path):
-    path = written(tmp_path, {"servers": {"s": {"command": "x", "cwd": "${workspaceFolder}"}}}, ".vscode/mcp.json")
+    path = config_file(tmp_path, {"servers": {"s": {"command": "x", "cwd": "${workspaceFolder}"}}}, ".vscode/mcp.json")
     assert read_servers(path, {})[0].cwd == str(tmp_path)
 
 
@@ -102,11 +102,11 @@ def test_what_is_secret_is_not_shown():
     ],
 )
 def test_a_mistake_is_named_with_its_place(value, problem, tmp_path):
-    path = written(tmp_path, value)
-    with pytest.raises(ConfigurationError) as raised:
+    path = config_file(tmp_path, value)
+    with pytest.raises(ConfigurationError) as raised_error:
         read_servers(path, {})
-    assert str(raised.value).startswith(str(path))
-    assert problem in str(raised.value)
+    assert str(raised_error.value).startswith(str(path))
+    assert problem in str(raised_error.value)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

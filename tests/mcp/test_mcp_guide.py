@@ -32,8 +32,8 @@ def test_the_client_of_the_guide_talks_to_the_guides_server(tmp_path):
     client = program_of(GUIDES / "mcp.md").replace('"ollama:qwen3:8b"', '"scripted:turns.json"')
     client = client.replace(").answer)", ").messages[2].results[0].text)")
     program = [sys.executable, "-W", "error", "-c", client]
-    ended = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-    assert (ended.stdout, ended.returncode) == ("3\n", 0), ended.stderr
+    process_result = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (process_result.stdout, process_result.returncode) == ("3\n", 0), process_result.stderr
 
 
 def test_the_guides_agent_is_served(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from loopback_server import Exchange, serve
-from mcp_helpers import call, connected
+from mcp_helpers import call, mcp_servers
 
 from toolspeak.mcp import HttpServer
 from toolspeak.mcp.bounded import DEEPEST, TOO_DEEP, Cutter
@@ -21,12 +21,12 @@ MIB = 1024 * 1024
 TOOL = {"name": "ask", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True, "openWorldHint": False}}
 
 
-async def send(exchange: Exchange, body: bytes, kind: str = "application/json", packed: str = "identity") -> None:
-    head = f"content-type: {kind}\r\ncontent-encoding: {packed}\r\ncontent-length: {len(body)}\r\n\r\n"
+async def send(exchange: Exchange, body: bytes, kind: str = "application/json", encoding: str = "identity") -> None:
+    head = f"content-type: {kind}\r\ncontent-encoding: {encoding}\r\ncontent-length: {len(body)}\r\n\r\n"
     await exchange.send(b"HTTP/1.1 200 OK\r\n" + head.encode() + body)
 
 
-def answers(body: bytes, kind: str, packed: str, *tools: Any):
+def answers(body: bytes, kind: str, encoding: str, *tools: Any):
     """A server whose answer to a call is this; `{id}` in it is the call's. `tools` stand in its listing, too."""
 
     async def answer(exchange: Exchange) -> None:
@@ -44,7 +44,7 @@ def answers(body: bytes, kind: str, packed: str, *tools: Any):
             case "tools/call":
                 packers = {"gzip": gzip.compress, "deflate": zlib.compress}
                 content = body.replace(b"{id}", str(request["id"]).encode())
-                await send(exchange, packers.get(packed, bytes)(content), kind, packed)
+                await send(exchange, packers.get(encoding, bytes)(content), kind, encoding)
                 return
             case _ if "id" in request:
                 error = {"code": -32601, "message": "no such method"}
@@ -62,11 +62,11 @@ def answers(body: bytes, kind: str, packed: str, *tools: Any):
     return answer
 
 
-def call_answer(body: bytes, kind: str = "application/json", packed: str = "identity") -> str:
+def call_answer(body: bytes, kind: str = "application/json", encoding: str = "identity") -> str:
     async def main():
         async with (
-            serve(answers(body, kind, packed)) as server,
-            connected(HttpServer("s", f"{server.base_url}/mcp")) as servers,
+            serve(answers(body, kind, encoding)) as server,
+            mcp_servers(HttpServer("s", f"{server.base_url}/mcp")) as servers,
         ):
             return (await call(servers.tools, "s__ask")).text
 
@@ -76,31 +76,31 @@ def call_answer(body: bytes, kind: str = "application/json", packed: str = "iden
 GOOD = b'{"jsonrpc": "2.0", "id": {id}, "result": {"content": [{"type": "text", "text": "fine"}]}}'
 
 
-@pytest.mark.parametrize("packed", ["identity", "gzip", "deflate"])
+@pytest.mark.parametrize("encoding", ["identity", "gzip", "deflate"])
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
-def test_an_answer_may_be_packed(kind, packed):
-    assert call_answer(GOOD if kind == "application/json" else b"data: " + GOOD + b"\n\n", kind, packed) == "fine"
+def test_an_answer_may_be_packed(kind, encoding):
+    assert call_answer(GOOD if kind == "application/json" else b"data: " + GOOD + b"\n\n", kind, encoding) == "fine"
 
 
-@pytest.mark.parametrize("packed", ["identity", "gzip", "deflate"])
-def test_an_answer_of_far_too_many_bytes_is_ended(packed):
-    result = call_answer(b" " * (20 * MIB) + GOOD, packed=packed)
+@pytest.mark.parametrize("encoding", ["identity", "gzip", "deflate"])
+def test_an_answer_of_far_too_many_bytes_is_ended(encoding):
+    result = call_answer(b" " * (20 * MIB) + GOOD, encoding=encoding)
     assert "it is not known whether the call took effect" in result
     assert "the server's answer has more than 16777216 bytes" in result
 
 
-@pytest.mark.parametrize("packed", ["identity", "gzip"])
-def test_an_event_of_far_too_many_bytes_is_ended(packed):
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+def test_an_event_of_far_too_many_bytes_is_ended(encoding):
     assert "16777216 byte limit" in call_answer(
-        b"data: " + b" " * (20 * MIB) + GOOD + b"\n\n", "text/event-stream", packed
+        b"data: " + b" " * (20 * MIB) + GOOD + b"\n\n", "text/event-stream", encoding
     )
 
 
 def test_an_answer_packed_in_a_way_that_was_not_asked_for_is_told():
-    assert "compressed its answer with 'br', which was not requested" in call_answer(GOOD, packed="br")
+    assert "compressed its answer with 'br', which was not requested" in call_answer(GOOD, encoding="br")
 
 
-def nested(depth: int) -> Any:
+def nested_schema(depth: int) -> Any:
     schema: Any = {"type": "string", "description": 'a "quoted" \\ [{'}
     for _ in range(depth):
         schema = {"type": "object", "properties": {"a": schema}}
@@ -110,13 +110,13 @@ def nested(depth: int) -> Any:
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
 @pytest.mark.parametrize("depth", [64, 120, 150])
 def test_a_schema_that_is_too_deep_leaves_out_that_tool_alone(kind: str, depth: int):
-    tools = [{**TOOL, "name": "deep", "inputSchema": nested(depth)}, {**TOOL, "name": "last"}]
+    tools = [{**TOOL, "name": "deep", "inputSchema": nested_schema(depth)}, {**TOOL, "name": "last"}]
     good = GOOD if kind == "application/json" else b"data: " + GOOD + b"\n\n"
 
     async def main():
         async with (
             serve(answers(good, kind, "identity", *tools)) as server,
-            connected(HttpServer("s", f"{server.base_url}/mcp")) as servers,
+            mcp_servers(HttpServer("s", f"{server.base_url}/mcp")) as servers,
         ):
             return [tool.name for tool in servers.tools], servers.left_out, (await call(servers.tools, "s__ask")).text
 

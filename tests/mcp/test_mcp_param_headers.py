@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from loopback_server import serve
-from mcp_helpers import call, connected
+from mcp_helpers import call, mcp_servers
 from modern_server import FRESH, READS, ModernServer
 
 from sweeps import case
@@ -33,11 +33,11 @@ PLACE = {
 
 @asynccontextmanager
 async def served_by(server: ModernServer):
-    async with serve(server) as place, connected(HttpServer("s", f"{place.base_url}/mcp")) as servers:
+    async with serve(server) as place, mcp_servers(HttpServer("s", f"{place.base_url}/mcp")) as servers:
         yield servers
 
 
-def coded(text: str) -> str:
+def encode_header(text: str) -> str:
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
 
 
@@ -49,11 +49,11 @@ ENCODINGS = [
     ({"text": "line1\nline2"}, {"text": "=?base64?bGluZTEKbGluZTI=?="}),
     ({"text": "=?base64?literal?="}, {"text": "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="}),
     # Text that would be another header, or that a proxy may read in two ways.
-    ({"text": "a\r\nMcp-Param-Flag: true"}, {"text": coded("a\r\nMcp-Param-Flag: true")}),
-    ({"text": "a\0b"}, {"text": coded("a\0b")}),
-    ({"text": "\x7f"}, {"text": coded("\x7f")}),
-    ({"text": "é"}, {"text": coded("é")}),
-    ({"text": "\tx"}, {"text": coded("\tx")}),
+    ({"text": "a\r\nMcp-Param-Flag: true"}, {"text": encode_header("a\r\nMcp-Param-Flag: true")}),
+    ({"text": "a\0b"}, {"text": encode_header("a\0b")}),
+    ({"text": "\x7f"}, {"text": encode_header("\x7f")}),
+    ({"text": "é"}, {"text": encode_header("é")}),
+    ({"text": "\tx"}, {"text": encode_header("\tx")}),
     ({"text": "=?BASE64?x?="}, {"text": "=?BASE64?x?="}),
     ({"text": "=?base64?x"}, {"text": "=?base64?x"}),
     ({"text": "a, b; c: d"}, {"text": "a, b; c: d"}),
@@ -97,7 +97,7 @@ def test_a_name_that_is_no_plain_text_is_encoded_too():
             return (await call(servers.tools, name)).text
 
     assert asyncio.run(main()) == "fine"
-    assert server.calls[0].headers["mcp-name"] == coded("größe")
+    assert server.calls[0].headers["mcp-name"] == encode_header("größe")
 
 
 def test_text_without_a_form_in_bytes_fails_before_it_is_sent():

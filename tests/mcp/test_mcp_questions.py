@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 from mcp import types
 from mcp.server.lowlevel import Server
-from mcp_helpers import call, connected, traces
+from mcp_helpers import call, mcp_servers, traces
 from terminal_harness import TerminalProcess, environment
 
 from patience import in_time
@@ -110,7 +110,7 @@ WAYS = pytest.mark.parametrize("way", ["legacy", "modern"])
 
 def outcome(way: str, folder: Path, person: Any, **form: Any) -> ToolResult:
     async def main() -> ToolResult:
-        async with asking_server(way, folder, **form) as server, connected(server, questions=person) as servers:
+        async with asking_server(way, folder, **form) as server, mcp_servers(server, questions=person) as servers:
             return await call(servers.tools, "s__ok")
 
     return asyncio.run(main())
@@ -135,9 +135,9 @@ def test_a_yes_to_fields_that_are_missing_asks_again_and_a_no_declines(way, tmp_
     person = Person(True, False)
     assert json.loads(outcome(way, tmp_path, person).text)["action"] == "decline"
     assert "edit the fields first" in person.requests[1].reason
-    tired = Person(True, True, True)
+    tired_person = Person(True, True, True)
     (tmp_path / "answers").unlink()
-    assert json.loads(outcome(way, tmp_path, tired).text)["action"] == "cancel"
+    assert json.loads(outcome(way, tmp_path, tired_person).text)["action"] == "cancel"
 
 
 @WAYS
@@ -161,7 +161,7 @@ def test_a_server_that_asks_without_end_is_given_up(tmp_path):
     async def main() -> ToolResult:
         async with (
             modern_server(tmp_path, "Again?", schema, again=10**6) as server,
-            connected(server, questions=Person(*[True] * 50)) as servers,
+            mcp_servers(server, questions=Person(*[True] * 50)) as servers,
         ):
             return await call(servers.tools, "s__ok")
 
@@ -182,7 +182,7 @@ def test_the_time_that_a_person_takes_is_not_the_calls(way, tmp_path):
 
         async with (
             asking_server(way, tmp_path, schema=schema) as server,
-            connected(server, questions=Slow(), call_timeout=seconds) as servers,
+            mcp_servers(server, questions=Slow(), call_timeout=seconds) as servers,
         ):
             return await call(servers.tools, "s__ok")
 
@@ -210,7 +210,7 @@ def test_resources_and_prompts_are_tools_and_prompts_are_for_the_person_too(tmp_
     )
 
     async def main() -> None:
-        async with connected(server) as servers:
+        async with mcp_servers(server) as servers:
             names = [tool.name for tool in servers.tools]
             assert names == ["s__ok", "s__list_resources", "s__read_resource", "s__get_prompt"]
             listing = (await call(servers.tools, "s__list_resources")).text
@@ -237,7 +237,7 @@ def test_a_server_whose_prompts_and_resources_cannot_be_read_still_has_tools(tmp
     server = program(tmp_path, capabilities={"resources": {}, "prompts": {}}, **{"prompts/list": {"prompts": 7}})
 
     async def main() -> None:
-        async with connected(server) as servers:
+        async with mcp_servers(server) as servers:
             assert (await call(servers.tools, "s__ok")).text == "fine"
             assert servers.prompts == ()
             failure = await call(servers.tools, "s__read_resource", uri="x")
@@ -302,13 +302,13 @@ async def task_server(tasks: Tasks) -> AsyncGenerator[HttpServer]:
         yield HttpServer("s", f"http://127.0.0.1:{port}/mcp")
 
 
-DONE = {"status": "completed", "result": {"content": [{"type": "text", "text": "the task is done"}]}}
+FINAL_STATUS = {"status": "completed", "result": {"content": [{"type": "text", "text": "the task is done"}]}}
 
 
 @pytest.mark.parametrize(
     ("states", "text"),
     [
-        ([{"status": "working", "statusMessage": "half"}, DONE], "the task is done"),
+        ([{"status": "working", "statusMessage": "half"}, FINAL_STATUS], "the task is done"),
         ([{"status": "failed", "error": {"code": -32603, "message": "no disk\x1b"}}], "no disk\\x1b"),
         ([{"status": "cancelled", "statusMessage": "by its operator"}], "by its operator"),
         ([{"status": "odd"}], "not an MCP result"),
@@ -319,7 +319,7 @@ def test_a_task_is_followed_to_its_result(states, text):
     tasks = Tasks(*states)
 
     async def main() -> ToolResult:
-        async with task_server(tasks) as server, connected(server) as servers:
+        async with task_server(tasks) as server, mcp_servers(server) as servers:
             return await call(servers.tools, "s__ok")
 
     result = asyncio.run(main())
@@ -331,10 +331,10 @@ def test_a_task_is_followed_to_its_result(states, text):
 def test_a_task_asks_the_person_and_is_cancelled_with_its_call():
     form = {"mode": "form", "message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}}
     question = {"status": "input_required", "inputRequests": {"q": {"method": "elicitation/create", "params": form}}}
-    tasks = Tasks(question, DONE)
+    tasks = Tasks(question, FINAL_STATUS)
 
     async def main() -> None:
-        async with task_server(tasks) as server, connected(server, questions=Person(True)) as servers:
+        async with task_server(tasks) as server, mcp_servers(server, questions=Person(True)) as servers:
             assert (await call(servers.tools, "s__ok")).text == "the task is done"
             assert tasks.log[1] == ("update", {"q": {"action": "accept", "content": {}}})
             tasks.states = [{"status": "working"}]

@@ -247,10 +247,10 @@ def test_a_client_that_does_not_read_holds_nothing_up_when_it_leaves(shop):
     ],
 )
 def test_a_wrong_option_is_named(arguments, problem, shop):
-    done = completed_text(["mcp", "serve", *arguments], cwd=shop, env=environment(shop))
-    assert done.returncode == 2
-    assert problem in done.stderr
-    assert "Traceback" not in done.stderr
+    process_result = completed_text(["mcp", "serve", *arguments], cwd=shop, env=environment(shop))
+    assert process_result.returncode == 2
+    assert problem in process_result.stderr
+    assert "Traceback" not in process_result.stderr
 
 
 def test_the_built_in_tools_over_http_with_keys_write_and_undo(tmp_path):
@@ -282,8 +282,8 @@ def test_the_built_in_tools_over_http_with_keys_write_and_undo(tmp_path):
         process.terminate()
         process.communicate(timeout=60)
     assert (tmp_path / "a.txt").read_text() == "two\n"
-    undone = completed_text(["undo", "--yes"], cwd=tmp_path, env=environment(tmp_path))
-    assert undone.returncode == 0, undone.stderr
+    undo_result = completed_text(["undo", "--yes"], cwd=tmp_path, env=environment(tmp_path))
+    assert undo_result.returncode == 0, undo_result.stderr
 
 
 def test_the_sdks_client_starts_the_command(shop):

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import pytest
 from mcp import types
 from mcp_clients import MODES, address_of, client_of, first_answer
-from mcp_helpers import call, connected
+from mcp_helpers import call, mcp_servers
 from pydantic import Field
 
 from sweeps import case
@@ -107,17 +107,17 @@ def region(value: bytes, name: str = "Mcp-Param-Region") -> tuple[str, bytes]:
     return name, value
 
 
-def coded(data: bytes) -> bytes:
+def encode_bytes(data: bytes) -> bytes:
     return b"=?base64?" + base64.b64encode(data) + b"?="
 
 
 AGREE = [
     ({"region": "us-west1"}, [region(b"us-west1")]),
     ({"region": "us-west1"}, [region(b"us-west1", "MCP-PARAM-REGION")]),
-    ({"region": "us-west1"}, [region(coded(b"us-west1"))]),
+    ({"region": "us-west1"}, [region(encode_bytes(b"us-west1"))]),
     ({"region": "Hello, 世界"}, [region(b"=?base64?SGVsbG8sIOS4lueVjA==?=")]),
     ({"region": "=?base64?literal?="}, [region(b"=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=")]),
-    ({"region": "a\r\nb"}, [region(coded(b"a\r\nb"))]),
+    ({"region": "a\r\nb"}, [region(encode_bytes(b"a\r\nb"))]),
     ({"region": "=?BASE64?x?="}, [region(b"=?BASE64?x?=")]),  # the marker is lower case
     ({"count": 42}, [("Mcp-Param-Count", b"42")]),
     ({"count": 42}, [("Mcp-Param-Count", b"42.0")]),
@@ -145,7 +145,7 @@ DISAGREE = [
     ({"region": "?>?>"}, [region(b"=?base64?Pz4_Pg==?=")]),  # the alphabet for addresses
     ({"region": "é"}, [region("é".encode())]),
     ({"region": "é"}, [region(b"\xe9")]),
-    ({"region": "\ufffd"}, [region(coded(b"\xff"))]),
+    ({"region": "\ufffd"}, [region(encode_bytes(b"\xff"))]),
     ({"region": "=?base64?literal?="}, [region(b"=?base64?literal?=")]),
     ({"count": 42}, [("Mcp-Param-Count", b"43")]),
     ({"count": 42}, [("Mcp-Param-Count", b"42.5")]),
@@ -239,7 +239,7 @@ def test_our_client_and_our_server_agree_on_every_text():
     async def main():
         async with (
             address_of(McpApp(places.tools())) as url,
-            connected(HttpServer("s", url)) as servers,
+            mcp_servers(HttpServer("s", url)) as servers,
         ):
             for text in TEXTS:
                 with case(text):
@@ -269,7 +269,7 @@ def test_a_tool_with_a_header_that_clients_must_refuse_is_not_served():
         McpApp([see])
 
 
-def numbered(number: int):
+def numbered_tool(number: int):
     @tool(name=f"tool_{number:03}", read_only=True)
     def one() -> int:
         """One of many."""
@@ -280,7 +280,7 @@ def numbered(number: int):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_lists_say_how_long_they_may_be_kept_and_by_whom(mode):
-    tools = [numbered(number) for number in (5, 3, *range(100, 300))]
+    tools = [numbered_tool(number) for number in (5, 3, *range(100, 300))]
     is_modern = mode == "auto"
 
     async def pages(app: McpApp):

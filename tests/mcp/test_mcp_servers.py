@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from loopback_server import serve
-from mcp_helpers import PATIENT, call, calls, connected, http_server, is_running, program, traced, traces
+from mcp_helpers import PATIENT, call, calls, http_server, is_running, mcp_servers, program, traces, wait_for_trace
 from mcp_server import HUGE, PIXEL
 
 from patience import in_time
@@ -35,7 +35,7 @@ async def server(way: str, folder: Path, **options: float):
                 settings = program(folder, "legacy")
             case _:
                 settings = await stack.enter_async_context(http_server(folder, transport=way))
-        yield await stack.enter_async_context(connected(settings, **options))
+        yield await stack.enter_async_context(mcp_servers(settings, **options))
 
 
 def run(coroutine):
@@ -60,9 +60,9 @@ def test_what_a_server_answers_is_the_result(way, tmp_path):
                 progress=lines,
             ), lines
 
-    (echo, failed, media, weather, lies, odd, unicode, reports), lines = run(main())
+    (echo, failure, media, weather, lies, odd, unicode, reports), lines = run(main())
     assert (echo.status, echo.text) == ("success", "Grüße, 世界 \U0001f600 \u2028")
-    assert (failed.status, failed.text) == ("failure", "there is no such ticket: 7; known: 1 to 6")
+    assert (failure.status, failure.text) == ("failure", "there is no such ticket: 7; known: 1 to 6")
     assert [type(part) for part in media.content] == [TextPart, ImagePart, TextPart, FilePart, TextPart, TextPart]
     assert media.content[1] == ImagePart("image/png", PIXEL)
     assert "not valid base64" in media.content[2].text
@@ -136,11 +136,11 @@ def test_a_schema_that_cannot_be_used_leaves_its_tool_out_and_fetches_nothing(tm
 
         async with serve(answer) as elsewhere:
             address = f"{elsewhere.base_url}/schema.json"
-            async with connected(program(tmp_path, REMOTE=address)) as servers:
+            async with mcp_servers(program(tmp_path, REMOTE=address)) as servers:
                 return servers, address, len(elsewhere.exchanges)
 
-    servers, address, fetched = run(main())
-    assert fetched == 0
+    servers, address, fetch_count = run(main())
+    assert fetch_count == 0
     assert [omission.tool for omission in servers.left_out] == ["fetching", "misspelt"]
     assert f"refers to {address}" in str(servers.left_out[0])
     assert "'integr'" in str(servers.left_out[1]).replace('"', "'")
@@ -152,7 +152,7 @@ def test_tools_of_one_name_in_two_servers_get_distinct_names(tmp_path):
         one, other = tmp_path / "one", tmp_path / "other"
         for folder in (one, other):
             folder.mkdir()
-        async with connected(program(one, name="a"), program(other, name="b")) as servers:
+        async with mcp_servers(program(one, name="a"), program(other, name="b")) as servers:
             results = await calls(servers.tools, ("a__echo", {"text": "1"}), ("b__echo", {"text": "2"}))
             assert (servers.origin_of("a__echo"), servers.origin_of("b__echo")) == (("a", "echo"), ("b", "echo"))
             return results, traces(one, "calls"), traces(other, "calls")
@@ -164,7 +164,7 @@ def test_tools_of_one_name_in_two_servers_get_distinct_names(tmp_path):
 
 def test_names_that_would_become_equal_stay_distinct(tmp_path):
     async def main():
-        async with connected(program(tmp_path, name="a b"), program(tmp_path, name="a.b")) as servers:
+        async with mcp_servers(program(tmp_path, name="a b"), program(tmp_path, name="a.b")) as servers:
             return list(servers.tools)
 
     tools = run(main())
@@ -180,11 +180,11 @@ def test_cancelling_a_call_cancels_it_in_the_server(way, tmp_path):
     async def main():
         async with server(way, tmp_path) as servers:
             waiting = asyncio.create_task(call(servers.tools, "s__waits"))
-            await traced(tmp_path, "waiting")
+            await wait_for_trace(tmp_path, "waiting")
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-            await traced(tmp_path, "cancelled")
+            await wait_for_trace(tmp_path, "cancelled")
             return (await call(servers.tools, "s__echo", text="still here")).text
 
     assert run(main()) == "still here"
@@ -198,7 +198,7 @@ def test_a_call_past_its_time_limit_is_cancelled_in_the_server(tmp_path):
                 result = await call(servers.tools, "s__waits")
                 # A machine that stands still may cancel what the server has not yet begun.
                 if traces(tmp_path / f"{seconds}", "waiting"):
-                    await traced(tmp_path / f"{seconds}", "cancelled")
+                    await wait_for_trace(tmp_path / f"{seconds}", "cancelled")
                     return result, seconds
         raise AssertionError("the server did not begin the call")
 
@@ -212,17 +212,17 @@ def test_a_server_that_dies_fails_its_calls_and_is_started_again_for_the_next(tm
     async def main():
         async with server("program", tmp_path) as servers:
             waiting = asyncio.create_task(call(servers.tools, "s__waits"))
-            await traced(tmp_path, "waiting")
-            died = await call(servers.tools, "s__dies")
+            await wait_for_trace(tmp_path, "waiting")
+            dead_result = await call(servers.tools, "s__dies")
             also = await waiting
             after = await asyncio.gather(*(call(servers.tools, "s__echo", text=str(n)) for n in range(5)))
-            return died, also, after
+            return dead_result, also, after
 
-    died, also, after = run(main())
-    assert died.status == also.status == "failure"
-    assert "gone before it answered" in died.text
-    assert "not known" in died.text
-    assert "out of memory, I fear" in died.text
+    dead_result, also, after = run(main())
+    assert dead_result.status == also.status == "failure"
+    assert "gone before it answered" in dead_result.text
+    assert "not known" in dead_result.text
+    assert "out of memory, I fear" in dead_result.text
     assert "gone before it answered" in also.text
     assert [result.text for result in after] == ["0", "1", "2", "3", "4"]
     assert len(traces(tmp_path, "starts")) == 2
@@ -239,7 +239,7 @@ def test_a_server_that_cannot_be_started_again_fails_the_call_with_the_reason(tm
 
     async def main():
         once = StdioServer("s", "sh", (str(script), whole.command, *whole.args))
-        async with connected(once) as servers:
+        async with mcp_servers(once) as servers:
             await call(servers.tools, "s__dies")
             return await call(servers.tools, "s__echo", text="x")
 
@@ -252,11 +252,11 @@ def test_a_server_that_cannot_be_started_again_fails_the_call_with_the_reason(tm
 def test_a_server_that_hangs_is_started_again_for_the_next_call(tmp_path):
     async def main():
         async with server("program", tmp_path, probe_timeout=0.2) as servers:
-            frozen = asyncio.create_task(call(servers.tools, "s__freezes"))
-            await traced(tmp_path, "waiting")
-            frozen.cancel()
+            frozen_call = asyncio.create_task(call(servers.tools, "s__freezes"))
+            await wait_for_trace(tmp_path, "waiting")
+            frozen_call.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await frozen
+                await frozen_call
             result = await call(servers.tools, "s__echo", text="again")
             return result, [int(pid) for pid in traces(tmp_path, "starts")]
 
@@ -274,7 +274,7 @@ def test_a_server_over_http_is_reached_again_after_an_outage(way, tmp_path):
         async with AsyncExitStack() as stack:
             settings = await stack.enter_async_context(http_server(tmp_path, transport=way))
             port = int(settings.url.rpartition(":")[2].partition("/")[0])
-            servers = await AsyncExitStack().enter_async_context(connected(settings))
+            servers = await AsyncExitStack().enter_async_context(mcp_servers(settings))
             before = await call(servers.tools, "s__echo", text="before")
             await stack.aclose()
             away = await call(servers.tools, "s__echo", text="away")
@@ -306,11 +306,11 @@ def test_changed_tools_apply_to_the_next_run(way, tmp_path):
 
 def test_leaving_ends_every_server_that_was_started(tmp_path):
     async def main():
-        async with connected(program(tmp_path, name="a"), program(tmp_path, name="b")) as servers:
+        async with mcp_servers(program(tmp_path, name="a"), program(tmp_path, name="b")) as servers:
             pids = [int((await call(servers.tools, f"{name}__pid")).text) for name in ("a", "b")]
             assert all(map(is_running, pids))
             waiting = asyncio.create_task(call(servers.tools, "a__waits"))
-            await traced(tmp_path, "waiting")
+            await wait_for_trace(tmp_path, "waiting")
         result = await waiting
         late = await call(servers.tools, "a__echo", text="x")
         return pids, result, late
@@ -323,14 +323,14 @@ def test_leaving_ends_every_server_that_was_started(tmp_path):
 
 def test_one_server_that_fails_to_start_ends_the_others_and_is_named(tmp_path):
     async def main():
-        broken = StdioServer("broken", sys.executable, ("-c", "raise SystemExit('no such database')"))
+        broken_server = StdioServer("broken", sys.executable, ("-c", "raise SystemExit('no such database')"))
         missing = StdioServer("missing", str(tmp_path / "nowhere"), ("--key", "s3cret"))
-        async with connected(program(tmp_path), broken, missing):
+        async with mcp_servers(program(tmp_path), broken_server, missing):
             raise AssertionError("entered")
 
-    with pytest.raises(McpError) as raised:
+    with pytest.raises(McpError) as raised_error:
         run(main())
-    message = str(raised.value)
+    message = str(raised_error.value)
     assert "'broken' cannot be used" in message
     assert "no such database" in message
     assert "'missing' cannot be used: FileNotFoundError" in message
@@ -344,7 +344,7 @@ def test_a_server_that_never_answers_is_given_up(tmp_path):
 
     async def main():
         code = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(1000)"
-        async with connected(StdioServer("mute", sys.executable, ("-c", code)), connect_timeout=1.0):
+        async with mcp_servers(StdioServer("mute", sys.executable, ("-c", code)), connect_timeout=1.0):
             raise AssertionError("entered")
 
     with pytest.raises(McpError, match="'mute' cannot be used: it was not ready within 1 seconds"):
@@ -355,7 +355,7 @@ def test_a_server_that_never_answers_is_given_up(tmp_path):
 @pytest.mark.parametrize("transport", ["http", "sse"])
 def test_an_address_where_nothing_is_served_is_named(transport):
     async def main():
-        async with connected(HttpServer("far", "http://127.0.0.1:9/mcp", transport=transport)):
+        async with mcp_servers(HttpServer("far", "http://127.0.0.1:9/mcp", transport=transport)):
             raise AssertionError("entered")
 
     with pytest.raises(McpError, match=r"'far' cannot be used: ConnectError: .*http://127\.0\.0\.1,"):
@@ -364,13 +364,13 @@ def test_an_address_where_nothing_is_served_is_named(transport):
 
 def test_a_session_that_the_server_has_forgotten_is_opened_again_and_the_call_made_once(tmp_path):
     """An older server over HTTP was restarted. It refuses the call, so it has not run the call."""
-    heard: list[str] = []
+    request_methods: list[str] = []
     sessions: list[str] = []
 
     async def answer(exchange):
         request = exchange.json if exchange.body else {}
         method = request.get("method", exchange.request_line.split()[0])
-        heard.append(method)
+        request_methods.append(method)
         match method:
             case "initialize":
                 sessions.append(f"session-{len(sessions)}")
@@ -392,13 +392,13 @@ def test_a_session_that_the_server_has_forgotten_is_opened_again_and_the_call_ma
                 await exchange.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
 
     async def main():
-        async with serve(answer) as old, connected(HttpServer("s", old.base_url)) as servers:
+        async with serve(answer) as old, mcp_servers(HttpServer("s", old.base_url)) as servers:
             return await call(servers.tools, "s__echo")
 
     result = run(main())
     assert (result.status, result.text) == ("success", "done")
     assert len(sessions) == 2
-    assert heard.count("tools/call") == 2
+    assert request_methods.count("tools/call") == 2
 
 
 def _rpc(request: dict, result: dict, headers: str = "") -> list[bytes]:
@@ -412,12 +412,12 @@ def test_headers_go_with_every_request(tmp_path):
         async def answer(exchange):
             await exchange.send(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n")
 
-        async with serve(answer) as closed:
-            settings = HttpServer("far", closed.base_url, {"authorization": "Bearer abc"})
-            with pytest.raises(McpError) as raised:
-                await connected(settings).__aenter__()
-            assert "abc" not in str(raised.value)
-            return [exchange.headers.get("authorization") for exchange in closed.exchanges]
+        async with serve(answer) as closed_server:
+            settings = HttpServer("far", closed_server.base_url, {"authorization": "Bearer abc"})
+            with pytest.raises(McpError) as raised_error:
+                await mcp_servers(settings).__aenter__()
+            assert "abc" not in str(raised_error.value)
+            return [exchange.headers.get("authorization") for exchange in closed_server.exchanges]
 
     authorizations = run(main())
     assert authorizations
@@ -433,8 +433,8 @@ def test_an_agent_uses_the_tools_of_a_file(tmp_path):
     whole = program(tmp_path)
     config = {"mcpServers": {"s": {"command": whole.command, "args": list(whole.args)}}}
     (tmp_path / "mcp.json").write_text(json.dumps(config), encoding="utf-8")
-    made = (ToolCall("", "s__echo", {"text": "hello"}), ToolCall("", "s__plain", {"text": "write"}))
-    turn = get_dialect("hermes").render([Message("assistant", made)])[0].text
+    tool_calls = (ToolCall("", "s__echo", {"text": "hello"}), ToolCall("", "s__plain", {"text": "write"}))
+    turn = get_dialect("hermes").render([Message("assistant", tool_calls)])[0].text
 
     async def main():
         async with McpServers.from_file(tmp_path / "mcp.json", connect_timeout=PATIENT) as servers:
@@ -443,9 +443,9 @@ def test_an_agent_uses_the_tools_of_a_file(tmp_path):
 
     result = run(main())
     assert result.answer == "done"
-    heard = [part for message in result.state.messages for part in message.results]
-    assert (heard[0].status, heard[0].text) == ("success", "hello")
-    assert heard[1].code == "rejected"  # it does not say what it touches, so the call needs approval
+    results = [part for message in result.state.messages for part in message.results]
+    assert (results[0].status, results[0].text) == ("success", "hello")
+    assert results[1].code == "rejected"  # it does not say what it touches, so the call needs approval
     assert traces(tmp_path, "calls") == ["echo"]
 
 
@@ -465,9 +465,9 @@ def test_leaving_a_server_that_hangs_ends_it_at_every_moment(moment, interrupts,
     async def main(folder, connect_timeout):
         async def work():
             options = {"connect_timeout": connect_timeout, "call_timeout": 10 * PATIENT, "probe_timeout": 0.1}
-            async with connected(raw(folder, "hung_server.py"), **options) as servers:
+            async with mcp_servers(raw(folder, "hung_server.py"), **options) as servers:
                 first = asyncio.create_task(call(servers.tools, "s__ask"))
-                await traced(folder, "waiting")
+                await wait_for_trace(folder, "waiting")
                 if moment == "waiting":
                     await first
                 first.cancel()
@@ -478,7 +478,7 @@ def test_leaving_a_server_that_hangs_ends_it_at_every_moment(moment, interrupts,
         if moment == "over":
             result = await working
             return "was not ready" in result.text or "cannot be used" in result.text
-        await traced(folder, moment)
+        await wait_for_trace(folder, moment)
         for _ in range(interrupts):
             working.cancel()
             await asyncio.sleep(0)
@@ -499,9 +499,9 @@ def test_leaving_a_server_that_hangs_ends_it_at_every_moment(moment, interrupts,
 
 def test_a_server_whose_output_has_ended_is_replaced_before_a_call_is_sent_to_it(tmp_path):
     async def main():
-        async with connected(raw(tmp_path, "odd_server.py", "falls silent")) as servers:
+        async with mcp_servers(raw(tmp_path, "odd_server.py", "falls silent")) as servers:
             first = await call(servers.tools, "s__ok")
-            await traced(tmp_path, "input ended")  # it is being ended, which takes its time
+            await wait_for_trace(tmp_path, "input ended")  # it is being ended, which takes its time
             return first, await call(servers.tools, "s__ok")
 
     first, second = run(main())
@@ -517,7 +517,7 @@ BAD = ["120 deep", "no type", "another type", "no schema", "no name", "a list"]
 @pytest.mark.parametrize("how", BAD)
 def test_one_tool_that_cannot_be_read_is_left_out_and_the_others_are_there(how, tmp_path):
     async def main():
-        async with connected(raw(tmp_path, "odd_server.py", how)) as servers:
+        async with mcp_servers(raw(tmp_path, "odd_server.py", how)) as servers:
             return servers, await call(servers.tools, "s__ok")
 
     servers, result = run(main())
@@ -531,12 +531,12 @@ def test_one_tool_that_cannot_be_read_is_left_out_and_the_others_are_there(how, 
 
 def test_the_last_output_of_a_server_does_not_control_the_terminal(tmp_path):
     async def main():
-        async with connected(raw(tmp_path, "odd_server.py", "dies")):
+        async with mcp_servers(raw(tmp_path, "odd_server.py", "dies")):
             raise AssertionError("entered")
 
-    with pytest.raises(McpError) as raised:
+    with pytest.raises(McpError) as raised_error:
         run(main())
-    message = str(raised.value)
+    message = str(raised_error.value)
     assert not any(ord(character) < 32 or 0x7F <= ord(character) < 0xA0 for character in message)
     assert r"\x1b]52;c;cm0gLXJm\x07" in message
 
@@ -562,7 +562,7 @@ def test_a_redefined_tool_needs_a_new_answer(how, tmp_path):
             *(ScriptedTurn("", calls=[ScriptedCall(name)]) for name in ("s__ok", "s__ok", "s__write", "s__write")),
             "Done.",
         ]
-        async with connected(raw(tmp_path, "odd_server.py", how)) as servers:
+        async with mcp_servers(raw(tmp_path, "odd_server.py", how)) as servers:
             agent = Agent(ScriptedProvider(turns), servers.tools, approve=person)
             result = await agent.run("Go.")
         return person.questions, [each.text for message in result.messages for each in message.results]

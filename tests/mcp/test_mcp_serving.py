@@ -31,7 +31,7 @@ class Shop:
         self.log: list[str] = []
         self.stocks = {"apple": 3}
         self.gate = asyncio.Event()
-        self.entered = asyncio.Event()
+        self.entry = asyncio.Event()
 
     def tools(self) -> list:
         @tool(read_only=True)
@@ -51,7 +51,7 @@ class Shop:
         async def waits(ctx: RunContext) -> str:
             """Waits until somebody lets it go."""
             ctx.progress("waiting for the gate")
-            self.entered.set()
+            self.entry.set()
             try:
                 await self.gate.wait()
             except asyncio.CancelledError:
@@ -60,7 +60,7 @@ class Shop:
             return "the gate is open"
 
         @tool
-        def undeclared() -> int:
+        def undeclared_tool() -> int:
             """Says nothing about itself."""
             return 1
 
@@ -74,7 +74,7 @@ class Shop:
             """Shows an image and a file."""
             return [TextPart("a pixel"), ImagePart("image/png", PIXEL), FilePart("a b.bin", "application/x-b", b"\0\1")]
 
-        return [stock, order, waits, undeclared, breaks, shows]
+        return [stock, order, waits, undeclared_tool, breaks, shows]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -85,27 +85,27 @@ def test_a_client_lists_the_tools_with_their_effects_and_calls_them(mode):
         async with client_of_app(McpApp(shop.tools()), mode, elicitation_callback=Person(YES)) as client:
             listing = {each.name: each for each in (await client.list_tools()).tools}
             hints = {name: each.annotations for name, each in listing.items()}
-            assert hints["undeclared"] is None
+            assert hints["undeclared_tool"] is None
             assert (hints["stock"].read_only_hint, hints["stock"].open_world_hint) == (True, False)
             assert (hints["order"].read_only_hint, hints["order"].destructive_hint) == (False, True)  # its upper bound
             assert (hints["waits"].idempotent_hint, hints["waits"].destructive_hint) == (True, False)
             assert listing["order"].input_schema["required"] == ["item", "count"]
-            counted = await client.call_tool("stock", {"item": "apple"})
-            assert (counted.structured_content, counted.is_error) == ({"item": "apple", "count": 3}, False)
-            pictured = (await client.call_tool("shows", {})).content
-            assert [each.type for each in pictured] == ["text", "image", "resource"]
-            assert base64.b64decode(pictured[1].data) == PIXEL
-            assert (base64.b64decode(pictured[2].resource.blob), pictured[2].resource.uri) == (
+            stock = await client.call_tool("stock", {"item": "apple"})
+            assert (stock.structured_content, stock.is_error) == ({"item": "apple", "count": 3}, False)
+            contents = (await client.call_tool("shows", {})).content
+            assert [each.type for each in contents] == ["text", "image", "resource"]
+            assert base64.b64decode(contents[1].data) == PIXEL
+            assert (base64.b64decode(contents[2].resource.blob), contents[2].resource.uri) == (
                 b"\0\1",
                 "file:///a%20b.bin",
             )
             wrong = await client.call_tool("stock", {"itm": "apple"})
             assert wrong.is_error
             assert "Did you mean item?" in text_of(wrong)
-            broken = await client.call_tool("breaks", {})
-            assert broken.is_error
-            assert "out of paper" in text_of(broken)
-            assert "Traceback" not in text_of(broken)
+            failed_result = await client.call_tool("breaks", {})
+            assert failed_result.is_error
+            assert "out of paper" in text_of(failed_result)
+            assert "Traceback" not in text_of(failed_result)
             with pytest.raises(MCPError, match="there is no tool of this name"):
                 await client.call_tool("nothing", {})
 
@@ -113,7 +113,7 @@ def test_a_client_lists_the_tools_with_their_effects_and_calls_them(mode):
 
 
 def test_a_list_comes_in_pages_that_may_be_kept_and_a_foreign_cursor_is_refused():
-    def numbered(number: int):
+    def numbered_tool(number: int):
         @tool(name=f"tool_{number:03}", read_only=True)
         def one() -> int:
             """One of many."""
@@ -122,7 +122,7 @@ def test_a_list_comes_in_pages_that_may_be_kept_and_a_foreign_cursor_is_refused(
         return one
 
     async def main():
-        async with client_of_app(McpApp([numbered(each) for each in range(250)])) as client:
+        async with client_of_app(McpApp([numbered_tool(each) for each in range(250)])) as client:
             names: list[str] = []
             cursor, pages = None, 0
             while pages == 0 or cursor is not None:
@@ -299,13 +299,13 @@ def test_a_cancelled_call_is_cancelled_in_the_tool_and_its_run_is_closed(mode):
     async def main():
         lines: list[str] = []
 
-        async def progress(_done: float, _total: float | None, message: str | None) -> None:
+        async def progress(_progress: float, _total: float | None, message: str | None) -> None:
             lines.append(message or "")
 
         async with client_of_app(McpApp(shop.tools(), journal=journal, approve="all"), mode) as client:
             call = asyncio.create_task(client.call_tool("waits", {}, progress_callback=progress))
             async with asyncio.timeout(60):
-                await shop.entered.wait()
+                await shop.entry.wait()
                 while "waiting for the gate" not in lines:  # noqa: ASYNC110 - it comes from the server
                     await asyncio.sleep(0.005)
                 call.cancel()
@@ -374,14 +374,14 @@ def test_an_agent_is_a_tool_whose_calls_ask_the_clients_user(mode, tmp_path):
         person = Person(YES)
         lines: list[str] = []
 
-        async def progress(_done: float, _total: float | None, message: str | None) -> None:
+        async def progress(_progress: float, _total: float | None, message: str | None) -> None:
             lines.append(message or "")
 
         async with client_of_app(McpApp(agent()), mode, elicitation_callback=person) as client:
             ((listing),) = (await client.list_tools()).tools
             assert (listing.name, listing.description) == ("buyer", "Buys what is missing.")
-            done = await client.call_tool("buyer", {"task": "We need pears."}, progress_callback=progress)
-            assert text_of(done) == "Two pears are ordered."
+            result = await client.call_tool("buyer", {"task": "We need pears."}, progress_callback=progress)
+            assert text_of(result) == "Two pears are ordered."
             assert "calls order" in lines
             empty = await client.call_tool("buyer", {"task": " "})
             assert empty.is_error

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from configured_folder import ConfiguredFolder
-from every_api import KNOWN
+from every_api import API_CASES
 from loopback_server import serve, whole
 
 PATHS = {
@@ -42,9 +42,9 @@ def requests_of(folder, api, answer, more="", *, arguments=("--model", "lab:m"),
     return asyncio.run(main())
 
 
-@pytest.mark.parametrize("api", KNOWN)
+@pytest.mark.parametrize("api", API_CASES)
 def test_a_configured_provider_of_each_api_answers(folder, api):
-    exchanges, process = requests_of(folder, api, KNOWN[api].turn, 'key_env = "LAB_KEY"', LAB_KEY="lab-key-1234")
+    exchanges, process = requests_of(folder, api, API_CASES[api].turn, 'key_env = "LAB_KEY"', LAB_KEY="lab-key-1234")
     records = [json.loads(line) for line in process.stdout.splitlines()]
     assert (process.returncode, records[-1]["event"]["answer"]) == (0, "Hél😀"), process.stderr
     assert exchanges[0].request_line.split()[1] == PATHS[api]
@@ -55,9 +55,9 @@ def test_a_configured_provider_of_each_api_answers(folder, api):
     assert "lab-key-1234" not in process.stdout
 
 
-@pytest.mark.parametrize("api", KNOWN)
+@pytest.mark.parametrize("api", API_CASES)
 def test_no_key_goes_to_an_address_that_names_none(folder, api):
-    exchanges, process = requests_of(folder, api, KNOWN[api].turn)
+    exchanges, process = requests_of(folder, api, API_CASES[api].turn)
     assert process.returncode == 0, process.stderr
     assert exchanges
     assert "must-not-leave" not in str([exchange.headers for exchange in exchanges])
@@ -77,14 +77,14 @@ def test_headers_and_options_are_sent_and_a_secret_of_a_header_is_not_shown(fold
 
 @pytest.mark.parametrize("more", ['key_env = "LAB_KEY"', 'headers = { X-Token = "${LAB_KEY}" }'])
 def test_a_variable_that_is_not_set_is_named(folder, more):
-    exchanges, process = requests_of(folder, "openai", KNOWN["openai"].turn, more)
+    exchanges, process = requests_of(folder, "openai", API_CASES["openai"].turn, more)
     assert (exchanges, process.returncode) == ([], 2)
     assert "provider 'lab': the variable LAB_KEY is not set" in process.stderr
 
 
 def test_an_alias_leads_to_a_configured_provider_and_resume_has_both(folder):
     async def main():
-        async with serve(KNOWN["openai"].turn) as server:
+        async with serve(API_CASES["openai"].turn) as server:
             provider = f'[providers.lab]\napi = "openai"\nbase_url = "{server.base_url}"\n'
             folder.user(f'model = "quick"\n[aliases]\nquick = "lab:m"\n{provider}')
             first = await asyncio.to_thread(folder.toolspeak, "run", "Hi", "--dialect", "hermes")
@@ -125,7 +125,7 @@ def test_agents_of_a_worker_use_them_too(folder, is_up, code):
     refusal = whole("400 Bad Request", b'{"error": {"message": "no"}}')
 
     async def main():
-        async with serve(KNOWN["openai"].turn if is_up else refusal) as server:
+        async with serve(API_CASES["openai"].turn if is_up else refusal) as server:
             folder.user(f'[providers.lab]\napi = "openai"\nbase_url = "{server.base_url}"\n')
             command = [sys.executable, "-m", "toolspeak", "worker", "support.py"]
             worker = await asyncio.create_subprocess_exec(*command, cwd=folder.work, env=folder.env)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from clocks import TestClock
-from loopback_server import Exchange, Server, chunked, serve, whole
+from loopback_server import Exchange, Server, http_chunks, serve, whole
 
 from toolspeak.data.deltas import (
     ArgumentsDelta,
@@ -113,8 +113,8 @@ def turn(text: str = "", *calls: Call, thought: str = "", usage: Usage = Usage(1
         deltas.append(CallCompleted(at, name, arguments, f"call_{at}"))
     if calls:
         deltas.append(BatchEnded(tuple(range(len(calls))), ok=True))
-    ended: Any = finish or ("tool_calls" if calls else "stop")
-    return [*deltas, TurnEnded(ended, usage)]
+    finish_reason: Any = finish or ("tool_calls" if calls else "stop")
+    return [*deltas, TurnEnded(finish_reason, usage)]
 
 
 def _pieces(text: str) -> list[str]:
@@ -197,7 +197,7 @@ class Model:
             await whole(step.line, body, "application/json", *step.headers)(exchange)
             return
         deltas = turn(step) if isinstance(step, str) else step.turn if isinstance(step, Breaks | Odd) else step
-        encoder = self.api.wire.encoder(self.requests[-1], response_id=f"r{number}", created=1)
+        encoder = self.api.wire.encoder(self.requests[-1], response_id=f"r{number}", created_at=1)
         if isinstance(step, Breaks):
             frames = [frame for delta in deltas[:-1] for frame in encoder.feed(delta)]
             frames += (
@@ -206,7 +206,7 @@ class Model:
                 else []
             )
             data = self.api.write(frames) + (self.api.nonsense if step.how == "nonsense" else b"")
-            await exchange.send(self.api.head, chunked(_cut(data)))
+            await exchange.send(self.api.head, http_chunks(_cut(data)))
             if step.how == "stall":
                 await exchange.reader.read()  # until the client leaves
             exchange.writer.close()
@@ -215,11 +215,11 @@ class Model:
         if isinstance(step, Odd):
             odd = _ODD[self.api.wire.name, step.what]
             frames = [each for frame in frames[:-1] for each in (frame, odd)] + frames[-1:]
-        await exchange.send(self.api.head, chunked(_cut(self.api.write(frames))), b"0\r\n\r\n")
+        await exchange.send(self.api.head, http_chunks(_cut(self.api.write(frames))), b"0\r\n\r\n")
 
 
 @dataclass
-class Reached:
+class ReachableModel:
     """A provider and the model behind it."""
 
     provider: Provider
@@ -229,13 +229,13 @@ class Reached:
 
 
 @asynccontextmanager
-async def reach(api: Api, *script: Step, silence: float = 20, **settings: Any) -> AsyncGenerator[Reached]:
+async def reach(api: Api, *script: Step, silence: float = 20, **settings: Any) -> AsyncGenerator[ReachableModel]:
     """The provider of a server that plays the script; `settings` are the provider's."""
     model, clock = Model(api, script), TestClock()
     async with serve(model) as server:
         more = {"timeout": Timeouts(first_byte=silence, silence=silence), **settings}
         provider = api.make(f"http://127.0.0.1:{server.port}", api_key=KEY, clock=clock, **more)
         try:
-            yield Reached(provider, model, clock, server)
+            yield ReachableModel(provider, model, clock, server)
         finally:
             await provider.aclose()

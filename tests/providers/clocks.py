@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 @dataclass
 class TestClock:
-    """`slept` holds the seconds that were waited for; nothing is."""
+    """`sleeps` holds the seconds that were waited for; nothing is."""
 
     __test__ = False
 
     chance: float = 0.5
     time: float = 1_790_000_000.0
-    slept: list[float] = field(default_factory=list[float])
+    sleeps: list[float] = field(default_factory=list[float])
 
     def now(self) -> float:
         return self.time
@@ -22,5 +22,5 @@ class TestClock:
         return self.chance
 
     async def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
+        self.sleeps.append(seconds)
         self.time += seconds

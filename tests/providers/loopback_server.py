@@ -56,11 +56,11 @@ async def serve(
 
     Listens on a free port, or on `sock`, which it closes at the end; over TLS, if `tls` says with what certificate.
     """
-    served = Server()
+    server_record = Server()
     handlers: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        served.connections += 1
+        server_record.connections += 1
         # asyncio does it only for sockets it made itself; without it every piece waits 40 ms for an acknowledgement.
         writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         task = asyncio.current_task()
@@ -68,8 +68,8 @@ async def serve(
         handlers[task] = writer
         try:
             while (exchange := await _read_request(reader, writer)) is not None and not writer.is_closing():
-                served.exchanges.append(exchange)
-                await answers[min(len(served.exchanges), len(answers)) - 1](exchange)
+                server_record.exchanges.append(exchange)
+                await answers[min(len(server_record.exchanges), len(answers)) - 1](exchange)
         except ConnectionError:
             pass
         finally:
@@ -79,9 +79,9 @@ async def serve(
     if sock is None:
         sock = socket.create_server(("127.0.0.1", 0))
     listener = await asyncio.start_server(handle, sock=sock, ssl=tls)
-    served.port = listener.sockets[0].getsockname()[1]
+    server_record.port = listener.sockets[0].getsockname()[1]
     try:
-        yield served
+        yield server_record
     finally:
         listener.close()
         for writer in handlers.values():
@@ -114,7 +114,7 @@ def whole(status: str, body: bytes, content_type: str = "application/json", *hea
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
 
 
-def chunked(pieces: Iterable[bytes]) -> bytes:
+def http_chunks(pieces: Iterable[bytes]) -> bytes:
     """Each piece as one chunk of HTTP's own: the client sees them apart, however TCP carries them."""
     return b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces if piece)
 
@@ -123,12 +123,12 @@ def stream(*pieces: bytes) -> Answer:
     """A complete event stream; the connection stays open for the next request."""
 
     async def answer(exchange: Exchange) -> None:
-        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked(pieces), b"0\r\n\r\n")
+        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", http_chunks(pieces), b"0\r\n\r\n")
 
     return answer
 
 
-def dropped(*pieces: bytes) -> Answer:
+def hang_up(*pieces: bytes) -> Answer:
     """These bytes, and the connection is closed."""
 
     async def answer(exchange: Exchange) -> None:
@@ -152,7 +152,7 @@ def until_client_leaves(server_of: Callable[[], Server], *pieces: bytes) -> Answ
 def tunnel(port: int) -> Answer:
     """What a proxy does with CONNECT: passes bytes on to `port` of this machine, whatever host was asked for."""
 
-    async def passed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
             writer.write(data)
             await writer.drain()
@@ -161,7 +161,7 @@ def tunnel(port: int) -> Answer:
     async def answer(exchange: Exchange) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         await exchange.send(b"HTTP/1.1 200 OK\r\n\r\n")
-        await asyncio.gather(passed(exchange.reader, writer), passed(reader, exchange.writer), return_exceptions=True)
+        await asyncio.gather(pass_on(exchange.reader, writer), pass_on(reader, exchange.writer), return_exceptions=True)
 
     return answer
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from loopback_server import Answer, Server, chunked, event, serve
+from loopback_server import Answer, Server, event, http_chunks, serve
 
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import Message
@@ -36,12 +36,12 @@ def line(content: str, **fields: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Api:
-    """`chunks` says "Hé" and "l😀", the last of them is the end; `framed` makes bytes of one."""
+    """`chunks` says "Hé" and "l😀", the last of them is the end; `frame` makes bytes of one."""
 
     name: str
     content_type: str
     provider: Callable[[str, float | None], Provider]
-    framed: Callable[[Any], bytes]
+    frame: Callable[[Any], bytes]
     chunks: tuple[dict[str, Any], ...]
     error: dict[str, Any]
     wrong: dict[str, Any]
@@ -49,7 +49,7 @@ class Api:
 
     @property
     def frames(self) -> list[bytes]:
-        return [self.framed(chunk) for chunk in self.chunks]
+        return [self.frame(chunk) for chunk in self.chunks]
 
     @property
     def head(self) -> bytes:
@@ -59,7 +59,7 @@ class Api:
         """A complete answer; the connection stays open for the next request."""
 
         async def answer(exchange: Any) -> None:
-            await exchange.send(self.head + b"transfer-encoding: chunked\r\n\r\n", chunked(pieces), b"0\r\n\r\n")
+            await exchange.send(self.head + b"transfer-encoding: chunked\r\n\r\n", http_chunks(pieces), b"0\r\n\r\n")
 
         return answer
 
@@ -75,10 +75,10 @@ class Api:
         return asyncio.run(run())
 
     def fail(self, *answers: Answer, timeout: float | None = 20) -> ProviderError:
-        with pytest.raises(ProviderError) as caught:
+        with pytest.raises(ProviderError) as raised_error:
             self.ask(*answers, timeout=timeout)
-        assert KEY not in str(caught.value)
-        return caught.value
+        assert KEY not in str(raised_error.value)
+        return raised_error.value
 
 
 async def turn(provider: Provider, request: ModelRequest = REQUEST) -> list[Delta]:

@@ -39,7 +39,7 @@ def ask(*answers: Answer, timeout: float | None = 20, turns: int = 1) -> tuple[l
 
 
 def fail(*answers: Answer, timeout: float | None = 20) -> ProviderError:
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(ProviderError) as raised_error:
         ask(*answers, timeout=timeout)
-    assert KEY not in str(caught.value)
-    return caught.value
+    assert KEY not in str(raised_error.value)
+    return raised_error.value

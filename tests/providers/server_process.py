@@ -38,8 +38,8 @@ def server_process(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The process, once a GET of `health` is answered with 200. It must not end before it is ended here."""
     log.parent.mkdir(exist_ok=True)
-    with log.open("ab" if append else "wb") as written:
-        process = subprocess.Popen(command, env=env, stdout=written, stderr=written, stdin=subprocess.DEVNULL)
+    with log.open("ab" if append else "wb") as log_file:
+        process = subprocess.Popen(command, env=env, stdout=log_file, stderr=log_file, stdin=subprocess.DEVNULL)
         try:
             _wait_until_ready(name, health, process, log, log_lines, start_seconds)
             yield process

@@ -13,8 +13,8 @@ from loopback_server import (
     Answer,
     Exchange,
     Server,
-    chunked,
-    dropped,
+    hang_up,
+    http_chunks,
     serve,
     stream,
     until_client_leaves,
@@ -112,10 +112,10 @@ def ask(*answers: Answer, timeout: float | None = 20, turns: int = 1, **settings
 
 
 def fail(*answers: Answer, timeout: float | None = 20) -> ProviderError:
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(ProviderError) as raised_error:
         ask(*answers, timeout=timeout)
-    assert KEY not in str(caught.value)
-    return caught.value
+    assert KEY not in str(raised_error.value)
+    return raised_error.value
 
 
 # --- requests ----------------------------------------------------------------------------------------------------
@@ -269,18 +269,18 @@ def test_turns_share_a_connection():
 
 def test_the_turn_is_over_with_its_last_event_although_the_connection_stays():
     servers = [Server()]
-    answer = until_client_leaves(lambda: servers[0], CHUNKED_HEAD, chunked(EVENTS))
+    answer = until_client_leaves(lambda: servers[0], CHUNKED_HEAD, http_chunks(EVENTS))
     assert ask(answer, timeout=None)[0] == DELTAS
 
 
 def test_a_connection_that_drops_after_the_stop_reason_loses_nothing():
-    assert ask(dropped(CHUNKED_HEAD, chunked(EVENTS[:-1])))[0] == DELTAS
+    assert ask(hang_up(CHUNKED_HEAD, http_chunks(EVENTS[:-1])))[0] == DELTAS
 
 
 def test_leaving_early_closes_the_connection():
     async def run() -> list[Delta]:
         servers: list[Server] = []
-        async with serve(until_client_leaves(lambda: servers[0], CHUNKED_HEAD, chunked(EVENTS[:-2]))) as server:
+        async with serve(until_client_leaves(lambda: servers[0], CHUNKED_HEAD, http_chunks(EVENTS[:-2]))) as server:
             servers.append(server)
             provider = AnthropicProvider("m", base_url=server.base_url)
             async with aclosing(provider.stream(REQUEST)) as deltas:
@@ -396,9 +396,9 @@ def test_an_error_inside_the_stream(kind: str, status: int, retryable: bool):
 @pytest.mark.parametrize(
     ("answer", "count"),
     [
-        (dropped(CHUNKED_HEAD, chunked(EVENTS[:8])), 4),
-        (dropped(CHUNKED_HEAD, chunked(EVENTS[:8]), b"40\r\ndata: {"), 4),
-        (dropped(CHUNKED_HEAD, chunked(EVENTS[:13])), 13),
+        (hang_up(CHUNKED_HEAD, http_chunks(EVENTS[:8])), 4),
+        (hang_up(CHUNKED_HEAD, http_chunks(EVENTS[:8]), b"40\r\ndata: {"), 4),
+        (hang_up(CHUNKED_HEAD, http_chunks(EVENTS[:13])), 13),
         (stream(*EVENTS[:8]), 4),
     ],
     ids=["between chunks", "inside a chunk", "before the stop reason", "complete without an end"],
@@ -411,7 +411,7 @@ def test_a_connection_that_drops_inside_the_answer(answer: Answer, count: int):
 
 def test_a_server_that_falls_silent():
     def attempt(seconds: float) -> None:
-        error = fail(until_client_leaves(Server, CHUNKED_HEAD, chunked(EVENTS[:8])), timeout=seconds)
+        error = fail(until_client_leaves(Server, CHUNKED_HEAD, http_chunks(EVENTS[:8])), timeout=seconds)
         assert f"sent nothing for {seconds:g} seconds after 4 characters of the answer" in str(error)
         assert error.retryable
 

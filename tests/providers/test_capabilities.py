@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 
 import pytest
-from every_api import Known, every_api
+from every_api import ApiCase, every_api
 
 from toolspeak.errors import UnknownProvider
 from toolspeak.providers import PROVIDERS, Capabilities, capabilities_of, get_provider
@@ -56,9 +56,9 @@ def test_the_context_of_a_model(model: str, context: int | None):
 
 def test_every_api_has_a_row_and_every_row_an_api():
     assert set(APIS) == set(PROVIDERS) - {"scripted"}
-    for name, known in APIS.items():
-        assert known.context is None
-        assert get_provider(f"{name}:no-such-model", KEYS).capabilities == known
+    for name, capabilities in APIS.items():
+        assert capabilities.context is None
+        assert get_provider(f"{name}:no-such-model", KEYS).capabilities == capabilities
 
 
 def test_the_rows_say_where_they_come_from():
@@ -67,8 +67,8 @@ def test_the_rows_say_where_they_come_from():
         assert ".toml" in row.source or row.source.startswith("https://github.com/")
         assert datetime.date.fromisoformat(row.date) <= datetime.date(2030, 1, 1)
         assert row.context is None or 4_000 < row.context < 20_000_000
-        known = [row.context, row.tools, row.parallel, row.output, row.output_with_tools, row.reasoning]
-        assert known != [None] * 6
+        values = [row.context, row.tools, row.parallel, row.output, row.output_with_tools, row.reasoning]
+        assert values != [None] * 6
 
 
 def test_a_model_has_no_more_than_its_api_and_less_where_it_is_known():
@@ -103,9 +103,9 @@ def test_a_server_of_ones_own_decides_about_the_context():
 
 
 @every_api
-def test_a_user_knows_better(known: Known):
+def test_a_user_knows_better(api_case: ApiCase):
     mine = Capabilities(tools=False, context=32_768, grammar="gbnf")
-    assert known.make("http://127.0.0.1:9", capabilities=mine).capabilities is mine
+    assert api_case.make("http://127.0.0.1:9", capabilities=mine).capabilities is mine
 
 
 def test_names_without_a_key_still_say_what_is_missing():

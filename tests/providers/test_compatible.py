@@ -20,7 +20,7 @@ from toolspeak.providers.compatible import COMPATIBLE
 from toolspeak.providers.openai import OpenAIProvider
 
 PING = ToolSpec("ping", "", {"type": "object", "properties": {}})
-DONE = event("[DONE]")
+LAST_EVENT = event("[DONE]")
 CALL = {"index": 0, "id": "c0", "function": {"name": "ping", "arguments": "{}"}}
 
 
@@ -47,21 +47,21 @@ def test_the_table_of_names_has_all_of_them():
 
 @pytest.mark.parametrize("name", COMPATIBLE)
 def test_each_has_its_own_key_and_address(name: str):
-    known = COMPATIBLE[name]
-    exchange, deltas = ask(f"{name}:a/b:c", says("Hi", "stop"), **{known.key_variable: "secret"})
+    service = COMPATIBLE[name]
+    exchange, deltas = ask(f"{name}:a/b:c", says("Hi", "stop"), **{service.key_variable: "secret"})
     assert exchange.request_line == "POST /v1/chat/completions HTTP/1.1"
     assert exchange.headers["authorization"] == "Bearer secret"
     assert exchange.json["model"] == "a/b:c"
     assert isinstance(deltas[-1], TurnEnded)
-    assert known.source.startswith("https://")
-    assert known.base_url.startswith("https://" if known.needs_key else "http://127.0.0.1:")
+    assert service.source.startswith("https://")
+    assert service.base_url.startswith("https://" if service.needs_key else "http://127.0.0.1:")
 
 
 @pytest.mark.parametrize("name", COMPATIBLE)
 def test_openais_key_goes_to_nobody_else(name: str):
-    known = COMPATIBLE[name]
-    if known.needs_key:
-        with pytest.raises(UnknownProvider, match=f"{known.key_variable} is not set"):
+    service = COMPATIBLE[name]
+    if service.needs_key:
+        with pytest.raises(UnknownProvider, match=f"{service.key_variable} is not set"):
             get_provider(f"{name}:m", {"OPENAI_API_KEY": "sk-openai", "OPENAI_BASE_URL": "http://x/v1"})
         return
     exchange, _ = ask(f"{name}:m", says("Hi", "stop"), OPENAI_API_KEY="sk-openai", OPENAI_BASE_URL="http://127.0.0.1:9")
@@ -132,7 +132,7 @@ def test_options_of_ones_own_leave_those_of_a_service():
     """Mistral refuses fields that it does not know."""
 
     async def run() -> dict[str, Any]:
-        async with serve(stream(event(says("Hi", "stop")), DONE)) as server:
+        async with serve(stream(event(says("Hi", "stop")), LAST_EVENT)) as server:
             environ = {"MISTRAL_BASE_URL": server.base_url, "MISTRAL_API_KEY": "secret"}
             provider = get_provider("mistral:m", environ, options={"temperature": 0})
             async for _ in provider.stream(ModelRequest(MESSAGES)):
@@ -162,8 +162,8 @@ def test_a_call_that_groq_could_not_read_is_a_malformed_call(streamed: bool):
         failing = whole("400 Bad Request", json.dumps(error).encode())
 
     async def run(agent_of: Any) -> Any:
-        calling = stream(event({"model": "m", "choices": [{"index": 0, "delta": {"tool_calls": [CALL]}}]}), DONE)
-        async with serve(failing, calling, stream(event(says("Pong.", "stop")), DONE)) as server:
+        calling = stream(event({"model": "m", "choices": [{"index": 0, "delta": {"tool_calls": [CALL]}}]}), LAST_EVENT)
+        async with serve(failing, calling, stream(event(says("Pong.", "stop")), LAST_EVENT)) as server:
             provider = get_provider("groq:m", {"GROQ_BASE_URL": server.base_url, "GROQ_API_KEY": "secret"})
             try:
                 return await agent_of(provider).run("Ping."), server.exchanges

@@ -14,14 +14,14 @@ from typing import Any
 import httpcore2
 import pytest
 from clocks import TestClock
-from every_api import KNOWN, Known, every_api, streamed_text
+from every_api import API_CASES, ApiCase, every_api, streamed_text
 from loopback_server import (
     STREAM_HEAD,
     Answer,
     Exchange,
     Server,
-    chunked,
-    dropped,
+    hang_up,
+    http_chunks,
     serve,
     stream,
     tunnel,
@@ -47,9 +47,9 @@ def fail(*answers: Answer, **more: Any) -> ProviderError:
             finally:
                 await provider.aclose()
 
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(ProviderError) as raised_error:
         asyncio.run(run())
-    return caught.value
+    return raised_error.value
 
 
 def hangs(*pieces: bytes) -> Answer:
@@ -68,7 +68,7 @@ def test_the_first_byte_has_a_timeout_of_its_own(pieces: list[bytes]):
 
 
 def test_silence_between_two_bytes_has_another():
-    error = fail(hangs(CHUNKED_HEAD, chunked(EVENTS[:1])), timeout=Timeouts(10, first_byte=3600, silence=0.4))
+    error = fail(hangs(CHUNKED_HEAD, http_chunks(EVENTS[:1])), timeout=Timeouts(10, first_byte=3600, silence=0.4))
     assert "sent nothing for 0.4 seconds after 2 characters of the answer" in str(error)
 
 
@@ -77,7 +77,7 @@ def pausing(pause: Callable[[], Any], *pieces: bytes) -> Answer:
         await pause()
         await exchange.send(CHUNKED_HEAD)
         for piece in pieces:
-            await exchange.send(chunked([piece]))
+            await exchange.send(http_chunks([piece]))
             await pause()
         await exchange.send(b"0\r\n\r\n")
 
@@ -127,9 +127,9 @@ def tls() -> ssl.SSLContext:
     return context
 
 
-async def over_tls(known: Known, host: str = "127.0.0.1", **more: Any) -> str:
-    async with serve(known.turn, tls=tls()) as server:
-        provider = known.make(f"https://{host}:{server.port}", clock=TestClock(), **more)
+async def over_tls(api_case: ApiCase, host: str = "127.0.0.1", **more: Any) -> str:
+    async with serve(api_case.turn, tls=tls()) as server:
+        provider = api_case.make(f"https://{host}:{server.port}", clock=TestClock(), **more)
         try:
             return await streamed_text(provider)
         finally:
@@ -145,13 +145,13 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 @every_api
-def test_a_ca_of_ones_own(known: Known, no_settings: pytest.MonkeyPatch):
-    assert asyncio.run(over_tls(known, ca_file=TLS / "ca.pem")) == "Hél😀"
-    with pytest.raises(ProviderError, match="SSL_CERT_FILE or the option `ca_file`") as caught:
-        asyncio.run(over_tls(known))
-    assert (caught.value.code, caught.value.retryable) == ("connection", False)
+def test_a_ca_of_ones_own(api_case: ApiCase, no_settings: pytest.MonkeyPatch):
+    assert asyncio.run(over_tls(api_case, ca_file=TLS / "ca.pem")) == "Hél😀"
+    with pytest.raises(ProviderError, match="SSL_CERT_FILE or the option `ca_file`") as raised_error:
+        asyncio.run(over_tls(api_case))
+    assert (raised_error.value.code, raised_error.value.retryable) == ("connection", False)
     no_settings.setenv("SSL_CERT_FILE", str(TLS / "ca.pem"))
-    assert asyncio.run(over_tls(known)) == "Hél😀"
+    assert asyncio.run(over_tls(api_case)) == "Hél😀"
 
 
 def test_a_ca_file_that_cannot_be(tmp_path: Path, no_settings: pytest.MonkeyPatch):
@@ -162,7 +162,7 @@ def test_a_ca_file_that_cannot_be(tmp_path: Path, no_settings: pytest.MonkeyPatc
             OpenAIProvider("m", api_key="k", ca_file=path)
         no_settings.setenv("SSL_CERT_FILE", str(path))
         with pytest.raises(ConfigurationError, match="SSL_CERT_FILE"):
-            asyncio.run(over_tls(KNOWN["openai"]))
+            asyncio.run(over_tls(API_CASES["openai"]))
 
 
 # --- proxies -----------------------------------------------------------------------------------------------------
@@ -216,17 +216,17 @@ def test_no_proxy_for_this_machine_and_for_what_is_excepted(host: str, no_settin
 
 def test_a_proxy_that_does_not_answer(no_settings: pytest.MonkeyPatch):
     async def run() -> None:
-        async with serve(ANSWER) as gone:
-            no_settings.setenv("HTTP_PROXY", f"http://127.0.0.1:{gone.port}")
+        async with serve(ANSWER) as former_server:
+            no_settings.setenv("HTTP_PROXY", f"http://127.0.0.1:{former_server.port}")
         await turn(OpenAIProvider("m", base_url="http://models.example/v1", clock=TestClock()))
 
-    with pytest.raises(ProviderError, match=r"models.example.*a proxy.*Tried 3 times") as caught:
+    with pytest.raises(ProviderError, match=r"models.example.*a proxy.*Tried 3 times") as raised_error:
         asyncio.run(run())
-    assert (caught.value.code, caught.value.retryable) == ("connection", True)
+    assert (raised_error.value.code, raised_error.value.retryable) == ("connection", True)
     no_settings.setenv("NO_PROXY", "models.example")
-    with pytest.raises(ProviderError, match="cannot connect to") as caught:
+    with pytest.raises(ProviderError, match="cannot connect to") as raised_error:
         asyncio.run(run())
-    assert "proxy" not in str(caught.value)
+    assert "proxy" not in str(raised_error.value)
 
 
 def test_proxy_settings_that_cannot_be(no_settings: pytest.MonkeyPatch):
@@ -268,7 +268,7 @@ def test_closing_does_not_wait_for_a_loop_that_stands_still():
     providers: list[OpenAIProvider] = []
 
     async def use() -> None:
-        async with serve(dropped(STREAM_HEAD + b"connection: close\r\n\r\n", *EVENTS)) as server:
+        async with serve(hang_up(STREAM_HEAD + b"connection: close\r\n\r\n", *EVENTS)) as server:
             providers.append(OpenAIProvider("m", base_url=server.base_url))
             assert await turn(providers[0]) == DELTAS
 
@@ -293,7 +293,11 @@ def kept_requests() -> int:
 @pytest.mark.usefixtures("new_objects_alone")
 @pytest.mark.parametrize(
     "answer",
-    [dropped(STREAM_HEAD + b"connection: close\r\n\r\n", *EVENTS), ANSWER, hangs(CHUNKED_HEAD, chunked(EVENTS[:1]))],
+    [
+        hang_up(STREAM_HEAD + b"connection: close\r\n\r\n", *EVENTS),
+        ANSWER,
+        hangs(CHUNKED_HEAD, http_chunks(EVENTS[:1])),
+    ],
     ids=["closed by the server", "kept open", "in the middle"],
 )
 def test_a_turn_cancelled_at_any_moment_leaves_nothing_of_its_connection(answer: Answer):

@@ -8,7 +8,7 @@ import json
 from functools import cache
 
 import pytest
-from every_api import KNOWN, provider_of, streamed_text
+from every_api import API_CASES, provider_of, streamed_text
 from loopback_server import serve
 
 from toolspeak.errors import ProviderError
@@ -18,7 +18,7 @@ STREAM = {"ollama": "application/x-ndjson"}
 
 
 @cache
-def packed(name: str, size: int) -> bytes:
+def compress(name: str, size: int) -> bytes:
     """Lines that say nothing."""
     line = b" " * (MIB - 1) + b"\n" if name == "ollama" else b":" + b"x" * (MIB - 2) + b"\n"
     return gzip.compress(line * (size // MIB))
@@ -53,14 +53,14 @@ def error_and_turns(name: str, body: bytes, kind: str, status: str = "200 OK") -
                 others.cancel()
                 await provider.aclose()
 
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(ProviderError) as raised_error:
         asyncio.run(main())
-    return str(caught.value), turns
+    return str(raised_error.value), turns
 
 
-@pytest.mark.parametrize("name", sorted(KNOWN))
+@pytest.mark.parametrize("name", sorted(API_CASES))
 def test_a_stream_that_unpacks_to_far_more_than_was_sent_is_ended(name):
-    body = packed(name, 80 * MIB)
+    body = compress(name, 80 * MIB)
     assert len(body) < MIB
     error, turns = error_and_turns(name, body, STREAM.get(name, "text/event-stream"))
     assert "unpack to more than" in error

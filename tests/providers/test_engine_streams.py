@@ -91,8 +91,8 @@ def test_two_calls_of_llama_cpp(size: int):
 @sizes
 def test_a_call_that_a_stop_text_cut_does_not_run(size: int):
     deltas = read(LLAMA_STOPPED, size)
-    (malformed,) = (each for each in deltas if isinstance(each, CallMalformed))
-    assert malformed.raw == '{"city": "Paris", "'
+    (malformed_call,) = (each for each in deltas if isinstance(each, CallMalformed))
+    assert malformed_call.raw == '{"city": "Paris", "'
     assert deltas[-2:] == [BatchEnded((), False), TurnEnded("tool_calls", model="tiny")]
 
 

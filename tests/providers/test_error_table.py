@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from clocks import TestClock
-from every_api import KNOWN, provider_of, streamed_text
+from every_api import API_CASES, provider_of, streamed_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loopback_server import Answer, event, serve, stream, whole
@@ -40,7 +40,7 @@ def quota_failure(quota: str) -> dict[str, Any]:
 
 
 RETRY_INFO = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "29.5s"}
-EXCEEDED = "You exceeded your current quota, please check your plan and billing details."
+QUOTA_MESSAGE = "You exceeded your current quota, please check your plan and billing details."
 PER_MINUTE = "GenerateRequestsPerMinutePerProjectPerModel-FreeTier"
 PER_DAY = "GenerateRequestsPerDayPerProjectPerModel-FreeTier"
 WINDOW = "shorten it, or start the server with a larger one"
@@ -52,7 +52,7 @@ TABLE: list[tuple[str, int | None, Any, str, bool, float | None, str]] = [
      "authentication", False, None, "API key"),
     ("openai", 403, openai("Country, region, or territory not supported", "request_forbidden",
      "unsupported_country_region_territory"), "authentication", False, None, "may not use"),
-    ("openai", 429, openai(EXCEEDED, "insufficient_quota", "insufficient_quota"), "quota", False, None, "billing page"),
+    ("openai", 429, openai(QUOTA_MESSAGE, "insufficient_quota", "insufficient_quota"), "quota", False, None, "billing page"),
     ("openai", 429, openai("Rate limit reached for gpt-5 in organization org-1 on requests per min (RPM): Limit 3, "
      "Used 3, Requested 1. Please try again in 20s.", "requests", "rate_limit_exceeded"),
      "rate_limit", True, 20, "wait and try again"),
@@ -71,7 +71,7 @@ TABLE: list[tuple[str, int | None, Any, str, bool, float | None, str]] = [
     ("openai", None, openai("The server had an error processing your request.", "server_error", None), "overloaded",
      True, None, "try again"),
     ("openai", None, openai("slow down", "tokens", "rate_limit_exceeded"), "rate_limit", True, None, "wait"),
-    ("openai-responses", 429, openai(EXCEEDED, "insufficient_quota", "insufficient_quota"), "quota", False, None,
+    ("openai-responses", 429, openai(QUOTA_MESSAGE, "insufficient_quota", "insufficient_quota"), "quota", False, None,
      "billing page"),
     ("openai-responses", None, {"type": "error", "code": "rate_limit_exceeded", "sequence_number": 1, "param": None,
      "message": "Rate limit reached for gpt-5. Please try again in 1m2.5s."}, "rate_limit", True, 62.5, "wait"),
@@ -110,13 +110,13 @@ TABLE: list[tuple[str, int | None, Any, str, bool, float | None, str]] = [
     ("anthropic", None, anthropic("invalid_request_error", "messages: at least one"), "bad_request", False, None,
      "one of its options"),
     # Gemini
-    ("gemini", 429, google(429, "RESOURCE_EXHAUSTED", EXCEEDED, quota_failure(PER_MINUTE), RETRY_INFO),
+    ("gemini", 429, google(429, "RESOURCE_EXHAUSTED", QUOTA_MESSAGE, quota_failure(PER_MINUTE), RETRY_INFO),
      "rate_limit", True, 29.5, "wait and try again. Retry-After: 29.5 seconds"),
-    ("gemini", 429, google(429, "RESOURCE_EXHAUSTED", EXCEEDED, quota_failure(PER_DAY), RETRY_INFO), "quota", False, None,
+    ("gemini", 429, google(429, "RESOURCE_EXHAUSTED", QUOTA_MESSAGE, quota_failure(PER_DAY), RETRY_INFO), "quota", False, None,
      "billing page"),
     ("gemini", 429, google(429, "RESOURCE_EXHAUSTED", "Resource has been exhausted (e.g. check quota)."), "rate_limit",
      True, None, "wait"),
-    ("gemini", None, google(429, "RESOURCE_EXHAUSTED", EXCEEDED, RETRY_INFO), "rate_limit", True, 29.5, "wait"),
+    ("gemini", None, google(429, "RESOURCE_EXHAUSTED", QUOTA_MESSAGE, RETRY_INFO), "rate_limit", True, 29.5, "wait"),
     ("gemini", 400, google(400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key.",
      {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}), "authentication", False, None,
      "API key"),
@@ -206,9 +206,9 @@ def fail(provider: str, answer: Answer) -> ProviderError:
             finally:
                 await model.aclose()
 
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(ProviderError) as raised_error:
         asyncio.run(run())
-    return caught.value
+    return raised_error.value
 
 
 @pytest.mark.parametrize(
@@ -228,10 +228,10 @@ def test_the_table(
 
 
 def test_every_provider_is_in_the_table():
-    assert {row[0] for row in TABLE} >= set(KNOWN)
+    assert {row[0] for row in TABLE} >= set(API_CASES)
 
 
-@pytest.mark.parametrize("provider", KNOWN)
+@pytest.mark.parametrize("provider", API_CASES)
 @pytest.mark.parametrize(("status", "code"), [(308, "ill_formed"), (418, "other"), (409, "overloaded")])
 def test_a_status_without_a_body(provider: str, status: int, code: str):
     error = fail(provider, whole(f"{status} X", b"", "text/plain", "location: https://elsewhere.example"))
@@ -239,7 +239,7 @@ def test_a_status_without_a_body(provider: str, status: int, code: str):
     assert f"answered HTTP {status}. " in str(error)
 
 
-@pytest.mark.parametrize("provider", KNOWN)
+@pytest.mark.parametrize("provider", API_CASES)
 def test_an_answer_that_is_no_answer(provider: str):
     for answer in (whole("200 OK", b"{"), whole("200 OK", b"<p>", "text/html"), whole("200 OK", b"{}")):
         assert (fail(provider, answer).code, fail(provider, answer).retryable) == ("ill_formed", False)

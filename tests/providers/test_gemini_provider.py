@@ -54,10 +54,10 @@ def test_the_path(model: str, base: str, path: str):
 
 def test_a_signature_comes_back_to_the_model_that_was_asked_whatever_it_calls_itself():
     call = {"functionCall": {"name": "read", "args": {}}, "thoughtSignature": "c2ln"}
-    frame = GEMINI_API.framed({**part(call, finishReason="STOP"), "modelVersion": "gemini-3-pro-2026-11"})
+    frame = GEMINI_API.frame({**part(call, finishReason="STOP"), "modelVersion": "gemini-3-pro-2026-11"})
     deltas, _ = GEMINI_API.ask(GEMINI_API.stream(frame))
-    [completed] = [delta for delta in deltas if isinstance(delta, CallCompleted)]
-    assert completed.opaque == Opaque("gemini", "gemini-3-pro", {"thoughtSignature": "c2ln"})
+    [call] = [delta for delta in deltas if isinstance(delta, CallCompleted)]
+    assert call.opaque == Opaque("gemini", "gemini-3-pro", {"thoughtSignature": "c2ln"})
 
 
 def test_options_of_the_request_come_before_those_of_the_provider():

@@ -70,9 +70,9 @@ def test_a_playbook_is_a_model(tmp_path: Path):
     ],
 )
 def test_a_model_string_that_names_no_provider(model: str, problem: str):
-    with pytest.raises(UnknownProvider) as caught:
+    with pytest.raises(UnknownProvider) as raised_error:
         get_provider(model, LOCAL)
-    assert problem in str(caught.value)
+    assert problem in str(raised_error.value)
 
 
 def test_what_the_provider_needs_is_missing():

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loopback_server import Server, chunked, dropped, serve, until_client_leaves, whole
+from loopback_server import Server, hang_up, http_chunks, serve, until_client_leaves, whole
 from native import APIS, KEY, REQUEST, Api
 
 from patience import in_time
@@ -59,14 +59,14 @@ def test_a_whole_answer_instead_of_a_stream(api: Api):
 
 @every_api
 def test_an_empty_candidate_and_unknown_fields(api: Api):
-    empty = api.framed(api.empty)
+    empty = api.frame(api.empty)
     assert api.ask(api.stream(empty, api.frames[0], empty, api.frames[1]))[0] == DELTAS
 
 
 @every_api
 def test_a_stall_after_the_end_does_no_harm(api: Api):
     head = api.head + b"transfer-encoding: chunked\r\n\r\n"
-    answer = until_client_leaves(Server, head, chunked(api.frames))
+    answer = until_client_leaves(Server, head, http_chunks(api.frames))
 
     def attempt(seconds: float) -> None:
         assert api.ask(answer, timeout=seconds)[0] == DELTAS
@@ -79,7 +79,7 @@ def test_closing_the_turn_early_closes_the_connection(api: Api):
     async def run() -> None:
         servers: list[Server] = []
         head = api.head + b"transfer-encoding: chunked\r\n\r\n"
-        async with serve(until_client_leaves(lambda: servers[0], head, chunked(api.frames[:1]))) as server:
+        async with serve(until_client_leaves(lambda: servers[0], head, http_chunks(api.frames[:1]))) as server:
             servers.append(server)
             provider = api.provider(f"http://127.0.0.1:{server.port}", 20)
             async with aclosing(provider.stream(REQUEST)) as deltas:  # type: ignore[type-var]
@@ -98,11 +98,11 @@ def test_closing_the_turn_early_closes_the_connection(api: Api):
 def test_a_connection_that_drops_inside_the_answer(api: Api, kind: str):
     head, first, second = api.head, *api.frames
     answer = {
-        "between chunks": dropped(head + b"transfer-encoding: chunked\r\n\r\n", chunked([first])),
-        "inside a chunk": dropped(
-            head + b"transfer-encoding: chunked\r\n\r\n", chunked([first]), b"99\r\n", second[:9]
+        "between chunks": hang_up(head + b"transfer-encoding: chunked\r\n\r\n", http_chunks([first])),
+        "inside a chunk": hang_up(
+            head + b"transfer-encoding: chunked\r\n\r\n", http_chunks([first]), b"99\r\n", second[:9]
         ),
-        "no length": dropped(head + b"content-length: 999\r\n\r\n", first),
+        "no length": hang_up(head + b"content-length: 999\r\n\r\n", first),
         "complete without an end": api.stream(first),
     }[kind]
     error = api.fail(answer)
@@ -112,14 +112,14 @@ def test_a_connection_that_drops_inside_the_answer(api: Api, kind: str):
 
 @every_api
 def test_a_connection_that_drops_before_the_answer(api: Api):
-    error = api.fail(dropped(b"HTTP/1.1 200"))
+    error = api.fail(hang_up(b"HTTP/1.1 200"))
     assert "the connection dropped before the answer" in str(error)
     assert error.retryable
 
 
 @every_api
 def test_a_server_that_falls_silent(api: Api):
-    pieces = [api.head + b"transfer-encoding: chunked\r\n\r\n", chunked(api.frames[:1])]
+    pieces = [api.head + b"transfer-encoding: chunked\r\n\r\n", http_chunks(api.frames[:1])]
 
     def attempt(seconds: float) -> None:
         error = api.fail(until_client_leaves(Server, *pieces), timeout=seconds)
@@ -131,7 +131,7 @@ def test_a_server_that_falls_silent(api: Api):
 
 @every_api
 def test_an_error_inside_the_stream(api: Api):
-    error = api.fail(api.stream(api.frames[0], api.framed(api.error)))
+    error = api.fail(api.stream(api.frames[0], api.frame(api.error)))
     assert str(error).startswith("the server reported an error: overheated, key [API key]. ")
 
 
@@ -160,8 +160,8 @@ def test_answers_that_make_no_sense(api: Api, kind: str):
     answer, problem = {
         "type": (whole("200 OK", b"<html>", "text/html"), "answered with 'text/html' instead of"),
         "body": (whole("200 OK", b"{"), "a body that is not JSON: '{'"),
-        "event": (api.stream(api.framed({}).replace(b"{}", b"{nonsense")), "that is not JSON: '{nonsense'"),
-        "field": (api.stream(api.framed(api.wrong)), "the server sent an ill-formed answer"),
+        "event": (api.stream(api.frame({}).replace(b"{}", b"{nonsense")), "that is not JSON: '{nonsense'"),
+        "field": (api.stream(api.frame(api.wrong)), "the server sent an ill-formed answer"),
         "nothing": (whole("200 OK", b"{}"), "the response has no"),
     }[kind]
     error = api.fail(answer)

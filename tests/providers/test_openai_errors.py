@@ -9,9 +9,9 @@ from loopback_server import (
     STREAM_HEAD,
     Answer,
     Server,
-    chunked,
-    dropped,
     event,
+    hang_up,
+    http_chunks,
     says,
     serve,
     stream,
@@ -35,11 +35,11 @@ def test_an_error_inside_the_stream():
 @pytest.mark.parametrize(
     "answer",
     [
-        dropped(CHUNKED_HEAD, chunked(EVENTS[:1])),
-        dropped(CHUNKED_HEAD, chunked(EVENTS[:1]), b"40\r\ndata: {"),
-        dropped(STREAM_HEAD + b"\r\n", EVENTS[0]),
-        dropped(STREAM_HEAD + b"\r\n", EVENTS[0], EVENTS[1][:20]),
-        dropped(STREAM_HEAD + b"content-length: 999\r\n\r\n", EVENTS[0]),
+        hang_up(CHUNKED_HEAD, http_chunks(EVENTS[:1])),
+        hang_up(CHUNKED_HEAD, http_chunks(EVENTS[:1]), b"40\r\ndata: {"),
+        hang_up(STREAM_HEAD + b"\r\n", EVENTS[0]),
+        hang_up(STREAM_HEAD + b"\r\n", EVENTS[0], EVENTS[1][:20]),
+        hang_up(STREAM_HEAD + b"content-length: 999\r\n\r\n", EVENTS[0]),
         stream(EVENTS[0]),
     ],
     ids=["between chunks", "inside a chunk", "no length", "inside an event", "known length", "complete without an end"],
@@ -52,7 +52,7 @@ def test_a_connection_that_drops_inside_the_answer(answer: Answer):
 
 @pytest.mark.parametrize("content", [b"", b"HTTP/1.1 200", STREAM_HEAD])
 def test_a_connection_that_drops_before_the_answer(content: bytes):
-    error = fail(dropped(content))
+    error = fail(hang_up(content))
     assert "the connection dropped before the answer" in str(error)
     assert ".." not in str(error)
     assert error.retryable
@@ -64,15 +64,15 @@ def test_nobody_listens():
             return server.base_url
 
     base_url = asyncio.run(run())
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(ProviderError) as raised_error:
         asyncio.run(turn(OpenAIProvider("m", base_url=base_url + "/")))
-    assert base_url in str(caught.value)
-    assert "the connection was refused. Start the server there, or correct the base URL" in str(caught.value)
-    assert (caught.value.status, caught.value.retryable) == (None, True)
+    assert base_url in str(raised_error.value)
+    assert "the connection was refused. Start the server there, or correct the base URL" in str(raised_error.value)
+    assert (raised_error.value.status, raised_error.value.retryable) == (None, True)
 
 
 @pytest.mark.parametrize(
-    ("pieces", "where"), [([], ""), ([CHUNKED_HEAD, chunked(EVENTS[:1])], " after 2 characters of the answer")]
+    ("pieces", "where"), [([], ""), ([CHUNKED_HEAD, http_chunks(EVENTS[:1])], " after 2 characters of the answer")]
 )
 def test_a_server_that_falls_silent(pieces: list[bytes], where: str):
     def attempt(seconds: float) -> None:
@@ -163,7 +163,7 @@ def test_nor_is_the_beginning_of_one_where_the_text_was_cut(before: int, make: C
 
 
 def test_an_error_whose_body_is_cut_off_is_still_told():
-    answer = dropped(b"HTTP/1.1 500 X\r\ncontent-type: text/plain\r\ncontent-length: 99\r\n\r\nout of mem")
+    answer = hang_up(b"HTTP/1.1 500 X\r\ncontent-type: text/plain\r\ncontent-length: 99\r\n\r\nout of mem")
     assert "answered HTTP 500: 'out of mem'" in str(fail(answer))
 
 
@@ -182,15 +182,15 @@ def test_a_redirect_is_not_followed():
         (stream(event("{nonsense")), "an event that is not JSON: '{nonsense'"),
         (stream(event({"choices": "x"})), "'choices' should be a list"),
         (
-            dropped(b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-type: text/event-stream\r\n\r\nplain"),
+            hang_up(b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-type: text/event-stream\r\n\r\nplain"),
             "gzip|header|decompress",
         ),
     ],
 )
 def test_answers_that_make_no_sense(answer: Answer, problem: str):
-    with pytest.raises(ProviderError, match=problem) as caught:
+    with pytest.raises(ProviderError, match=problem) as raised_error:
         ask(answer)
-    assert not caught.value.retryable
+    assert not raised_error.value.retryable
 
 
 LAST = b"data: " + json.dumps(says("!", "stop")).encode()
@@ -198,5 +198,5 @@ LAST = b"data: " + json.dumps(says("!", "stop")).encode()
 
 @pytest.mark.parametrize("end", [b"", b"\n", b"\n\ndata: [DONE]", b"\n\ndata:[DONE] \n\n", b"\r\n\r\ndata: [DONE]\r\n"])
 def test_a_stream_whose_last_event_lacks_its_blank_line_is_whole(end: bytes):
-    deltas, _ = ask(dropped(STREAM_HEAD + b"\r\n", event(says("Hi")), LAST + end))
+    deltas, _ = ask(hang_up(STREAM_HEAD + b"\r\n", event(says("Hi")), LAST + end))
     assert [getattr(delta, "text", "") for delta in deltas] == ["Hi", "!", ""]

@@ -10,9 +10,9 @@ from loopback_server import (
     STREAM_HEAD,
     Exchange,
     Server,
-    chunked,
-    dropped,
     event,
+    hang_up,
+    http_chunks,
     says,
     serve,
     stream,
@@ -119,7 +119,7 @@ def test_an_event_may_have_several_data_lines_and_no_space():
 
 def test_the_stream_is_utf8_whatever_the_header_says():
     head = b"HTTP/1.1 200 OK\r\ncontent-type: Text/Event-Stream; charset=iso-8859-1\r\n\r\n"
-    assert ask(dropped(head, *EVENTS))[0] == DELTAS
+    assert ask(hang_up(head, *EVENTS))[0] == DELTAS
 
 
 def test_reasoning_is_kept_apart():
@@ -143,7 +143,7 @@ def test_done_without_a_finish_reason_is_a_stop():
 
 
 def test_a_connection_that_drops_after_the_finish_reason_lost_only_the_usage():
-    answer = dropped(CHUNKED_HEAD, chunked(EVENTS[:2]))
+    answer = hang_up(CHUNKED_HEAD, http_chunks(EVENTS[:2]))
     assert ask(answer)[0] == [*DELTAS[:2], TurnEnded("stop", Usage(), "m-1")]
 
 
@@ -173,7 +173,7 @@ def test_turns_share_a_connection_also_at_the_same_time():
 
 
 def test_a_provider_can_be_used_in_one_event_loop_after_the_other():
-    closing = dropped(STREAM_HEAD + b"connection: close\r\n\r\n", *EVENTS)
+    closing = hang_up(STREAM_HEAD + b"connection: close\r\n\r\n", *EVENTS)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         provider = OpenAIProvider("m", base_url=f"http://127.0.0.1:{listening.getsockname()[1]}/v1")
 
@@ -188,7 +188,7 @@ def test_a_provider_can_be_used_in_one_event_loop_after_the_other():
 def test_closing_the_iterator_closes_the_connection():
     async def run() -> None:
         servers: list[Server] = []
-        answer = until_client_leaves(lambda: servers[0], CHUNKED_HEAD, chunked([EVENTS[0]]))
+        answer = until_client_leaves(lambda: servers[0], CHUNKED_HEAD, http_chunks([EVENTS[0]]))
         async with serve(answer) as server:
             servers.append(server)
             provider = OpenAIProvider("m", base_url=server.base_url)
@@ -203,7 +203,7 @@ def test_closing_the_iterator_closes_the_connection():
 def test_cancelling_a_turn_closes_the_connection():
     async def run() -> None:
         servers: list[Server] = []
-        answer = until_client_leaves(lambda: servers[0], CHUNKED_HEAD, chunked([EVENTS[0]]))
+        answer = until_client_leaves(lambda: servers[0], CHUNKED_HEAD, http_chunks([EVENTS[0]]))
         async with serve(answer) as server:
             servers.append(server)
             provider = OpenAIProvider("m", base_url=server.base_url)
@@ -228,7 +228,7 @@ def test_cancelling_a_turn_closes_the_connection():
 
 
 def test_without_key_and_address_it_says_how_to_point_it_at_a_local_server():
-    with pytest.raises(UnknownProvider) as caught:
+    with pytest.raises(UnknownProvider) as raised_error:
         OpenAIProvider.from_env("qwen3:8b", {"OPENAI_API_KEY": " "})
     for words in (
         "neither OPENAI_API_KEY nor OPENAI_BASE_URL is set",
@@ -237,7 +237,7 @@ def test_without_key_and_address_it_says_how_to_point_it_at_a_local_server():
         "OPENAI_BASE_URL=http://127.0.0.1:8080/v1",
         "OPENAI_BASE_URL=http://127.0.0.1:8000/v1",
     ):
-        assert words in str(caught.value)
+        assert words in str(raised_error.value)
 
 
 def test_the_environment_gives_key_and_address():
@@ -263,9 +263,9 @@ def test_a_base_url_that_cannot_be(base_url: str):
 
 @pytest.mark.parametrize("key", ["sk-a b", "sk-ä", "sk-a\nb", "sk-\x00"])
 def test_a_key_that_cannot_be_is_not_shown(key: str):
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(ConfigurationError) as raised_error:
         OpenAIProvider("m", api_key=key)
-    assert key not in str(caught.value)
+    assert key not in str(raised_error.value)
 
 
 def test_user_and_password_of_the_address_are_not_shown():
@@ -279,9 +279,9 @@ def test_user_and_password_of_the_address_are_not_shown():
             finally:
                 await provider.aclose()
 
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(ProviderError) as raised_error:
         asyncio.run(run())
-    assert "hush" not in str(caught.value)
+    assert "hush" not in str(raised_error.value)
 
 
 def test_a_closed_provider_says_so():

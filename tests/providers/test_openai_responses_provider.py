@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from loopback_server import STREAM_HEAD, Answer, Exchange, Server, chunked, dropped, event, serve, stream, whole
+from loopback_server import STREAM_HEAD, Answer, Exchange, Server, event, hang_up, http_chunks, serve, stream, whole
 from loopback_server import until_client_leaves as hangs
 
 from patience import in_time
@@ -26,7 +26,7 @@ from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 KEY = "sk-test-0123456789abcdef"
 READ = ToolSpec("read", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}})
 REQUEST = ModelRequest([Message.system("Be brief."), Message.user("Grüß")], (READ,), options={"temperature": 0})
-RESUMED = ModelRequest([*REQUEST.messages, Message.user("And?")], earlier=Earlier("resp_1", 2), keep=True)
+NEXT_REQUEST = ModelRequest([*REQUEST.messages, Message.user("And?")], earlier=Earlier("resp_1", 2), keep=True)
 CHUNKED_HEAD = STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n"
 TEXT: list[Delta] = [TextDelta("Hé"), TextDelta("l😀"), TurnEnded("stop", Usage(3, 2, 0, 0))]
 CALL: list[Delta] = [CallCompleted(0, "read", {"path": "é"}, "call_1"), TurnEnded("tool_calls", Usage(3, 2))]
@@ -34,7 +34,7 @@ CALL: list[Delta] = [CallCompleted(0, "read", {"path": "é"}, "call_1"), TurnEnd
 
 def events(deltas: Sequence[Delta], response_id: str = "resp_1") -> list[bytes]:
     """A turn as the server role writes it."""
-    encoder = OPENAI_RESPONSES.encoder(WireRequest(REQUEST, "m"), response_id=response_id, created=0)
+    encoder = OPENAI_RESPONSES.encoder(WireRequest(REQUEST, "m"), response_id=response_id, created_at=0)
     frames = [frame for delta in deltas for frame in encoder.feed(delta)]
     return [f"event: {name}\n".encode() + event(data) for name, data in frames]
 
@@ -62,10 +62,10 @@ def fail(*answers: Answer, request: ModelRequest = REQUEST, timeout: float = 20)
         async with serve(*answers) as server:
             await turn(server, request, timeout=timeout)
 
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(ProviderError) as raised_error:
         asyncio.run(run())
-    assert KEY not in str(caught.value)
-    return caught.value
+    assert KEY not in str(raised_error.value)
+    return raised_error.value
 
 
 def text(deltas: Sequence[Delta]) -> str:
@@ -100,14 +100,14 @@ def test_a_call_in_awkward_pieces():
 
 
 def test_a_server_that_does_not_stream():
-    body = OPENAI_RESPONSES.encode_response(CALL, model="m", response_id="resp_1", created=0)
+    body = OPENAI_RESPONSES.encode_response(CALL, model="m", response_id="resp_1", created_at=0)
     deltas, _ = ask(whole("200 OK", json.dumps(body).encode()))
     assert finish(deltas) == "tool_calls"
 
 
 def test_unknown_events_comments_and_a_last_done_are_passed_over():
-    unknown = [event({"type": "response.something.new", "delta": "x"}), b": ping\n\n", event({})]
-    deltas, _ = ask(stream(*unknown, *events(TEXT), event("[DONE]")))
+    unknown_events = [event({"type": "response.something.new", "delta": "x"}), b": ping\n\n", event({})]
+    deltas, _ = ask(stream(*unknown_events, *events(TEXT), event("[DONE]")))
     assert text(deltas) == "Hél😀"
 
 
@@ -129,9 +129,9 @@ def test_the_next_turn_uses_the_same_connection():
 
 @pytest.mark.parametrize("ending", ["reset", "open"])
 def test_a_turn_is_whole_with_its_last_event_whatever_the_connection_does(ending: str):
-    pieces = [CHUNKED_HEAD, chunked(events(TEXT))]
+    pieces = [CHUNKED_HEAD, http_chunks(events(TEXT))]
     servers = [Server()]
-    answer = dropped(*pieces) if ending == "reset" else hangs(lambda: servers[0], *pieces)
+    answer = hang_up(*pieces) if ending == "reset" else hangs(lambda: servers[0], *pieces)
     assert finish(ask(answer)[0]) == "stop"
 
 
@@ -188,8 +188,8 @@ def test_statuses(status: str, hint: str, retryable: bool):
 @pytest.mark.parametrize(
     "answer",
     [
-        dropped(CHUNKED_HEAD, chunked(events(TEXT)[:5])),
-        dropped(CHUNKED_HEAD, chunked(events(TEXT)[:5]), b"40\r\ndata: {"),
+        hang_up(CHUNKED_HEAD, http_chunks(events(TEXT)[:5])),
+        hang_up(CHUNKED_HEAD, http_chunks(events(TEXT)[:5]), b"40\r\ndata: {"),
         stream(*events(TEXT)[:5]),
         stream(*events(TEXT)[:5], event("[DONE]")),
     ],
@@ -203,7 +203,7 @@ def test_a_stream_that_stops_in_the_middle(answer: Answer):
 
 def test_a_server_that_falls_silent():
     def attempt(seconds: float) -> None:
-        error = fail(hangs(Server, CHUNKED_HEAD, chunked(events(TEXT)[:5])), timeout=seconds)
+        error = fail(hangs(Server, CHUNKED_HEAD, http_chunks(events(TEXT)[:5])), timeout=seconds)
         assert f"sent nothing for {seconds:g} seconds after 2 characters of the answer" in str(error)
         assert error.retryable
 
@@ -227,7 +227,7 @@ def test_answers_that_make_no_sense(answer: Answer, problem: str):
 
 
 def test_a_turn_that_failed_in_its_stream():
-    encoder = OPENAI_RESPONSES.encoder(WireRequest(REQUEST, "m"), response_id="resp_1", created=0)
+    encoder = OPENAI_RESPONSES.encoder(WireRequest(REQUEST, "m"), response_id="resp_1", created_at=0)
     frames = [*encoder.feed(TextDelta("Hé")), *encoder.fail("overheated")]
     error = fail(stream(*(event(data) for _, data in frames)))
     assert str(error).startswith("the server reported an error: overheated. The server failed")
@@ -242,7 +242,7 @@ def error_body(message: str, **fields: Any) -> dict[str, Any]:
 
 
 NOT_FOUND = error_body("Previous response with id 'resp_1' not found.", code="previous_response_not_found")
-FORGOTTEN = {
+UNKNOWN_RESPONSES = {
     "OpenAI": whole("400 Bad Request", json.dumps(NOT_FOUND).encode()),
     "404": whole("404 Not Found", json.dumps(NOT_FOUND).encode()),
     "vLLM": whole("404 Not Found", json.dumps(error_body("Response with id 'resp_1' not found.")).encode()),
@@ -252,9 +252,9 @@ FORGOTTEN = {
 }
 
 
-@pytest.mark.parametrize("answer", FORGOTTEN.values(), ids=FORGOTTEN)
+@pytest.mark.parametrize("answer", UNKNOWN_RESPONSES.values(), ids=UNKNOWN_RESPONSES)
 def test_a_turn_that_the_server_forgot_is_told_apart(answer: Answer):
-    error = fail(answer, request=RESUMED)
+    error = fail(answer, request=NEXT_REQUEST)
     assert (error.code, error.retryable) == ("forgotten", False)
     assert fail(answer, request=REQUEST).code != "forgotten"
 
@@ -265,12 +265,12 @@ def test_a_turn_that_the_server_forgot_is_told_apart(answer: Answer):
         whole("400 Bad Request", json.dumps(error_body("No tool output found for function call call_1.")).encode()),
         whole("404 Not Found", json.dumps(error_body("The model `m` does not exist.")).encode()),
         whole("500 Internal Server Error", json.dumps(error_body("Cannot load resp_1")).encode()),
-        dropped(CHUNKED_HEAD, chunked(events(TEXT)[:5])),
+        hang_up(CHUNKED_HEAD, http_chunks(events(TEXT)[:5])),
     ],
     ids=["call", "model", "server", "connection"],
 )
 def test_other_failures_of_a_resumed_turn_are_not_taken_for_it(answer: Answer):
-    assert fail(answer, request=RESUMED).code != "forgotten"
+    assert fail(answer, request=NEXT_REQUEST).code != "forgotten"
 
 
 def test_an_agent_goes_on_where_the_server_is_and_starts_over_where_it_forgot():
@@ -279,11 +279,13 @@ def test_an_agent_goes_on_where_the_server_is_and_starts_over_where_it_forgot():
         """Reads."""
         return f"content of {path}"
 
-    def called(n: int) -> Answer:
+    def call_stream(n: int) -> Answer:
         return stream(*events([CallCompleted(0, "read", {"path": str(n)}, f"call_{n}"), CALL[-1]], f"resp_{n}"))
 
     async def run() -> tuple[Any, list[Exchange]]:
-        async with serve(called(1), called(2), FORGOTTEN["OpenAI"], stream(*events(TEXT, "resp_3"))) as server:
+        async with serve(
+            call_stream(1), call_stream(2), UNKNOWN_RESPONSES["OpenAI"], stream(*events(TEXT, "resp_3"))
+        ) as server:
             provider = OpenAIResponsesProvider("m", base_url=server.base_url, api_key=KEY)
             agent = Agent(NativeDriver(provider, resume=True), tools=[read])
             result = await agent.run("Read them.")
@@ -314,6 +316,6 @@ def test_from_the_environment():
 
 @pytest.mark.parametrize("key", ["sk-a b", "sk-ä"])
 def test_a_key_that_cannot_be_is_not_shown(key: str):
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(ConfigurationError) as raised_error:
         OpenAIResponsesProvider("m", api_key=key)
-    assert key not in str(caught.value)
+    assert key not in str(raised_error.value)

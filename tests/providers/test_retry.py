@@ -10,10 +10,21 @@ from typing import Any
 
 import pytest
 from clocks import TestClock
-from every_api import KNOWN, Known, every_api, streamed_text
+from every_api import API_CASES, ApiCase, every_api, streamed_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loopback_server import Answer, Exchange, Server, chunked, dropped, event, serve, stream, until_client_leaves, whole
+from loopback_server import (
+    Answer,
+    Exchange,
+    Server,
+    event,
+    hang_up,
+    http_chunks,
+    serve,
+    stream,
+    until_client_leaves,
+    whole,
+)
 from openai_turns import CHUNKED_HEAD, EVENTS
 
 from patience import in_time
@@ -30,15 +41,15 @@ from toolspeak.providers.provider_failures import (
     requested_wait,
 )
 
-OPENAI = KNOWN["openai"]
+OPENAI = API_CASES["openai"]
 
 
-def ask(known: Known, *answers: Answer, turns: int = 1, **more: Any) -> tuple[list[str], Server, TestClock]:
+def ask(api_case: ApiCase, *answers: Answer, turns: int = 1, **more: Any) -> tuple[list[str], Server, TestClock]:
     clock = TestClock()
 
     async def run() -> tuple[list[str], Server]:
         async with serve(*answers) as server:
-            provider = known.make(f"http://127.0.0.1:{server.port}", clock=clock, **more)
+            provider = api_case.make(f"http://127.0.0.1:{server.port}", clock=clock, **more)
             try:
                 return [await streamed_text(provider) for _ in range(turns)], server
             finally:
@@ -48,12 +59,12 @@ def ask(known: Known, *answers: Answer, turns: int = 1, **more: Any) -> tuple[li
     return texts, server, clock
 
 
-def fail(known: Known, *answers: Answer, **more: Any) -> tuple[ProviderError, int, list[float]]:
+def fail(api_case: ApiCase, *answers: Answer, **more: Any) -> tuple[ProviderError, int, list[float]]:
     """The error, how often the server was asked, and the seconds that were waited for."""
     exchanges: list[object] = []
     clock = TestClock()
 
-    def counted(answer: Answer) -> Answer:
+    def count_requests(answer: Answer) -> Answer:
         async def count(exchange: Any) -> None:
             exchanges.append(exchange)
             await answer(exchange)
@@ -61,16 +72,16 @@ def fail(known: Known, *answers: Answer, **more: Any) -> tuple[ProviderError, in
         return count
 
     async def run() -> None:
-        async with serve(*map(counted, answers)) as server:
-            provider = known.make(f"http://127.0.0.1:{server.port}", clock=clock, **more)
+        async with serve(*map(count_requests, answers)) as server:
+            provider = api_case.make(f"http://127.0.0.1:{server.port}", clock=clock, **more)
             try:
                 await streamed_text(provider)
             finally:
                 await provider.aclose()
 
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(ProviderError) as raised_error:
         asyncio.run(run())
-    return caught.value, len(exchanges), clock.slept
+    return raised_error.value, len(exchanges), clock.sleeps
 
 
 def refusal(status: int, message: str = "that is why", *headers: str) -> Answer:
@@ -82,10 +93,10 @@ def refusal(status: int, message: str = "that is why", *headers: str) -> Answer:
 
 @every_api
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 529])
-def test_a_status_that_may_pass(known: Known, status: int):
-    texts, server, clock = ask(known, refusal(status), refusal(status), known.turn)
+def test_a_status_that_may_pass(api_case: ApiCase, status: int):
+    texts, server, clock = ask(api_case, refusal(status), refusal(status), api_case.turn)
     assert texts == ["Hél😀"]
-    assert clock.slept == [0.25, 0.5]  # half of the longest, as chance says here
+    assert clock.sleeps == [0.25, 0.5]  # half of the longest, as chance says here
     assert len({exchange.body for exchange in server.exchanges}) == 1
 
 
@@ -99,25 +110,25 @@ def test_a_request_that_is_sent_again_is_logged(caplog: pytest.LogCaptureFixture
 
 @every_api
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 405, 413, 418, 422, 501])
-def test_a_status_that_does_not_pass(known: Known, status: int):
-    error, requests, slept = fail(known, refusal(status), known.turn)
-    assert (error.status, requests, slept) == (status, 1, [])
+def test_a_status_that_does_not_pass(api_case: ApiCase, status: int):
+    error, requests, sleeps = fail(api_case, refusal(status), api_case.turn)
+    assert (error.status, requests, sleeps) == (status, 1, [])
 
 
 @every_api
-def test_a_kept_connection_that_the_server_closes_when_the_next_request_comes(known: Known):
+def test_a_kept_connection_that_the_server_closes_when_the_next_request_comes(api_case: ApiCase):
     """A stale connection is no failing server: nothing is waited for, and it is no retry."""
-    texts, server, clock = ask(known, known.turn, dropped(), known.turn, turns=2, retries=0)
+    texts, server, clock = ask(api_case, api_case.turn, hang_up(), api_case.turn, turns=2, retries=0)
     assert texts == ["Hél😀"] * 2
     assert server.connections == 2
-    assert clock.slept == []
+    assert clock.sleeps == []
 
 
 def test_a_server_that_fails_on_a_new_connection_too_is_asked_as_any_that_fails():
-    texts, server, clock = ask(OPENAI, OPENAI.turn, dropped(), dropped(), OPENAI.turn, turns=2)
+    texts, server, clock = ask(OPENAI, OPENAI.turn, hang_up(), hang_up(), OPENAI.turn, turns=2)
     assert texts == ["Hél😀"] * 2
     assert server.connections == 3
-    assert clock.slept == [0.25]
+    assert clock.sleeps == [0.25]
 
 
 def test_each_of_several_kept_connections_may_be_stale():
@@ -128,7 +139,7 @@ def test_each_of_several_kept_connections_may_be_stale():
             await both.wait()
             await OPENAI.turn(exchange)
 
-        async with serve(waits, waits, dropped(), dropped(), OPENAI.turn) as server:
+        async with serve(waits, waits, hang_up(), hang_up(), OPENAI.turn) as server:
             provider = OpenAIProvider("m", base_url=f"http://127.0.0.1:{server.port}", clock=TestClock(), retries=0)
             try:
                 turns = [asyncio.create_task(streamed_text(provider)) for _ in range(2)]
@@ -142,17 +153,17 @@ def test_each_of_several_kept_connections_may_be_stale():
 
 
 @every_api
-def test_a_server_that_closes_every_connection_after_an_error(known: Known):
-    closing = dropped(b"HTTP/1.1 500 X\r\ncontent-length: 4\r\nconnection: keep-alive\r\n\r\noops")
-    assert ask(known, closing, known.turn, turns=2)[0] == ["Hél😀"] * 2
+def test_a_server_that_closes_every_connection_after_an_error(api_case: ApiCase):
+    closing = hang_up(b"HTTP/1.1 500 X\r\ncontent-length: 4\r\nconnection: keep-alive\r\n\r\noops")
+    assert ask(api_case, closing, api_case.turn, turns=2)[0] == ["Hél😀"] * 2
 
 
 @every_api
-def test_a_silent_server(known: Known):
+def test_a_silent_server(api_case: ApiCase):
     silent = until_client_leaves(Server)
 
     def attempt(seconds: float) -> None:
-        texts, server, _ = ask(known, silent, known.turn, timeout=Timeouts(60, first_byte=seconds, silence=60))
+        texts, server, _ = ask(api_case, silent, api_case.turn, timeout=Timeouts(60, first_byte=seconds, silence=60))
         assert texts == ["Hél😀"]
         assert server.connections == 2
 
@@ -160,56 +171,58 @@ def test_a_silent_server(known: Known):
 
 
 @every_api
-def test_an_answer_that_drops_before_it_said_anything(known: Known):
-    cut = dropped(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 9\r\n\r\n")
-    if known is KNOWN["ollama"]:
-        cut = dropped(b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\ncontent-length: 9\r\n\r\n")
-    assert ask(known, cut, known.turn)[0] == ["Hél😀"]
+def test_an_answer_that_drops_before_it_said_anything(api_case: ApiCase):
+    cut = hang_up(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 9\r\n\r\n")
+    if api_case is API_CASES["ollama"]:
+        cut = hang_up(b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\ncontent-length: 9\r\n\r\n")
+    assert ask(api_case, cut, api_case.turn)[0] == ["Hél😀"]
 
 
 def test_nobody_listens_yet():
     clock = TestClock()
 
     async def run() -> str:
-        async with serve(stream()) as gone:
-            base_url = gone.base_url
-        with pytest.raises(ProviderError) as caught:
+        async with serve(stream()) as former_server:
+            base_url = former_server.base_url
+        with pytest.raises(ProviderError) as raised_error:
             await streamed_text(OpenAIProvider("m", base_url=base_url, clock=clock))
-        return str(caught.value)
+        return str(raised_error.value)
 
     assert asyncio.run(run()).endswith("correct the base URL. Tried 3 times.")
-    assert len(clock.slept) == RETRIES
+    assert len(clock.sleeps) == RETRIES
 
 
 def test_an_error_that_comes_first_inside_the_stream():
-    overloaded = b'event: error\ndata: {"type": "error", "error": {"type": "overloaded_error", "message": "later"}}\n\n'
-    anthropic = KNOWN["anthropic"]
-    assert ask(anthropic, stream(overloaded), anthropic.turn)[0] == ["Hél😀"]
-    broken = stream(event({"error": {"message": "overheated", "code": 503}}))
-    assert ask(OPENAI, broken, OPENAI.turn)[0] == ["Hél😀"]
+    overload_event = (
+        b'event: error\ndata: {"type": "error", "error": {"type": "overloaded_error", "message": "later"}}\n\n'
+    )
+    anthropic = API_CASES["anthropic"]
+    assert ask(anthropic, stream(overload_event), anthropic.turn)[0] == ["Hél😀"]
+    error_stream = stream(event({"error": {"message": "overheated", "code": 503}}))
+    assert ask(OPENAI, error_stream, OPENAI.turn)[0] == ["Hél😀"]
 
 
 @pytest.mark.parametrize(
     "cut",
     [
-        dropped(CHUNKED_HEAD, chunked(EVENTS[:1])),
+        hang_up(CHUNKED_HEAD, http_chunks(EVENTS[:1])),
         stream(EVENTS[0], event({"error": {"message": "overheated", "code": 503}})),
     ],
     ids=["drop", "error"],
 )
 def test_after_the_first_delta_nothing_is_asked_again(cut: Answer):
-    error, requests, slept = fail(OPENAI, cut, OPENAI.turn)
-    assert (requests, slept, error.retryable) == (1, [], True)
+    error, requests, sleeps = fail(OPENAI, cut, OPENAI.turn)
+    assert (requests, sleeps, error.retryable) == (1, [], True)
     assert "Asked" not in str(error)
 
 
 def test_a_number_of_retries():
-    error, requests, slept = fail(OPENAI, refusal(503))
-    assert (requests, len(slept)) == (3, 2)
+    error, requests, sleeps = fail(OPENAI, refusal(503))
+    assert (requests, len(sleeps)) == (3, 2)
     assert str(error).endswith("if it fails again, read the server's log. Tried 3 times.")
     assert (error.status, error.retryable, error.code) == (503, True, "overloaded")
-    error, requests, slept = fail(OPENAI, refusal(503), retries=0)
-    assert (requests, slept) == (1, [])
+    error, requests, sleeps = fail(OPENAI, refusal(503), retries=0)
+    assert (requests, sleeps) == (1, [])
     assert "Asked" not in str(error)
     assert ask(OPENAI, *[refusal(503)] * 5, OPENAI.turn, retries=5)[0] == ["Hél😀"]
     with pytest.raises(ConfigurationError, match="retries=-1 must be 0 or more"):
@@ -278,38 +291,38 @@ def test_what_a_server_asks_to_wait(headers: dict[str, str], seconds: float | No
         lines = [f"{name}: {value}" for name, value in headers.items()]
         texts, _, clock = ask(OPENAI, refusal(429, "x", *lines), OPENAI.turn)
         assert texts == ["Hél😀"]
-        assert clock.slept == [pytest.approx(seconds + 0.25)]
+        assert clock.sleeps == [pytest.approx(seconds + 0.25)]
         error, _, _ = fail(OPENAI, refusal(429, "x", *lines), retries=0)
         assert error.retry_after == seconds
 
 
 def test_a_server_that_says_not_to_ask_again_is_not():
-    error, requests, slept = fail(OPENAI, refusal(500, "x", "x-should-retry: false", "retry-after: 1"), OPENAI.turn)
-    assert (requests, slept, error.code, error.retryable, error.retry_after) == (1, [], "overloaded", False, None)
+    error, requests, sleeps = fail(OPENAI, refusal(500, "x", "x-should-retry: false", "retry-after: 1"), OPENAI.turn)
+    assert (requests, sleeps, error.code, error.retryable, error.retry_after) == (1, [], "overloaded", False, None)
     assert ask(OPENAI, refusal(500, "x", "x-should-retry: true"), OPENAI.turn)[0] == ["Hél😀"]
 
 
 @pytest.mark.parametrize("after", ["61", formatdate(NOW + 3600, usegmt=True), "9" * 14])
 def test_a_longer_wait_than_is_sensible_is_told_at_once(after: str):
-    error, requests, slept = fail(OPENAI, refusal(429, "x", f"retry-after: {after}"), OPENAI.turn)
-    assert (requests, slept, error.code, error.retryable) == (1, [], "rate_limit", True)
+    error, requests, sleeps = fail(OPENAI, refusal(429, "x", f"retry-after: {after}"), OPENAI.turn)
+    assert (requests, sleeps, error.code, error.retryable) == (1, [], "rate_limit", True)
     assert error.retry_after in (61, 3600, 10**14 - 1)
     remedy = f"Retry-After: {error.retry_after:g} seconds. That is longer than toolspeak waits (60 seconds)"
     assert remedy in str(error)
 
 
 @every_api
-def test_a_cancelled_wait_ends_the_turn(known: Known):
+def test_a_cancelled_wait_ends_the_turn(api_case: ApiCase):
     async def run() -> None:
         waits = asyncio.Event()
 
-        class Stuck(TestClock):
+        class StuckClock(TestClock):
             async def sleep(self, seconds: float) -> None:
                 waits.set()
                 await asyncio.Event().wait()
 
-        async with serve(refusal(503), known.turn) as server:
-            provider = known.make(f"http://127.0.0.1:{server.port}", clock=Stuck())
+        async with serve(refusal(503), api_case.turn) as server:
+            provider = api_case.make(f"http://127.0.0.1:{server.port}", clock=StuckClock())
             task = asyncio.create_task(streamed_text(provider))
             await waits.wait()
             task.cancel()

@@ -61,7 +61,7 @@ def test_a_turn_may_be_a_function_of_the_messages():
 
 
 @pytest.mark.parametrize(
-    ("text", "filled"),
+    ("text", "expected"),
     [
         ("got {{last}}.", "got id=77 id=78 new."),
         (r"{{find:id=(\d+)}}", "78"),
@@ -73,15 +73,15 @@ def test_a_turn_may_be_a_function_of_the_messages():
         ("{{unknown}} {{find:}} {last}", "{{unknown}} {{find:}} {last}"),
     ],
 )
-def test_quotations(text: str, filled: str):
-    assert played_text(ScriptedProvider([text]), "old thing id=1", "id=77 id=78 new") == filled
+def test_quotations(text: str, expected: str):
+    assert played_text(ScriptedProvider([text]), "old thing id=1", "id=77 id=78 new") == expected
 
 
 @pytest.mark.parametrize(
-    ("text", "filled"),
+    ("text", "expected"),
     [("{{last}}", 'found 42\n{"n": "é"}'), ("{{find:found (\\d+)}}", "42"), ('{{find:"n": "(.)"}}', "é")],
 )
-def test_native_results_are_quoted(text: str, filled: str):
+def test_native_results_are_quoted(text: str, expected: str):
     contents = (TextPart("found 42"),), (JsonPart({"n": "é"}),)
     results = tuple(ToolResult(f"c{i}", "look", "success", content) for i, content in enumerate(contents))
     request = ModelRequest([Message.user("Look."), Message("tool", results)])
@@ -89,7 +89,7 @@ def test_native_results_are_quoted(text: str, filled: str):
     async def run() -> list[Delta]:
         return [delta async for delta in ScriptedProvider([text]).stream(request)]
 
-    assert asyncio.run(run())[0] == TextDelta(filled)
+    assert asyncio.run(run())[0] == TextDelta(expected)
 
 
 def test_a_quoted_text_is_not_searched_for_quotations():
@@ -209,9 +209,9 @@ def test_a_playbook_file(tmp_path: Path):
 def test_a_broken_playbook_file_names_file_and_place(tmp_path: Path, content: str, problem: str):
     path = tmp_path / "book.json"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(ConfigurationError, match=problem) as caught:
+    with pytest.raises(ConfigurationError, match=problem) as raised_error:
         ScriptedProvider.from_file(path)
-    assert str(path) in str(caught.value)
+    assert str(path) in str(raised_error.value)
 
 
 def test_a_missing_or_binary_file(tmp_path: Path):
@@ -234,8 +234,8 @@ def test_a_function_that_makes_no_turn_is_named():
     async def later(messages: Any) -> str:
         return "x"
 
-    for made in (lambda _: None, later):
-        provider = ScriptedProvider(["x", made])  # type: ignore[list-item]
+    for function in (lambda _: None, later):
+        provider = ScriptedProvider(["x", function])  # type: ignore[list-item]
         turn_of(provider)
         with pytest.raises(
             ConfigurationError, match=r"turns\[1\]: its function returned .* expected a string or a ScriptedTurn"

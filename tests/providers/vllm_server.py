@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from loopback_server import STREAM_HEAD, Exchange, chunked, event, says, whole
+from loopback_server import STREAM_HEAD, Exchange, event, http_chunks, says, whole
 
 CALL = '<tool_call>\n{"name": "look", "arguments": {"where": "here"}}\n</tool_call>'
 NATIVE = {"index": 0, "id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"where": "here"}'}}
@@ -50,7 +50,7 @@ class Vllm:
         frames = [*deltas, event(says("", "length" if is_check else "stop"))]
         frames += [event(usage)] if self.counts else []
         await exchange.send(
-            STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([*frames, event("[DONE]")]), b"0\r\n\r\n"
+            STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", http_chunks([*frames, event("[DONE]")]), b"0\r\n\r\n"
         )
 
     @property

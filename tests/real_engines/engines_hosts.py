@@ -22,8 +22,8 @@ KEEP_ALIVE = ("400ms", "800ms")
 @pytest.fixture
 def hosts() -> Iterator[tuple[Host, Host]]:
     try:
-        with two_hosts() as made:
-            yield made
+        with two_hosts() as hosts:
+            yield hosts
     except (OSError, subprocess.CalledProcessError) as error:
         why = getattr(error, "stderr", None) or error
         pytest.skip(f"this process may not make network namespaces (ip netns): {why!r:.200}")
@@ -87,13 +87,13 @@ def test_a_host_that_is_cut_off_is_replaced_and_does_no_harm(
                 while workers.reports[-1].pid != first:  # also after it was cut off: it is of use again
                     count += 3  # Restate asks for a new worker when all its connections are busy
                     run = await a_call_of_a_new_run(caller, workers, count)
-                driven = {run}
+                driven_runs = {run}
                 here.cut_off()
                 cut = time.time()
-                while await a_call(workers, second) not in driven:
-                    driven |= {each.run for each in workers.reports if each.pid == first}
+                while await a_call(workers, second) not in driven_runs:
+                    driven_runs |= {each.run for each in workers.reports if each.pid == first}
                 gaps.append(workers.reports[-1].time - cut)
-                await caller.answered()
+                await caller.wait_for_answers()
                 here.reconnect()
             print(
                 f"\n{engine}: another host's next call begins {', '.join(f'{gap:.2f}' for gap in gaps)} s after a host"

@@ -26,18 +26,18 @@ def test_runs_that_begin_at_once_wait_for_no_other(
 
     async def act(url: str) -> None:
         worker, client = open_engine(url, MemoryJournal()), open_engine(url, MemoryJournal())
-        stop, under_way, registered = asyncio.Event(), asyncio.Barrier(RUNS + 1), asyncio.Event()
+        stop, under_way, registration = asyncio.Event(), asyncio.Barrier(RUNS + 1), asyncio.Event()
 
         async def handle(delivery: Delivery) -> None:
             if delivery.run_id == "first":
-                registered.set()
+                registration.set()
             else:
                 await under_way.wait()
 
         working = asyncio.create_task(worker.work(handle, agents=["buyer"], limits=WorkLimits(RUNS), stop=stop))
         async with asyncio.timeout(SECONDS):
             await until_done(lambda: client.enqueue("first", agent="buyer"))
-            await registered.wait()
+            await registration.wait()
             errors_before = LOG.read_text().count("connection error")
             await asyncio.gather(*(client.enqueue(f"run-{number}", agent="buyer") for number in range(RUNS)))
             await under_way.wait()
@@ -62,13 +62,13 @@ def test_more_runs_than_the_server_calls_at_once_are_all_driven(tmp_path: Path):
 
     async def act(url: str) -> None:
         worker, client = open_engine(url, MemoryJournal()), open_engine(url, MemoryJournal())
-        stop, all_driven, driven = asyncio.Event(), asyncio.Event(), Counter[str]()
+        stop, all_driven, deliveries = asyncio.Event(), asyncio.Event(), Counter[str]()
 
         async def handle(delivery: Delivery) -> None:
-            driven[delivery.run_id] += 1
-            if driven[delivery.run_id] == 1:
+            deliveries[delivery.run_id] += 1
+            if deliveries[delivery.run_id] == 1:
                 await client.enqueue(delivery.run_id, agent="buyer")
-            if len(driven) > RUNS and min(driven.values()) > 1:
+            if len(deliveries) > RUNS and min(deliveries.values()) > 1:
                 all_driven.set()
 
         working = asyncio.create_task(worker.work(handle, agents=["buyer"], limits=WorkLimits(4), stop=stop))

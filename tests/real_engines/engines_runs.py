@@ -51,7 +51,7 @@ class Caller:
         result = await until_done(lambda: self._client.result(run_id, ANSWER_SECONDS))
         assert (result.status, result.answer) == ("answered", ANSWER), result
 
-    async def answered(self) -> None:
+    async def wait_for_answers(self) -> None:
         """Waits for the answers. Each run has all its records, and one result for each call."""
         await asyncio.gather(*self.answers.values())
         while self.answers:
@@ -121,9 +121,9 @@ def takeovers(workers: Workers, deaths: dict[int, float], restarts: list[float])
             calls.setdefault(report.run, []).append((report.time, report.pid))
     for starts in calls.values():
         for (_, before), (start, after) in pairwise(starts):
-            died = deaths.get(before, start)
-            if before != after and died < start and not any(died - 5 < each < start for each in restarts):
-                gaps.append(start - died)
+            death = deaths.get(before, start)
+            if before != after and death < start and not any(death - 5 < each < start for each in restarts):
+                gaps.append(start - death)
     return gaps
 
 
@@ -147,13 +147,13 @@ def test_killed_workers_and_restarted_servers_lose_and_repeat_nothing(
                 await asyncio.to_thread(workers.kill, pid)
                 await asyncio.to_thread(workers.start)
                 if number % 4 == 3:
-                    await caller.answered()
+                    await caller.wait_for_answers()
                     await caller.submit(4)
                     await a_call(workers)
                     restarts.append(time.time())
                     await asyncio.to_thread(server.restarts[number // 4 % len(server.restarts)])
                     restarts.append(time.time())
-            await caller.answered()
+            await caller.wait_for_answers()
             caller.check_effects(tmp_path)
             workers.read_all()
             gaps = takeovers(workers, deaths, restarts)
@@ -189,7 +189,7 @@ def test_new_code_goes_on_with_runs_that_a_dead_worker_drove(server: EngineServe
             await asyncio.to_thread(workers.kill, older)
             workers.arguments[-1] = "transfer"
             await asyncio.to_thread(workers.start)
-            await caller.answered()
+            await caller.wait_for_answers()
             effects = Counter((tmp_path / "effects").read_text().splitlines())
             assert [key for key, count in effects.items() if count > 1] == []
 
@@ -211,6 +211,6 @@ def test_workers_that_stand_still_for_a_while_do_no_harm(server: EngineServer, w
                 workers.send(pid, signal.SIGSTOP)
                 await asyncio.sleep(6)  # longer than any engine here waits
                 workers.send(pid, signal.SIGCONT)
-            await caller.answered()
+            await caller.wait_for_answers()
 
     asyncio.run(act())

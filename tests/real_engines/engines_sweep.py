@@ -71,10 +71,10 @@ def test_a_sweep_of_all_faults_loses_and_repeats_nothing(server: EngineServer, w
                         await cutting  # a worker that starts needs its database
                     await start(host_of.pop(pid))
                 if len(caller.answers) > 60:
-                    await caller.answered()
+                    await caller.wait_for_answers()
             if cutting is not None:
                 await cutting
-            await caller.answered()
+            await caller.wait_for_answers()
             caller.check_effects(tmp_path)
             workers.read_all()
             gaps = sorted(takeovers(workers, deaths, restarts))

@@ -26,7 +26,7 @@ from toolspeak.providers.scripted import ScriptedProvider
 AGENT = "buyer"
 CALLS = 5
 ANSWER = "All is paid."
-UNLIMITED = Limits(steps=None, repeats=None, failures=None)
+NO_LIMITS = Limits(steps=None, repeats=None, failures=None)
 
 
 def say(event: str, run_id: str | None = "") -> None:
@@ -40,11 +40,11 @@ def write_line(path: Path, line: str) -> None:
 
 
 def an_agent(journal: Journal, folder: Path, name: str) -> Agent[Any, Any]:
-    def happened(number: int, ctx: RunContext[None]) -> VerifiedResult | bool:
+    def verify_payment(number: int, ctx: RunContext[None]) -> VerifiedResult | bool:
         lines = (folder / "effects").read_text().splitlines() if (folder / "effects").exists() else []
         return VerifiedResult(f"paid {number}") if ctx.idempotency_key in lines else False
 
-    @tool(name=name, effects=Effects(writes=frozenset({"bank:"})), verify=happened)
+    @tool(name=name, effects=Effects(writes=frozenset({"bank:"})), verify=verify_payment)
     async def pay(number: int, ctx: RunContext[None]) -> str:
         """Pays an amount."""
         say("calls", ctx.run_id)
@@ -63,7 +63,7 @@ def an_agent(journal: Journal, folder: Path, name: str) -> Agent[Any, Any]:
         return f"Stage {stage}.\n{dialect.render([Message('assistant', (call,))])[0].text}"
 
     return Agent(
-        ScriptedProvider([turn] * 1000), [pay], name=AGENT, journal=journal, approve="all", limits=UNLIMITED,
+        ScriptedProvider([turn] * 1000), [pay], name=AGENT, journal=journal, approve="all", limits=NO_LIMITS,
         dialect="cogency-json",
     )  # fmt: skip
 

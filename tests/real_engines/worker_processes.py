@@ -51,7 +51,7 @@ class Workers:
             for line in lines:
                 self._lines.put(Report(**json.loads(line)))
 
-    def wait_for(self, wanted: Callable[[Report], bool]) -> Report:
+    def wait_for(self, condition: Callable[[Report], bool]) -> Report:
         """The next report that is wanted. It and the reports before it go to `reports`."""
         while True:
             try:
@@ -59,7 +59,7 @@ class Workers:
             except queue.Empty:
                 raise AssertionError("the workers are silent; they said " + str(self.reports[-10:])) from None
             self.reports.append(report)
-            if wanted(report):
+            if condition(report):
                 return report
 
     def read_all(self) -> None:

@@ -21,7 +21,7 @@ from toolspeak.data.codec import loads
 from toolspeak.data.events import Record, ToolFinished, ToolStarted
 from toolspeak.errors import ConfigurationError, McpError
 from toolspeak.journal import SqliteJournal
-from toolspeak.mcp import McpServers, ServerSandbox, StdioServer, confined, read_servers
+from toolspeak.mcp import McpServers, ServerSandbox, StdioServer, confine_servers, read_servers
 
 pytestmark = pytest.mark.skipif(
     bool(problem_with("bubblewrap") and problem_with("landlock")),
@@ -82,7 +82,7 @@ def test_a_server_changes_what_its_entry_names(tmp_path: Path):
 ])  # fmt: skip
 def test_an_entry_says_whether_there_is_a_sandbox(tmp_path: Path, entry: object, is_required: bool, is_held: bool):
     servers = read_servers(server_in(tmp_path, entry))
-    level, text = asyncio.run(write(confined(servers) if is_required else servers, tmp_path / "a"))
+    level, text = asyncio.run(write(confine_servers(servers) if is_required else servers, tmp_path / "a"))
     assert (level != "none", "failed" in text) == (is_held, is_held)
 
 

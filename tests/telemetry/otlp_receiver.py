@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 
-class Collected:
+class OtlpCollector:
     """What the collector got: spans and the names of metrics, with the name of the service that sent them."""
 
     def __init__(self, port: int) -> None:
@@ -34,7 +34,7 @@ class Collected:
     def tree(self) -> list[str]:
         """The spans' names in the order in which they began, indented below their parents; `?` for a lost parent."""
         spans = sorted(self.spans, key=lambda span: span.start_time_unix_nano)
-        known = {span.span_id for span in spans}
+        span_ids = {span.span_id for span in spans}
 
         def under(parent: bytes, depth: int) -> Iterator[str]:
             for span in spans:
@@ -42,13 +42,13 @@ class Collected:
                     yield "  " * depth + span.name
                     yield from under(span.span_id, depth + 1)
 
-        lost = [f"? {span.name}" for span in spans if span.parent_span_id and span.parent_span_id not in known]
-        return [*under(b"", 0), *lost]
+        lost_spans = [f"? {span.name}" for span in spans if span.parent_span_id and span.parent_span_id not in span_ids]
+        return [*under(b"", 0), *lost_spans]
 
-    def wait_for(self, arrived: Callable[[], bool]) -> None:
+    def wait_for(self, condition: Callable[[], bool]) -> None:
         """Returns once something has come that makes the condition true."""
         with self._more:
-            assert self._more.wait_for(arrived, timeout=120)
+            assert self._more.wait_for(condition, timeout=120)
 
     def take(self, path: str, body: bytes) -> None:
         with self._more:
@@ -91,13 +91,13 @@ def attributes(span: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def collecting() -> Iterator[Collected]:
+def collecting() -> Iterator[OtlpCollector]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             if self.headers.get("content-encoding") == "gzip":
                 body = gzip.decompress(body)
-            collected.take(self.path, body)
+            collector.take(self.path, body)
             self.send_response(200)
             self.send_header("content-length", "0")
             self.end_headers()
@@ -106,11 +106,11 @@ def collecting() -> Iterator[Collected]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    collected = Collected(server.server_address[1])
+    collector = OtlpCollector(server.server_address[1])
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield collected
+        yield collector
     finally:
         server.shutdown()
         server.server_close()

@@ -45,17 +45,17 @@ class Recording:
 
     def tree(self) -> list[str]:
         """The spans' names, each indented below its parent; a parent that is not here stands as `?`."""
-        known = {span.context.span_id: span for span in self.spans}
+        spans_by_id = {span.context.span_id: span for span in self.spans}
 
         def depth(span: ReadableSpan) -> int:
             if span.parent is None:
                 return 0
-            return 1 + depth(known[span.parent.span_id]) if span.parent.span_id in known else 100
+            return 1 + depth(spans_by_id[span.parent.span_id]) if span.parent.span_id in spans_by_id else 100
 
         def under(parent: int | None) -> Iterator[str]:
             for span in self.spans:
                 own = None if span.parent is None else span.parent.span_id
-                if own == parent or (parent is None and own not in known):
+                if own == parent or (parent is None and own not in spans_by_id):
                     yield ("  " * depth(span) if depth(span) < 100 else "?" * (own is not None)) + span.name
                     yield from under(span.context.span_id)
 

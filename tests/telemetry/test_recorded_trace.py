@@ -17,22 +17,22 @@ from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.telemetry.recorded_trace import recorded_trace
 
 
-class Exported(Recording):
+class ExportedSpans(Recording):
     """Spans that were made of records, as `Recorded` reads them."""
 
     def __init__(self, spans) -> None:
-        self._exported = spans
+        self._spans = spans
 
     @property
     def spans(self):
-        return sorted(self._exported, key=lambda span: span.start_time or 0)
+        return sorted(self._spans, key=lambda span: span.start_time or 0)
 
 
-def exported(path, run_id, *, content=False) -> Exported:
+def export(path, run_id, *, content=False) -> ExportedSpans:
     async def work():
         journal = SqliteJournal(path)
         try:
-            return Exported(await recorded_trace(journal, run_id, content=content))
+            return ExportedSpans(await recorded_trace(journal, run_id, content=content))
         finally:
             await journal.aclose()
 
@@ -69,7 +69,7 @@ def test_the_spans_of_a_recorded_run_are_those_of_the_live_one(tmp_path, content
     several = calls(("look", {"word": "moon"}), ("fail", {}), ("unknown", {}))
     with recording(content=content) as live:
         result = run(path, LOOK, several, "<execute>[nonsense]</execute>", "Done.", name="reader")
-    after = exported(path, result.run_id, content=content)
+    after = export(path, result.run_id, content=content)
     # An agent's instructions and tools are not recorded, only their digests.
     left_out = {"gen_ai.system_instructions", "gen_ai.tool.definitions"}
 
@@ -92,7 +92,7 @@ def test_the_spans_of_a_recorded_run_are_those_of_the_live_one(tmp_path, content
 def test_a_run_that_was_not_traced_has_the_same_ids_in_every_export(tmp_path):
     path = tmp_path / "runs.db"
     result = run(path, LOOK, "Done.")
-    first, second = exported(path, result.run_id), exported(path, result.run_id)
+    first, second = export(path, result.run_id), export(path, result.run_id)
     assert [span.context for span in first.spans] == [span.context for span in second.spans]
     assert first.tree() == ["invoke_agent agent", "  chat scripted", "  execute_tool look", "  chat scripted"]
     assert len({span.context.span_id for span in first.spans}) == 4
@@ -108,7 +108,7 @@ def test_a_caller_without_a_tracer_is_the_parent(tmp_path):
         await journal.aclose()
         return result.run_id
 
-    spans = exported(path, asyncio.run(work())).spans
+    spans = export(path, asyncio.run(work())).spans
     assert {f"{span.context.trace_id:032x}" for span in spans} == {parent.split("-")[1]}
     assert f"{spans[0].parent.span_id:016x}" == parent.split("-")[2]
 
@@ -133,7 +133,7 @@ def test_the_runs_that_tools_started_are_below_their_calls(tmp_path):
     both = calls(("delegate", {"word": "sun"}), ("delegate", {"word": "moon"}))
     with recording() as live:
         result = asyncio.run(work())
-    after = exported(path, result.run_id)
+    after = export(path, result.run_id)
     assert facts(after) == facts(live)
     words = {}
     for span in after.spans:
@@ -149,14 +149,14 @@ def test_each_drive_of_a_run_that_waited_is_a_span(tmp_path):
 
     async def work():
         journal = SqliteJournal(path)
-        paused = await agent(calls(("write", {"path": "a"})), journal=journal).run("go")
-        await agent("Done.", journal=journal).resume(paused.run_id, {"call_1_0": True})
+        paused_run = await agent(calls(("write", {"path": "a"})), journal=journal).run("go")
+        await agent("Done.", journal=journal).resume(paused_run.run_id, {"call_1_0": True})
         await journal.aclose()
-        return paused.run_id
+        return paused_run.run_id
 
     with recording() as live:
         run_id = asyncio.run(work())
-    after = exported(path, run_id)
+    after = export(path, run_id)
     assert facts(after) == facts(live)
     drives = [span for span in after.spans if span.name == "invoke_agent agent"]
     assert [span.attributes["toolspeak.run.status"] for span in drives] == ["awaiting_approval", "answered"]
@@ -166,30 +166,30 @@ def test_each_drive_of_a_run_that_waited_is_a_span(tmp_path):
 def test_an_unknown_run_is_an_error(tmp_path):
     run(tmp_path / "runs.db", "Done.")
     with pytest.raises(RunError, match="no run nothing"):
-        exported(tmp_path / "runs.db", "nothing")
+        export(tmp_path / "runs.db", "nothing")
 
 
 def test_the_command_exports_by_otlp_or_prints_json(tmp_path):
     result = run(tmp_path / "runs.db", LOOK, "A star.")
     arguments = ("trace", result.run_id[:8], "--journal", "runs.db")
-    with collecting() as collected:
-        done = toolspeak(tmp_path, *arguments, **collected.environ)
-        assert done.returncode == 0, done.stderr
-        assert "4 spans of the trace" in done.stderr
-        assert collected.tree() == ["invoke_agent agent", "  chat scripted", "  execute_tool look", "  chat scripted"]
-        assert collected.services == {"toolspeak"}
-        assert {attributes(span)["toolspeak.run.id"] for span in collected.spans} == {result.run_id}
-        assert b"A star" not in collected.bodies
-        printed = toolspeak(tmp_path, *arguments, "--json", "--content", **collected.environ)
-        assert len(collected.spans) == 4  # nothing more was sent
-    lines = [json.loads(line) for line in printed.stdout.splitlines()]
+    with collecting() as collector:
+        process_result = toolspeak(tmp_path, *arguments, **collector.environ)
+        assert process_result.returncode == 0, process_result.stderr
+        assert "4 spans of the trace" in process_result.stderr
+        assert collector.tree() == ["invoke_agent agent", "  chat scripted", "  execute_tool look", "  chat scripted"]
+        assert collector.services == {"toolspeak"}
+        assert {attributes(span)["toolspeak.run.id"] for span in collector.spans} == {result.run_id}
+        assert b"A star" not in collector.bodies
+        json_result = toolspeak(tmp_path, *arguments, "--json", "--content", **collector.environ)
+        assert len(collector.spans) == 4  # nothing more was sent
+    lines = [json.loads(line) for line in json_result.stdout.splitlines()]
     assert [line["name"] for line in lines] == [
         "chat scripted",
         "execute_tool look",
         "chat scripted",
         "invoke_agent agent",
     ]
-    assert "A star." in printed.stdout
+    assert "A star." in json_result.stdout
     refusal = toolspeak(
         tmp_path, *arguments, OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9", OTEL_EXPORTER_OTLP_TIMEOUT="1"
     )

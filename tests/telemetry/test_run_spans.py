@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from loopback_server import event, says, serve, stream, whole
-from mcp_helpers import connected, program
+from mcp_helpers import mcp_servers, program
 from opentelemetry import trace
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import StatusCode
@@ -112,7 +112,7 @@ def test_a_call_that_starts_early_has_one_span_below_the_run():
         began.set()
         return "noted"
 
-    class Gated:
+    class GatedModel:
         """A model that ends its turn once its call has begun."""
 
         name, capabilities = "gated", Capabilities()
@@ -135,7 +135,7 @@ def test_a_call_that_starts_early_has_one_span_below_the_run():
             pass
 
     with recording() as trace:
-        asyncio.run(Agent(Gated(), [note], dialect="hermes").run("go"))
+        asyncio.run(Agent(GatedModel(), [note], dialect="hermes").run("go"))
     early, late = [span for span in trace.spans if span.name == "execute_tool note"]
     assert (early.attributes.get("toolspeak.call.early"), late.attributes.get("toolspeak.call.early")) == (True, None)
     assert {span.parent.span_id for span in (early, late)} == {trace.find("invoke_agent agent").context.span_id}
@@ -143,16 +143,16 @@ def test_a_call_that_starts_early_has_one_span_below_the_run():
 
 
 def test_content_is_exported_only_on_request():
-    def exported(trace: Recording) -> str:
+    def spans_json(trace: Recording) -> str:
         return "\n".join(span.to_json() for span in trace.spans)
 
     task, answer = "What is the sun? My number is 12345.", "The sun is a star; 67890."
-    for content, wanted in ((None, False), (False, False), (True, True)):
+    for content, expected in ((None, False), (False, False), (True, True)):
         with recording(content=content) as trace:
             ran(LOOK, answer, task=task, instructions="Be brief, 24680.")
-        text = exported(trace)
+        text = spans_json(trace)
         for word in ("12345", "67890", "24680", "sun: a word"):
-            assert (word in text) is wanted, (content, word)
+            assert (word in text) is expected, (content, word)
     run, first, call, last = trace.spans
     assert json.loads(run.attributes["gen_ai.system_instructions"])[0]["content"].startswith("Be brief")
     assert json.loads(run.attributes["gen_ai.tool.definitions"])[0]["name"] == "look"
@@ -235,8 +235,8 @@ def test_a_model_that_fails_ends_the_run_as_failed():
 def test_requests_to_the_model_carry_the_span_of_their_turn_and_retries_are_counted():
     async def run() -> list[str]:
         busy = whole("503 Service Unavailable", b"{}", "application/json", "retry-after: 0")
-        done = stream(event(says("Done.", "stop")), event("[DONE]"))
-        async with serve(busy, done) as server, Agent(OpenAIProvider("m", base_url=server.base_url)) as asking:
+        answer_stream = stream(event(says("Done.", "stop")), event("[DONE]"))
+        async with serve(busy, answer_stream) as server, Agent(OpenAIProvider("m", base_url=server.base_url)) as asking:
             await asking.run("go")
             return [exchange.headers["traceparent"] for exchange in server.exchanges]
 
@@ -248,13 +248,13 @@ def test_requests_to_the_model_carry_the_span_of_their_turn_and_retries_are_coun
     )
     assert chat.attributes["gen_ai.provider.name"] == "openai"
     assert chat.attributes["toolspeak.retries"] == 1
-    assert [occurred.name for occurred in chat.events] == ["toolspeak.retry"]
+    assert [span_event.name for span_event in chat.events] == ["toolspeak.retry"]
     assert total(trace.metrics()["toolspeak.retries"], gen_ai_request_model="m") == 1
 
 
 def test_a_call_of_an_mcp_server_carries_the_span_of_its_call(tmp_path):
     async def run() -> str:
-        async with connected(program(tmp_path)) as servers:
+        async with mcp_servers(program(tmp_path)) as servers:
             result = await agent(calls(("s__traceparent", {})), "Done.", tools=servers.tools).run("go")
             return result.steps[0].executions[0].result.text
 
@@ -330,10 +330,10 @@ def test_a_run_that_waits_and_continues_stays_in_its_trace():
     journal = MemoryJournal()
     with recording() as trace:
         asking = agent(calls(("write", {"path": "a"})), "Done.", journal=journal)
-        paused = asking.run_sync("go")
-        assert paused.status == "awaiting_approval"
+        paused_run = asking.run_sync("go")
+        assert paused_run.status == "awaiting_approval"
         with trace.span("click"):
-            result = asyncio.run(asking.resume(paused.run_id, {paused.waiting[0]: True}))
+            result = asyncio.run(asking.resume(paused_run.run_id, {paused_run.waiting[0]: True}))
         metrics = trace.metrics()
     first, second = [span for span in trace.spans if span.name == "invoke_agent agent"]
     assert result.answer == "Done."
@@ -349,23 +349,23 @@ def test_a_run_that_waits_and_continues_stays_in_its_trace():
     }
     assert statuses == {"answered": 1, "awaiting_approval": 1}
     assert total(metrics["toolspeak.runs.active"]) == 0
-    records = asyncio.run(journal.read(paused.run_id))
+    records = asyncio.run(journal.read(paused_run.run_id))
     assert {record.traceparent.split("-")[1] for record in records} == {f"{first.context.trace_id:032x}"}
 
 
 def test_a_run_that_is_cancelled_ends_its_spans():
-    entered = asyncio.Event()
+    entry = asyncio.Event()
 
     @tool(read_only=True)
     async def wait() -> str:
         "Waits for ever."
-        entered.set()
+        entry.set()
         await asyncio.Event().wait()
         return ""
 
     async def run() -> None:
         task = asyncio.create_task(agent(calls(("wait", {})), tools=[wait]).run("go"))
-        await entered.wait()
+        await entry.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -381,19 +381,19 @@ def test_a_run_that_is_cancelled_ends_its_spans():
 
 def test_a_run_that_was_cancelled_and_is_resumed_exports_each_span_once():
     """The first drive ended its own span, so the second drive does not export that span as lost."""
-    entered, goes_on = asyncio.Event(), asyncio.Event()
+    entry, goes_on = asyncio.Event(), asyncio.Event()
 
     @tool(read_only=True)
     async def wait() -> str:
         "Waits for ever, the first time."
-        entered.set()
+        entry.set()
         await goes_on.wait()
         return "waited"
 
     async def run() -> None:
         journal = MemoryJournal()
         task = asyncio.create_task(agent(calls(("wait", {})), tools=[wait], journal=journal).run("go"))
-        await entered.wait()
+        await entry.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -420,7 +420,7 @@ def test_malformed_calls_are_counted_by_dialect():
     assert total(metrics["toolspeak.malformed_calls"], toolspeak_dialect="cogency-json") == 1
     chat = trace.spans[1]
     assert chat.attributes["toolspeak.malformed_calls"] == 1
-    assert [occurred.name for occurred in chat.events] == ["toolspeak.malformed_call"]
+    assert [span_event.name for span_event in chat.events] == ["toolspeak.malformed_call"]
 
 
 def test_limits_are_events_of_the_run():
@@ -456,8 +456,8 @@ def test_metrics_hold_no_run_and_no_text():
 
 def test_sampled_out_spans_are_not_made_and_their_trace_is_passed_on():
     async def run() -> str:
-        done = stream(event(says("Done.", "stop")), event("[DONE]"))
-        async with serve(done) as server, Agent(OpenAIProvider("m", base_url=server.base_url)) as asking:
+        answer_stream = stream(event(says("Done.", "stop")), event("[DONE]"))
+        async with serve(answer_stream) as server, Agent(OpenAIProvider("m", base_url=server.base_url)) as asking:
             result = await asking.run("go")
             (exchange,) = server.exchanges
             assert {record.traceparent for record in result.run_records.records} == {exchange.headers["traceparent"]}

@@ -33,27 +33,27 @@ def toolspeak(folder: Path, *arguments: str, **environ: str) -> subprocess.Compl
 def test_the_command_line_exports_its_runs(tmp_path):
     (tmp_path / "script.json").write_text(json.dumps({"turns": ["The answer is forty-two."]}))
     run = ("run", "--model", "scripted:script.json", "the question")
-    with collecting() as collected:
-        assert toolspeak(tmp_path, *run, **collected.environ).returncode == 0
-        assert collected.spans == []  # only if it is asked for
-        result = toolspeak(tmp_path, "--telemetry", *run, **collected.environ)
+    with collecting() as collector:
+        assert toolspeak(tmp_path, *run, **collector.environ).returncode == 0
+        assert collector.spans == []  # only if it is asked for
+        result = toolspeak(tmp_path, "--telemetry", *run, **collector.environ)
         assert result.returncode == 0, result.stderr
-        assert [name.split()[0] for name in collected.tree()] == ["invoke_agent", "chat"]
+        assert [name.split()[0] for name in collector.tree()] == ["invoke_agent", "chat"]
         by_variable = toolspeak(
             tmp_path,
             *run,
             TOOLSPEAK_TELEMETRY="1",
             OTEL_SERVICE_NAME="mine",
             OTEL_METRICS_EXPORTER="none",
-            **collected.environ,
+            **collector.environ,
         )
         assert by_variable.returncode == 0, by_variable.stderr
-        assert len(collected.spans) == 4
-        assert collected.services == {"toolspeak", "mine"}
-        assert "gen_ai.invoke_agent.duration" in collected.metrics
-        assert all(attributes(span)["toolspeak.run.id"] for span in collected.spans)
-        assert b"the question" not in collected.bodies
-        assert b"forty-two" not in collected.bodies
+        assert len(collector.spans) == 4
+        assert collector.services == {"toolspeak", "mine"}
+        assert "gen_ai.invoke_agent.duration" in collector.metrics
+        assert all(attributes(span)["toolspeak.run.id"] for span in collector.spans)
+        assert b"the question" not in collector.bodies
+        assert b"forty-two" not in collector.bodies
 
 
 def test_an_exporter_that_is_not_here_is_named(tmp_path):
@@ -85,17 +85,17 @@ def test_a_worker_reports_what_waits_in_its_journal(tmp_path):
         await journal.aclose()
 
     asyncio.run(fill())
-    with collecting() as collected:
+    with collecting() as collector:
         command = [sys.executable, "-m", "toolspeak", "--telemetry", "worker", "agents:mine"]
-        environ = {"PATH": "", "HOME": str(tmp_path), **collected.environ}
+        environ = {"PATH": "", "HOME": str(tmp_path), **collector.environ}
         with subprocess.Popen(command, cwd=tmp_path, env=environ, stderr=subprocess.PIPE, text=True) as worker:
             assert worker.stderr is not None
             assert any("driving runs of mine" in line for line in worker.stderr)
-            collected.wait_for(lambda: ("toolspeak.journal.due.age",) in collected.gauges)
+            collector.wait_for(lambda: ("toolspeak.journal.due.age",) in collector.gauges)
             worker.terminate()
             assert "Error" not in worker.stderr.read()
         assert worker.returncode == 0
-    gauges = collected.gauges
+    gauges = collector.gauges
     assert gauges["toolspeak.journal.runs", "awaiting_approval"] == 1
     assert gauges["toolspeak.journal.runs", "queued"] == 1
     assert gauges["toolspeak.journal.runs", "running"] == 0

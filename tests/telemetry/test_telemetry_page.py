@@ -47,9 +47,13 @@ def test_the_dashboard_shows_every_metric_and_no_other():
     dashboard = json.loads((CONTRIB / "grafana-runs-dashboard.json").read_text("utf-8"))
     queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     panel_names = {name for query in queries for name in re.findall(r"([a-z_]+)\{", query)}
-    unknown = {name for name in panel_names if not any(re.fullmatch(known + end, name) for known, end in names.items())}
-    absent = {known for known, end in names.items() if not any(re.fullmatch(known + end, name) for name in panel_names)}
-    assert (unknown, absent) == (set(), set())
+    unknown_names = {
+        name for name in panel_names if not any(re.fullmatch(metric + end, name) for metric, end in names.items())
+    }
+    absent = {
+        metric for metric, end in names.items() if not any(re.fullmatch(metric + end, name) for name in panel_names)
+    }
+    assert (unknown_names, absent) == (set(), set())
     labels = {label for query in queries for label in re.findall(r"by \((?:le, )?([a-z_]+)\)", query)}
     attributes = {str(value).replace(".", "_") for value in vars(convention_names).values()}
     assert labels - attributes == set()

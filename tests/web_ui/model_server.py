@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "providers"))
 
-from loopback_server import STREAM_HEAD, Exchange, chunked, event, says, serve, whole
+from loopback_server import STREAM_HEAD, Exchange, event, http_chunks, says, serve, whole
 
 USAGE = {"choices": [], "usage": {"prompt_tokens": 30, "completion_tokens": 12}}
 CUT_CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": }}\n</tool_call>'
@@ -25,11 +25,11 @@ async def main(port: int) -> None:
             await whole("200 OK", b'{"data": []}')(exchange)
             return
         body = exchange.body.decode()
-        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([event(says("I "))]))
+        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", http_chunks([event(says("I "))]))
         if '"hold' in body:
             await asyncio.Event().wait()
         text = CUT_CALL if '"bad' in body else "answer."
-        await exchange.send(chunked([event(says(text, "stop")), event(USAGE), event("[DONE]")]), b"0\r\n\r\n")
+        await exchange.send(http_chunks([event(says(text, "stop")), event(USAGE), event("[DONE]")]), b"0\r\n\r\n")
 
     async with serve(answer, sock=socket.create_server(("127.0.0.1", port), backlog=256)) as server:
         print(server.port, flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from loopback_server import STREAM_HEAD, Exchange, chunked
+from loopback_server import STREAM_HEAD, Exchange, http_chunks
 from wire_strategies import sse
 
 from toolspeak.data.deltas import Delta
@@ -43,17 +43,17 @@ class FormatServer:
         self.requests.append(request)
         turn = self.turns.pop(0)
         if not request.stream:
-            answer = self.wire.encode_response(turn, model=request.model, response_id="r1", created=1)
+            answer = self.wire.encode_response(turn, model=request.model, response_id="r1", created_at=1)
             await self._json(exchange, "200 OK", answer)
             return
-        encoder = self.wire.encoder(request, response_id="r1", created=1)
+        encoder = self.wire.encoder(request, response_id="r1", created_at=1)
         if self.break_off:
             frames = [*encoder.feed(turn[0]), *encoder.fail("the model broke off", self.failure)]
         else:
             frames = [frame for delta in turn for frame in encoder.feed(delta)]
         stream = self.write(frames)
         pieces = [stream[at : at + 11] for at in range(0, len(stream), 11)]
-        await exchange.send(self.head, chunked(pieces), b"0\r\n\r\n")
+        await exchange.send(self.head, http_chunks(pieces), b"0\r\n\r\n")
 
     async def _json(self, exchange: Exchange, status: str, body: Any) -> None:
         content = json.dumps(body).encode()

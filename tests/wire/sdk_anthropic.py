@@ -40,8 +40,8 @@ from toolspeak.wire.anthropic.common import ERROR_TYPES
 from toolspeak.wire.base import ModelRequest, WireRequest
 from toolspeak.wire.strict_schema import anthropic_form
 
-SIGNED = Opaque("anthropic", "m", {"signature": "c2ln"})
-HIDDEN = Opaque("anthropic", "m", {"redacted": "eHh4"})
+SIGNATURE = Opaque("anthropic", "m", {"signature": "c2ln"})
+REDACTION = Opaque("anthropic", "m", {"redacted": "eHh4"})
 
 # --- their types accept what we write ----------------------------------------------------------------------------
 
@@ -53,11 +53,11 @@ EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
 OURS = {"temperature", "seed", "user"}  # options that the tests make up, which this API does not have
 
 
-def consumed(value: Any) -> Any:
+def read_through(value: Any) -> Any:
     """The value with everything in it read: pydantic checks an `Iterable` while it is read."""
     if isinstance(value, dict):
-        return {key: consumed(each) for key, each in value.items()}
-    return [consumed(each) for each in value] if isinstance(value, list | Iterator) else value
+        return {key: read_through(each) for key, each in value.items()}
+    return [read_through(each) for each in value] if isinstance(value, list | Iterator) else value
 
 
 def kinds_of(value: Any) -> Iterator[tuple[str, frozenset[str]]]:
@@ -71,14 +71,14 @@ def kinds_of(value: Any) -> Iterator[tuple[str, frozenset[str]]]:
 
 
 @PATIENT
-@given(requests(opaque=SIGNED), st.booleans())
+@given(requests(opaque=SIGNATURE), st.booleans())
 def test_requests_are_what_the_packages_types_say(request: ModelRequest, cache: bool):
     model_request = ModelRequest(
         request.messages, request.tools, request.choice, request.parallel, request.output, request.options, cache
     )
     for stream, (adapter, fields) in PARAMS.items():
         body = ANTHROPIC.encode_request(model_request, model="m", stream=stream)
-        read = consumed(adapter.validate_python(body))
+        read = read_through(adapter.validate_python(body))
         # A union that took a block for another kind would have dropped fields of it.
         assert [*kinds_of(read["messages"])] == [*kinds_of(body["messages"])]
         assert read == {name: value for name, value in body.items() if name in fields}
@@ -86,20 +86,20 @@ def test_requests_are_what_the_packages_types_say(request: ModelRequest, cache: 
 
 
 @PATIENT
-@given(turns(opaque=SIGNED))
+@given(turns(opaque=SIGNATURE))
 def test_answers_are_what_the_packages_types_say(turn: list[Delta]):
-    body = ANTHROPIC.encode_response(turn, model="m", response_id="r", created=1)
+    body = ANTHROPIC.encode_response(turn, model="m", response_id="r", created_at=1)
     read = TheirMessage.model_validate(body, strict=True)
     assert [each.to_dict() for each in read.content] == body["content"]
-    encoder = ANTHROPIC.encoder(WireRequest(ModelRequest([]), "m", True), response_id="r", created=1)
+    encoder = ANTHROPIC.encoder(WireRequest(ModelRequest([]), "m", True), response_id="r", created_at=1)
     for delta in turn:
         for name, data in encoder.feed(delta):
             assert EVENT.validate_python(data, strict=True).type == name
 
 
 def test_errors_are_what_the_packages_types_say():
-    unknown = {409, 413}  # documented, and no types of the package's
-    for status in {*ERROR_TYPES, 418, 503} - unknown:
+    unknown_statuses = {409, 413}  # documented, and no types of the package's
+    for status in {*ERROR_TYPES, 418, 503} - unknown_statuses:
         body = ANTHROPIC.encode_error("why", status)
         assert ErrorResponse.model_validate(body, strict=True).error.message == "why"
 
@@ -109,8 +109,8 @@ def test_errors_are_what_the_packages_types_say():
 TURN: list[Delta] = [
     ReasoningDelta("h"),
     ReasoningDelta("m"),
-    PartEnded("reasoning", SIGNED),
-    PartEnded("reasoning", HIDDEN),
+    PartEnded("reasoning", SIGNATURE),
+    PartEnded("reasoning", REDACTION),
     TextDelta("I "),
     TextDelta("look."),
     CallStarted(0, "read", "c0"),
@@ -203,7 +203,9 @@ def test_a_conversation_whole():
     calls = (ToolCall("c0", "read", {"path": "a"}, "c0"), ToolCall("toolu_r1_1", "ping", {}, "toolu_r1_1"))
     assert list(second.request.messages) == [
         Message.user("Hi"),
-        Message("assistant", (ReasoningPart("hm", SIGNED), ReasoningPart("", HIDDEN), TextPart("I look."), *calls)),
+        Message(
+            "assistant", (ReasoningPart("hm", SIGNATURE), ReasoningPart("", REDACTION), TextPart("I look."), *calls)
+        ),
         Message("tool", tuple(ToolResult(call.id, call.name, "success", (TextPart("ok"),)) for call in calls)),
     ]
 
@@ -242,8 +244,8 @@ def test_an_answer_of_a_schema():
     async def work(messages: Any) -> list[Any]:
         whole = await messages.parse(**OPTIONS, messages=[USER], output_format=Count)
         async with messages.stream(**OPTIONS, messages=[USER], output_format=Count) as stream:
-            streamed = await stream.get_final_message()
-        return [each.parsed_output for each in (whole, streamed)]
+            stream_message = await stream.get_final_message()
+        return [each.parsed_output for each in (whole, stream_message)]
 
     assert talk(server, work) == [Count(n=7)] * 2
     for request in server.requests:
@@ -251,7 +253,7 @@ def test_an_answer_of_a_schema():
         assert request.request.output.schema["required"] == ["n"]
 
 
-MALFORMED: list[Delta] = [
+MALFORMED_CALL_TURN: list[Delta] = [
     CallStarted(0, "read", "c0"),
     ArgumentsDelta(0, '{"path": "a'),
     CallMalformed(0, '{"path": "a', "cut", "cut off", 3, "read"),
@@ -265,9 +267,9 @@ def test_half_a_call_that_was_streamed_is_never_taken_for_one():
             return await stream.get_final_message()
 
     with pytest.raises(ValueError, match="Unable to parse tool parameter JSON"):
-        talk(Server([*MALFORMED, TurnEnded("stop")]), work)
+        talk(Server([*MALFORMED_CALL_TURN, TurnEnded("stop")]), work)
     # What the token limit cut off is told as the API does it: the client has what came, and the reason.
-    cut = talk(Server([*MALFORMED, TurnEnded("length")]), work)
+    cut = talk(Server([*MALFORMED_CALL_TURN, TurnEnded("length")]), work)
     assert cut.stop_reason == "max_tokens"
 
 
@@ -275,18 +277,18 @@ def test_errors_as_the_client_raises_them():
     async def check_errors(messages: Any) -> None:
         await messages.create(**OPTIONS, messages=[USER], tools=[{"type": "web_search_20250305", "name": "web_search"}])
 
-    with pytest.raises(anthropic.BadRequestError, match="is one of Anthropic's own tools") as caught:
+    with pytest.raises(anthropic.BadRequestError, match="is one of Anthropic's own tools") as raised_error:
         talk(Server(), check_errors)
-    assert caught.value.type == "invalid_request_error"
+    assert raised_error.value.type == "invalid_request_error"
 
-    async def broken(messages: Any) -> None:
+    async def read_to_end(messages: Any) -> None:
         stream = await messages.create(**OPTIONS, messages=[USER], stream=True)
         async for _ in stream:
             pass
 
-    with pytest.raises(anthropic.APIStatusError, match="the model broke off") as failed:
-        talk(Server(TURN, break_off=True), broken)
-    assert failed.value.type == "overloaded_error"
+    with pytest.raises(anthropic.APIStatusError, match="the model broke off") as raised_error:
+        talk(Server(TURN, break_off=True), read_to_end)
+    assert raised_error.value.type == "overloaded_error"
 
 
 # --- their events, read by us ------------------------------------------------------------------------------------
@@ -294,24 +296,24 @@ def test_errors_as_the_client_raises_them():
 
 def test_events_of_theirs_with_every_field_are_read():
     """What the package dumps has nulls where the API leaves a field out."""
-    encoder = ANTHROPIC.encoder(WireRequest(ModelRequest([]), "m", True), response_id="r", created=1)
+    encoder = ANTHROPIC.encoder(WireRequest(ModelRequest([]), "m", True), response_id="r", created_at=1)
     decoder = ANTHROPIC.decoder(model="m")
     read: list[Delta] = []
     for delta in TURN:
         for _, data in encoder.feed(delta):
             read += decoder.feed(EVENT.validate_python(data).model_dump())
     read += decoder.close()
-    completed = [(d.name, d.arguments, d.id) for d in read if isinstance(d, CallCompleted)]
-    assert completed == [("read", {"path": "a"}, "c0"), ("ping", {}, "toolu_r_1")]
+    calls = [(d.name, d.arguments, d.id) for d in read if isinstance(d, CallCompleted)]
+    assert calls == [("read", {"path": "a"}, "c0"), ("ping", {}, "toolu_r_1")]
     assert [d for d in read if isinstance(d, PartEnded)] == [
-        PartEnded("reasoning", SIGNED),
-        PartEnded("reasoning", HIDDEN),
+        PartEnded("reasoning", SIGNATURE),
+        PartEnded("reasoning", REDACTION),
     ]
     assert read[-1] == TurnEnded("tool_calls", Usage(3, 2, 1, 1), "m")
 
 
 def test_an_answer_of_theirs_with_every_field_is_read():
-    body = ANTHROPIC.encode_response(TURN, model="m", response_id="r", created=1)
+    body = ANTHROPIC.encode_response(TURN, model="m", response_id="r", created_at=1)
     read = ANTHROPIC.decode_response(TheirMessage.model_validate(body).model_dump(), model="m")
     assert "".join(d.text for d in read if isinstance(d, TextDelta)) == "I look."
     assert [d.arguments for d in read if isinstance(d, CallCompleted)] == [{"path": "a"}, {}]

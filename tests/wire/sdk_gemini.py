@@ -34,7 +34,7 @@ from toolspeak.wire.gemini import GEMINI
 from toolspeak.wire.gemini.request_reader import decode_request_at
 
 MODEL = "gemini-3-pro"
-SIGNED = Opaque("gemini", MODEL, {"thoughtSignature": "c2lnbmF0dXJl"})
+SIGNATURE = Opaque("gemini", MODEL, {"thoughtSignature": "c2lnbmF0dXJl"})
 READ = {
     "name": "read",
     "description": "Reads.",
@@ -45,7 +45,7 @@ READ = {
 # --- types -------------------------------------------------------------------------------------------------------
 
 
-@given(requests(parallel=False, opaque=SIGNED))
+@given(requests(parallel=False, opaque=SIGNATURE))
 @settings(deadline=None)
 def test_its_types_take_our_requests(request: ModelRequest):
     body = GEMINI.encode_request(request, model=MODEL, stream=True)
@@ -59,13 +59,13 @@ def test_its_types_take_our_requests(request: ModelRequest):
     types.GenerateContentConfig.model_validate(body.get("generationConfig", {}))
 
 
-@given(turns(opaque=SIGNED, response_id="r"))
+@given(turns(opaque=SIGNATURE, response_id="r"))
 @settings(deadline=None)
 def test_its_types_take_our_answers_and_we_read_what_it_makes_of_them(turn: list[Delta]):
-    body = GEMINI.encode_response(turn, model="m-1", response_id="r", created=0)
-    dumped = dump(types.GenerateContentResponse.model_validate(body))
-    assert joined_deltas(GEMINI.decode_response(dumped, model=MODEL)) == joined_deltas(turn)
-    encoder = GEMINI.encoder(WireRequest(ModelRequest([]), "m-1", True), response_id="r", created=0)
+    body = GEMINI.encode_response(turn, model="m-1", response_id="r", created_at=0)
+    response_json = dump(types.GenerateContentResponse.model_validate(body))
+    assert joined_deltas(GEMINI.decode_response(response_json, model=MODEL)) == joined_deltas(turn)
+    encoder = GEMINI.encoder(WireRequest(ModelRequest([]), "m-1", True), response_id="r", created_at=0)
     decoder = GEMINI.decoder(model=MODEL)
     read: list[Delta] = []
     for delta in turn:
@@ -95,13 +95,18 @@ TURN: list[Delta] = [
     TextDelta("I "),
     TextDelta("look."),
     CallStarted(0, "read", "c0"),
-    CallCompleted(0, "read", {"p": "ü"}, "c0", opaque=SIGNED),
+    CallCompleted(0, "read", {"p": "ü"}, "c0", opaque=SIGNATURE),
     CallStarted(1, "ping"),
     CallCompleted(1, "ping", {}),
     BatchEnded((0, 1), True),
     TurnEnded("tool_calls", Usage(10, 6, 4, 2)),
 ]
-ANSWER: list[Delta] = [TextDelta('{"n":'), TextDelta(" 7}"), PartEnded("text", SIGNED), TurnEnded("stop", Usage(3, 2))]
+ANSWER: list[Delta] = [
+    TextDelta('{"n":'),
+    TextDelta(" 7}"),
+    PartEnded("text", SIGNATURE),
+    TurnEnded("stop", Usage(3, 2)),
+]
 
 
 class Server(FormatServer):
@@ -176,7 +181,7 @@ def test_a_conversation_whole():
     assert (first.request.choice, first.request.options) == (ToolChoice("required"), {"seed": 7})
     assert [tool.name for tool in first.request.tools] == ["read", "ping"]
     assert first.request.tools[0].parameters == {"type": "object", "properties": {"p": {"type": "string"}}}
-    read = ToolCall("c0", "read", {"p": "ü"}, "c0", opaque=SIGNED)
+    read = ToolCall("c0", "read", {"p": "ü"}, "c0", opaque=SIGNATURE)
     ping = ToolCall("r1-1", "ping", {}, "r1-1")
     system, user, reply, tool_message = second.request.messages
     assert (system, user) == (Message.system("Be brief."), Message.user("Hi"))
@@ -210,8 +215,8 @@ def test_an_answer_of_a_schema():
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
     async def work(models: Any) -> Any:
-        wanted = types.GenerateContentConfig(response_mime_type="application/json", response_json_schema=schema)
-        return await models.generate_content(model=MODEL, contents="Hi", config=wanted)
+        config = types.GenerateContentConfig(response_mime_type="application/json", response_json_schema=schema)
+        return await models.generate_content(model=MODEL, contents="Hi", config=config)
 
     response = talk(server, work)
     assert json.loads(response.text) == {"n": 7}
@@ -235,14 +240,14 @@ def test_errors_as_the_client_raises_them():
         search = types.GenerateContentConfig(tools=[types.Tool(google_search=types.GoogleSearch())])
         await models.generate_content(model=MODEL, contents="Hi", config=search)
 
-    with pytest.raises(errors.ClientError, match="googleSearch: not supported here") as caught:
+    with pytest.raises(errors.ClientError, match="googleSearch: not supported here") as raised_error:
         talk(Server(), check_errors)
-    assert (caught.value.code, caught.value.status) == (400, "INVALID_ARGUMENT")
+    assert (raised_error.value.code, raised_error.value.status) == (400, "INVALID_ARGUMENT")
 
-    async def broken(models: Any) -> None:
+    async def read_to_end(models: Any) -> None:
         stream = await models.generate_content_stream(model=MODEL, contents="Hi")
         async for _ in stream:
             pass
 
     with pytest.raises(errors.APIError, match="the model broke off"):
-        talk(Server(TURN, break_off=True), broken)
+        talk(Server(TURN, break_off=True), read_to_end)

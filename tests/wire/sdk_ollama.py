@@ -53,25 +53,25 @@ def test_its_types_take_our_requests(request: ModelRequest):
     body = OLLAMA.encode_request(request, model="m", stream=True)
     read = ChatRequest.model_validate(body)
     assert read.messages is not None
-    for message, written in zip(read.messages, body["messages"], strict=True):
+    for message, message_json in zip(read.messages, body["messages"], strict=True):
         # Its type of an image takes bytes or a file; what it sends of them is base64.
-        images = [{"value": base64.b64decode(image)} for image in written.get("images", ())]
+        images = [{"value": base64.b64decode(image)} for image in message_json.get("images", ())]
         typed_message = ollama.Message.model_validate({**message, "images": images})
-        assert typed_message.model_dump()["images"] == written.get("images", [])
-        assert (typed_message.role, typed_message.content) == (written["role"], written["content"])
+        assert typed_message.model_dump()["images"] == message_json.get("images", [])
+        assert (typed_message.role, typed_message.content) == (message_json["role"], message_json["content"])
         assert [call.function.name for call in typed_message.tool_calls or ()] == [
-            call["function"]["name"] for call in written.get("tool_calls", ())
+            call["function"]["name"] for call in message_json.get("tool_calls", ())
         ]
 
 
 @given(turns())
 @settings(deadline=None)
 def test_its_types_take_our_answers(turn: list[Delta]):
-    body = OLLAMA.encode_response(turn, model="m-1", response_id="r", created=0)
+    body = OLLAMA.encode_response(turn, model="m-1", response_id="r", created_at=0)
     whole = ChatResponse.model_validate(body)
     expected = joined_deltas(turn)
     assert (whole.message.content, whole.message.thinking or "") == (expected["text"], expected["reasoning"])
-    encoder = OLLAMA.encoder(WireRequest(ModelRequest([]), "m-1", True), response_id="r", created=0)
+    encoder = OLLAMA.encoder(WireRequest(ModelRequest([]), "m-1", True), response_id="r", created_at=0)
     lines = [ChatResponse.model_validate(line) for delta in turn for _, line in encoder.feed(delta)]
     assert "".join(line.message.content or "" for line in lines) == expected["text"]
     calls = [call.function for line in lines for call in line.message.tool_calls or ()]
@@ -200,13 +200,13 @@ def test_errors_as_the_client_raises_them():
     async def check_errors(client: ollama.AsyncClient) -> None:
         await client.chat("m", [])
 
-    with pytest.raises(ollama.ResponseError, match="at least one message is needed") as caught:
+    with pytest.raises(ollama.ResponseError, match="at least one message is needed") as raised_error:
         talk(Server(), check_errors)
-    assert caught.value.status_code == 400
+    assert raised_error.value.status_code == 400
 
-    async def broken(client: ollama.AsyncClient) -> None:
+    async def read_to_end(client: ollama.AsyncClient) -> None:
         async for _ in await client.chat("m", [USER], stream=True):
             pass
 
     with pytest.raises(ollama.ResponseError, match="the model broke off"):
-        talk(Server(TURN, break_off=True), broken)
+        talk(Server(TURN, break_off=True), read_to_end)

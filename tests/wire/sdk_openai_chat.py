@@ -44,11 +44,11 @@ PARAMS = {
 }
 
 
-def consumed(value: Any) -> Any:
+def read_through(value: Any) -> Any:
     """The value with everything in it read: pydantic checks an `Iterable` while it is read."""
     if isinstance(value, dict):
-        return {key: consumed(each) for key, each in value.items()}
-    return [consumed(each) for each in value] if isinstance(value, list | Iterator) else value
+        return {key: read_through(each) for key, each in value.items()}
+    return [read_through(each) for each in value] if isinstance(value, list | Iterator) else value
 
 
 @PATIENT
@@ -56,18 +56,18 @@ def consumed(value: Any) -> Any:
 def test_requests_are_what_the_packages_types_say(request: ModelRequest):
     for stream, (adapter, fields) in PARAMS.items():
         body = OPENAI_CHAT.encode_request(request, model="m", stream=stream)
-        assert consumed(adapter.validate_python(body)) == body
+        assert read_through(adapter.validate_python(body)) == body
         assert set(body) <= fields
 
 
 @PATIENT
 @given(turns())
 def test_answers_are_what_the_packages_types_say(turn: list[Delta]):
-    body = OPENAI_CHAT.encode_response(turn, model="m", response_id="r", created=1)
+    body = OPENAI_CHAT.encode_response(turn, model="m", response_id="r", created_at=1)
     ChatCompletion.model_validate(body, strict=True)
-    encoder = OPENAI_CHAT.encoder(WireRequest(ModelRequest([]), "m", True), response_id="r", created=1)
-    *chunks, done = [data for delta in turn for _, data in encoder.feed(delta)]
-    assert done == "[DONE]"
+    encoder = OPENAI_CHAT.encoder(WireRequest(ModelRequest([]), "m", True), response_id="r", created_at=1)
+    *chunks, last_event = [data for delta in turn for _, data in encoder.feed(delta)]
+    assert last_event == "[DONE]"
     for chunk in chunks:
         ChatCompletionChunk.model_validate(chunk, strict=True)
 
@@ -109,7 +109,7 @@ def talk(server: Server, work: Callable[[Any], Awaitable[Any]]) -> Any:
     return asyncio.run(run())
 
 
-def made(message: Any) -> list[tuple[str, str, str]]:
+def calls_of(message: Any) -> list[tuple[str, str, str]]:
     return [(call.id, call.function.name, call.function.arguments) for call in message.tool_calls]
 
 
@@ -122,7 +122,7 @@ def test_a_conversation_whole():
     async def work(completions: Any) -> None:
         first = await completions.create(model="m", messages=[USER], tools=TOOLS, tool_choice="required", seed=7)
         message = first.choices[0].message
-        assert (message.content, made(message), first.choices[0].finish_reason) == ("I look.", CALLS, "tool_calls")
+        assert (message.content, calls_of(message), first.choices[0].finish_reason) == ("I look.", CALLS, "tool_calls")
         assert (first.usage.total_tokens, first.usage.prompt_tokens_details.cached_tokens) == (5, 1)
         results = [{"role": "tool", "tool_call_id": call.id, "content": "ok"} for call in message.tool_calls]
         second = await completions.create(model="m", messages=[USER, message, *results])
@@ -163,7 +163,7 @@ def test_the_stream_helper_puts_the_calls_together():
 
     kinds, final = talk(Server(TURN), work)
     (choice,) = final.choices
-    assert (choice.message.content, made(choice.message), choice.finish_reason) == ("I look.", CALLS, "tool_calls")
+    assert (choice.message.content, calls_of(choice.message), choice.finish_reason) == ("I look.", CALLS, "tool_calls")
     assert kinds.count("tool_calls.function.arguments.done") == 2
 
 
@@ -177,8 +177,8 @@ def test_an_answer_of_a_schema():
     async def work(completions: Any) -> list[Any]:
         whole = await completions.parse(model="m", messages=[USER], response_format=Count)
         async with completions.stream(model="m", messages=[USER], response_format=Count) as stream:
-            streamed = await stream.get_final_completion()
-        return [each.choices[0].message.parsed for each in (whole, streamed)]
+            stream_message = await stream.get_final_completion()
+        return [each.choices[0].message.parsed for each in (whole, stream_message)]
 
     assert talk(server, work) == [Count(n=7)] * 2
     for request in server.requests:
@@ -201,16 +201,16 @@ def test_errors_as_the_client_raises_them():
     async def check_errors(completions: Any) -> None:
         await completions.create(model="m", messages=[USER], n=2)
 
-    with pytest.raises(openai.BadRequestError, match="n: expected 1, found a number") as caught:
+    with pytest.raises(openai.BadRequestError, match="n: expected 1, found a number") as raised_error:
         talk(Server(), check_errors)
-    assert caught.value.type == "invalid_request_error"
+    assert raised_error.value.type == "invalid_request_error"
 
-    async def broken(completions: Any) -> None:
+    async def read_to_end(completions: Any) -> None:
         stream = await completions.create(model="m", messages=[USER], stream=True)
         assert [chunk async for chunk in stream] == []
 
     with pytest.raises(openai.APIError, match="the model broke off"):
-        talk(Server(TURN, break_off=True), broken)
+        talk(Server(TURN, break_off=True), read_to_end)
 
 
 # --- their chunks, read by us ------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def test_errors_as_the_client_raises_them():
 
 def test_a_chunk_of_theirs_with_every_field_is_read():
     """What the package dumps has nulls where the API leaves a field out."""
-    encoder = OPENAI_CHAT.encoder(WireRequest(ModelRequest([]), "m", True), response_id="r", created=1)
+    encoder = OPENAI_CHAT.encoder(WireRequest(ModelRequest([]), "m", True), response_id="r", created_at=1)
     decoder = OPENAI_CHAT.decoder(model="m")
     read: list[Delta] = []
     for delta in TURN:
@@ -236,7 +236,7 @@ def test_a_chunk_of_theirs_with_every_field_is_read():
 # --- schemas of answers ------------------------------------------------------------------------------------------
 
 
-def closed(schema: Any) -> list[Any]:
+def object_rules(schema: Any) -> list[Any]:
     return [
         (sorted(node["properties"]), sorted(node.get("required", ())), node["additionalProperties"])
         for node in nodes(schema)
@@ -248,5 +248,5 @@ def closed(schema: Any) -> list[Any]:
 def test_its_package_makes_the_same_of_a_type(type_: Any):
     """What it does not take care of (`oneOf`, `default`, lengths), the API refuses all the same."""
     theirs = to_strict_json_schema(type_)
-    assert closed(openai_form(OutputSchema("x", type_.model_json_schema())).schema) == closed(theirs)
+    assert object_rules(openai_form(OutputSchema("x", type_.model_json_schema())).schema) == object_rules(theirs)
     assert openai_form(OutputSchema("x", theirs)).strict

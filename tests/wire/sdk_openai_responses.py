@@ -40,7 +40,7 @@ CHOICE = TypeAdapter[Any](ResponseToolChoice)
 CREATE = TypeAdapter[Any](ResponseCreateParamsStreaming)
 
 ITEM_DATA = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
-SIGNED = Opaque("openai-responses", "m", ITEM_DATA)
+SIGNATURE = Opaque("openai-responses", "m", ITEM_DATA)
 USAGE = Usage(3, 2, 1, 1)
 READ = ToolSpec("read", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}})
 
@@ -49,7 +49,7 @@ READ = ToolSpec("read", "Reads.", {"type": "object", "properties": {"path": {"ty
 
 
 @PATIENT
-@given(requests(opaque=SIGNED))
+@given(requests(opaque=SIGNATURE))
 def test_its_types_take_our_requests(request: ModelRequest):
     body = OPENAI_RESPONSES.encode_request(request, model="m", stream=True)
     CREATE.validate_python(body)
@@ -62,10 +62,10 @@ def test_its_types_take_our_requests(request: ModelRequest):
 
 
 @PATIENT
-@given(turns(opaque=SIGNED))
+@given(turns(opaque=SIGNATURE))
 def test_its_types_take_our_answers_and_we_read_what_it_makes_of_them(deltas: list[Delta]):
     wire_request = WireRequest(ModelRequest([Message.user("Hi")], (READ,)), "m")
-    encoder = OPENAI_RESPONSES.encoder(wire_request, response_id="resp_1", created=1)
+    encoder = OPENAI_RESPONSES.encoder(wire_request, response_id="resp_1", created_at=1)
     decoder, again = OPENAI_RESPONSES.decoder(model="m"), OPENAI_RESPONSES.decoder(model="m")
     ours: list[Delta] = []
     theirs: list[Delta] = []
@@ -73,20 +73,22 @@ def test_its_types_take_our_answers_and_we_read_what_it_makes_of_them(deltas: li
         for _, data in encoder.feed(delta):
             ours += decoder.feed(data)
             theirs += again.feed(EVENT.validate_python(data).model_dump(mode="json", by_alias=True))
-    assert [_unsigned(delta) for delta in theirs + again.close()] == [
-        _unsigned(delta) for delta in ours + decoder.close()
+    assert [_without_signature(delta) for delta in theirs + again.close()] == [
+        _without_signature(delta) for delta in ours + decoder.close()
     ]
-    body = OPENAI_RESPONSES.encode_response(deltas, model="m", response_id="resp_1", created=1)
-    dumped = Response.model_validate(body).model_dump(mode="json", by_alias=True)
-    read = OPENAI_RESPONSES.decode_response(dumped, model="m")
-    assert [_unsigned(d) for d in read] == [_unsigned(d) for d in OPENAI_RESPONSES.decode_response(body, model="m")]
+    body = OPENAI_RESPONSES.encode_response(deltas, model="m", response_id="resp_1", created_at=1)
+    response_json = Response.model_validate(body).model_dump(mode="json", by_alias=True)
+    read = OPENAI_RESPONSES.decode_response(response_json, model="m")
+    assert [_without_signature(d) for d in read] == [
+        _without_signature(d) for d in OPENAI_RESPONSES.decode_response(body, model="m")
+    ]
     # What it gave is what its users append to their input.
-    items = [{"type": "message", "role": "user", "content": "Hi"}, *dumped["output"]]
+    items = [{"type": "message", "role": "user", "content": "Hi"}, *response_json["output"]]
     messages = OPENAI_RESPONSES.decode_request({"model": "m", "input": items}).request.messages
     assert len(messages[-1].calls) == sum(isinstance(delta, CallCompleted) for delta in deltas)
 
 
-def _unsigned(delta: Delta) -> Delta:
+def _without_signature(delta: Delta) -> Delta:
     """Its dump says `null` where we say nothing: an item that goes back is compared by its secret alone."""
     if isinstance(delta, PartEnded) and delta.opaque is not None:
         return PartEnded(delta.part, Opaque("", "", delta.opaque.data.get("encrypted_content")))
@@ -101,10 +103,10 @@ def serving(deltas: Sequence[Delta], requests: list[WireRequest]) -> Answer:
         request = OPENAI_RESPONSES.decode_request(exchange.json)
         requests.append(request)
         if not request.stream:
-            body = OPENAI_RESPONSES.encode_response(deltas, model=request.model, response_id="resp_1", created=1)
+            body = OPENAI_RESPONSES.encode_response(deltas, model=request.model, response_id="resp_1", created_at=1)
             await whole("200 OK", json.dumps(body).encode())(exchange)
             return
-        encoder = OPENAI_RESPONSES.encoder(request, response_id="resp_1", created=1)
+        encoder = OPENAI_RESPONSES.encoder(request, response_id="resp_1", created_at=1)
         frames = [frame for delta in deltas for frame in encoder.feed(delta)]
         await stream(*(f"event: {name}\n".encode() + event(data) for name, data in frames))(exchange)
 
@@ -144,7 +146,7 @@ def calls_of(response: Any) -> list[tuple[str, str, str]]:
     return [(item.call_id, item.name, item.arguments) for item in response.output if item.type == "function_call"]
 
 
-CALLED = [("call_a", "read", '{"path": "é"}'), ("call_b", "read", "{}")]
+EXPECTED_CALLS = [("call_a", "read", '{"path": "é"}'), ("call_b", "read", "{}")]
 
 
 def test_create_and_what_its_client_asks():
@@ -161,7 +163,7 @@ def test_create_and_what_its_client_asks():
         )
 
     response, wire_request = run(CALLS, use)
-    assert calls_of(response) == CALLED
+    assert calls_of(response) == EXPECTED_CALLS
     assert response.output_text == "I look."
     assert response.usage.output_tokens_details.reasoning_tokens == 1
     request = wire_request.request
@@ -179,7 +181,7 @@ def test_create_streamed():
     assert [each.sequence_number for each in events] == [*range(len(events))]
     assert "".join(each.delta for each in events if each.type == "response.output_text.delta") == "I look."
     assert events[-1].type == "response.completed"
-    assert calls_of(events[-1].response) == CALLED
+    assert calls_of(events[-1].response) == EXPECTED_CALLS
 
 
 def test_its_stream_helper():
@@ -192,21 +194,21 @@ def test_its_stream_helper():
     snapshots = [each.snapshot for each in events if each.type == "response.function_call_arguments.delta"]
     assert snapshots == ['{"path": "é"}', "{}"]
     assert events[-1].type == "response.completed"
-    assert calls_of(final) == CALLED
+    assert calls_of(final) == EXPECTED_CALLS
 
 
-class Answered(BaseModel):
+class NumberAnswer(BaseModel):
     n: int
 
 
 def test_parsed_output():
     async def use(client: openai.AsyncOpenAI) -> Any:
-        return await client.responses.parse(model="m", input="Hi", text_format=Answered)
+        return await client.responses.parse(model="m", input="Hi", text_format=NumberAnswer)
 
     response, wire_request = run([TextDelta('{"n": 3}'), TurnEnded("stop", USAGE)], use)
-    assert response.output_parsed == Answered(n=3)
+    assert response.output_parsed == NumberAnswer(n=3)
     assert isinstance(wire_request.request.output, OutputSchema)
-    assert (wire_request.request.output.name, wire_request.request.output.strict) == ("Answered", True)
+    assert (wire_request.request.output.name, wire_request.request.output.strict) == ("NumberAnswer", True)
 
 
 def test_its_stream_helper_lives_with_a_malformed_call():
@@ -260,7 +262,7 @@ def test_its_errors(status: str, kind: type[openai.APIStatusError]):
 
 
 def test_a_turn_that_broke_off():
-    encoder = OPENAI_RESPONSES.encoder(WireRequest(ModelRequest([]), "m"), response_id="resp_1", created=1)
+    encoder = OPENAI_RESPONSES.encoder(WireRequest(ModelRequest([]), "m"), response_id="resp_1", created_at=1)
     frames = [*encoder.feed(CALLS[1]), *encoder.fail("it broke")]
 
     async def go() -> Any:
@@ -272,5 +274,5 @@ def test_a_turn_that_broke_off():
         ):
             return [each async for each in response_stream][-1]
 
-    failed = asyncio.run(go())
-    assert (failed.type, failed.response.error.message) == ("response.failed", "it broke")
+    raised_error = asyncio.run(go())
+    assert (raised_error.type, raised_error.response.error.message) == ("response.failed", "it broke")

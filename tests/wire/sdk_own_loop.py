@@ -21,11 +21,11 @@ def test_the_guides_messages_and_tools_are_those_of_the_package():
 
     def model(messages: list[Any], tools: list[Any]) -> dict[str, Any]:
         definitions.extend(tools)
-        written = {"role": "assistant", "content": "Let me see.", "tool_calls": None}
+        message_json = {"role": "assistant", "content": "Let me see.", "tool_calls": None}
         if len(messages) == 1:
             function = {"name": "look_up", "arguments": '{"item": "apple"}'}
-            written["tool_calls"] = [{"id": "a", "type": "function", "function": function}]
-        return ChatCompletionMessage.model_validate(written).model_dump(exclude_none=True)
+            message_json["tool_calls"] = [{"id": "a", "type": "function", "function": function}]
+        return ChatCompletionMessage.model_validate(message_json).model_dump(exclude_none=True)
 
     page["model"] = model
 

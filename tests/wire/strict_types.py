@@ -40,7 +40,7 @@ class Zoo(BaseModel):
     model_config = ConfigDict(extra="forbid")
     animals: list[Annotated[Cat | Dog, Field(discriminator="kind")]] = Field(max_length=3, min_length=2)
     mood: Mood = Mood.GOOD
-    founded: date
+    founding_day: date
     id: UUID | None = Field(default=None, description="If it has one.")
     town: Town = Field(description="Where it is.", examples=[{"name": "Ulm"}])
     code: Annotated[str, Field(json_schema_extra={"format": "binary"})] = "x"

@@ -34,14 +34,14 @@ from toolspeak.wire.base import Earlier, ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.json_conversion import MAX_DEPTH
 
 MODEL = "claude-opus-5-5"
-SIGNED = Opaque("anthropic", MODEL, {"signature": "c2ln"})
-HIDDEN = Opaque("anthropic", MODEL, {"redacted": "eHh4"})
+SIGNATURE = Opaque("anthropic", MODEL, {"signature": "c2ln"})
+REDACTION = Opaque("anthropic", MODEL, {"redacted": "eHh4"})
 PIXEL = b"\x89PNG"
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 READ = ToolSpec("read", "Reads a file.", SCHEMA)
 MARK = {"type": "ephemeral"}
 USER = Message.user("Hi")
-CLOSED = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
+CLOSED_SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
 
 
 def encode(request: ModelRequest, *, model: str = MODEL, stream: bool = True) -> dict[str, Any]:
@@ -87,8 +87,8 @@ CASES: list[tuple[str, ModelRequest, dict[str, Any]]] = [
                 Message(
                     "assistant",
                     (
-                        ReasoningPart("hm", SIGNED),
-                        ReasoningPart("", HIDDEN),
+                        ReasoningPart("hm", SIGNATURE),
+                        ReasoningPart("", REDACTION),
                         TextPart("Let me see."),
                         call("toolu_1", path="a"),
                         call("toolu_2", path="b"),
@@ -197,10 +197,12 @@ CASES: list[tuple[str, ModelRequest, dict[str, Any]]] = [
     ),
     (
         "an output schema beside another setting of the output",
-        ModelRequest([USER], output=OutputSchema("output", CLOSED), options={"output_config": {"effort": "low"}}),
+        ModelRequest(
+            [USER], output=OutputSchema("output", CLOSED_SCHEMA), options={"output_config": {"effort": "low"}}
+        ),
         {
             "messages": [message_of("user", "Hi")],
-            "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": CLOSED}},
+            "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": CLOSED_SCHEMA}},
         },
     ),
     (
@@ -253,7 +255,7 @@ def as_lists(request: ModelRequest) -> ModelRequest:
 
 def sayable(request: ModelRequest) -> ModelRequest:
     """The request as the API can express it: without text of white space alone and without the output schema's name."""
-    output = request.output and replace(request.output, name="output", strict=True, schema=CLOSED)
+    output = request.output and replace(request.output, name="output", strict=True, schema=CLOSED_SCHEMA)
     parallel = None if request.choice.mode == "none" else request.parallel
     return as_lists(with_default(replace(request, output=output, parallel=parallel)))
 
@@ -270,7 +272,7 @@ def visible(message: Message) -> Message:
 
 
 @settings(deadline=None)
-@given(requests(opaque=SIGNED), st.booleans(), st.booleans())
+@given(requests(opaque=SIGNATURE), st.booleans(), st.booleans())
 def test_every_request_is_read_as_it_was_written(request: ModelRequest, cache: bool, stream: bool):
     messages = [visible(message) for message in request.messages if isinstance(message, Message)]
     # Of a failed call, the API says only that it failed.
@@ -325,7 +327,7 @@ def test_an_answer_to_be_continued_does_not_end_in_white_space():
 
 @pytest.mark.parametrize(
     "opaque",
-    [None, Opaque("openai-responses", MODEL, {"id": "rs_1"}), Opaque("anthropic", "claude-haiku-5-5", SIGNED.data)],
+    [None, Opaque("openai-responses", MODEL, {"id": "rs_1"}), Opaque("anthropic", "claude-haiku-5-5", SIGNATURE.data)],
     ids=["unsigned", "another provider's", "another model's"],
 )
 def test_reasoning_of_another_model_is_not_sent(opaque: Opaque | None):
@@ -336,9 +338,9 @@ def test_reasoning_of_another_model_is_not_sent(opaque: Opaque | None):
 
 
 def test_a_malformed_call_and_its_result_go_back_as_text():
-    malformed = MalformedCall("c2", '{"path": ', "invalid_arguments", "cut off", "read")
+    malformed_call = MalformedCall("c2", '{"path": ', "invalid_arguments", "cut off", "read")
     answers = (result("c1"), ToolResult("c2", "read", "failure", (TextPart("cut off"),), "malformed"))
-    messages = messages_of(USER, Message("assistant", (call("c1"), malformed)), Message("tool", answers))
+    messages = messages_of(USER, Message("assistant", (call("c1"), malformed_call)), Message("tool", answers))
     assert messages[1]["content"][1] == {"type": "text", "text": '{"path": '}
     assert [block["type"] for block in messages[2]["content"]] == ["tool_result", "text"]
 
@@ -357,8 +359,8 @@ def test_an_image_or_a_file_that_the_api_does_not_take_becomes_text():
         "[file bad.txt: text/plain, 1 bytes]",
         '{"a": 1}',
     ]
-    drawn = Message("assistant", (ImagePart("image/png", PIXEL),))
-    assert messages_of(USER, drawn)[1] == message_of("assistant", "[image: image/png]")
+    picture_message = Message("assistant", (ImagePart("image/png", PIXEL),))
+    assert messages_of(USER, picture_message)[1] == message_of("assistant", "[image: image/png]")
 
 
 @given(
@@ -383,9 +385,9 @@ def test_ids_are_valid_distinct_and_stable(ids: list[tuple[str, str | None]]):
 
 
 def test_an_id_that_looks_like_a_changed_id_stays_distinct():
-    (changed,) = [block["id"] for block in messages_of(USER, Message("assistant", (call("a.b"),)))[1]["content"]]
-    blocks = messages_of(USER, Message("assistant", (call("a.b"), call("x", provider_id=changed))))[1]["content"]
-    assert blocks[0]["id"] == changed
+    (wire_id,) = [block["id"] for block in messages_of(USER, Message("assistant", (call("a.b"),)))[1]["content"]]
+    blocks = messages_of(USER, Message("assistant", (call("a.b"), call("x", provider_id=wire_id))))[1]["content"]
+    assert blocks[0]["id"] == wire_id
     assert len({block["id"] for block in blocks}) == 2
 
 
@@ -412,7 +414,7 @@ def marks(body: dict[str, Any]) -> int:
     return sum("cache_control" in block for block in [*body.get("system", []), *body.get("tools", []), *messages])
 
 
-@given(requests(opaque=SIGNED))
+@given(requests(opaque=SIGNATURE))
 @example(ModelRequest([Message.user("\r")]))
 @settings(deadline=None)
 def test_a_request_has_at_most_four_cache_markers_and_none_on_a_thought(request: ModelRequest):
@@ -455,15 +457,15 @@ def test_objects_of_an_output_schema_are_closed():
         "enum": [{"type": "object"}],
     }
     config = encode(ModelRequest([USER], output=OutputSchema("x", schema, description="An answer.")))["output_config"]
-    closed = config["format"]["schema"]
-    assert closed["additionalProperties"] is False
-    assert closed["properties"]["list"]["items"]["additionalProperties"] is False
-    assert closed["properties"]["any"]["anyOf"][0] == {"type": "object", "additionalProperties": False}
-    assert closed["properties"]["open"]["additionalProperties"] == {"type": "string"}
-    assert closed["properties"]["type"] == {"type": "string"}
-    assert closed["$defs"]["x"]["additionalProperties"] is False
-    assert closed["enum"] == [{"type": "object"}]
-    assert closed["description"] == "An answer."
+    closed_schema = config["format"]["schema"]
+    assert closed_schema["additionalProperties"] is False
+    assert closed_schema["properties"]["list"]["items"]["additionalProperties"] is False
+    assert closed_schema["properties"]["any"]["anyOf"][0] == {"type": "object", "additionalProperties": False}
+    assert closed_schema["properties"]["open"]["additionalProperties"] == {"type": "string"}
+    assert closed_schema["properties"]["type"] == {"type": "string"}
+    assert closed_schema["$defs"]["x"]["additionalProperties"] is False
+    assert closed_schema["enum"] == [{"type": "object"}]
+    assert closed_schema["description"] == "An answer."
 
 
 def test_a_schema_that_is_not_strict_is_sent_if_the_api_takes_it():
@@ -561,10 +563,10 @@ def test_results_are_one_message_wherever_the_user_puts_them():
         message_of("user", result("t1")),
         message_of("user", result("t2"), result("t1"), result("t9"), "Hm.", result("")),
     ).messages
-    assistant, answered, *rest = read
+    assistant, results_message, *rest = read
     ids = [part.id for part in assistant.calls]
     assert len({*ids}) == 3
-    assert [part.call_id for part in answered.results] == [ids[0], ids[1], ids[2], "t9"]
+    assert [part.call_id for part in results_message.results] == [ids[0], ids[1], ids[2], "t9"]
     assert [message.role for message in rest] == ["user", "tool"]
     assert rest[1].results[0].call_id == ""
 
@@ -612,16 +614,16 @@ REFUSALS: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("request_body", "problem"), REFUSALS, ids=[problem for _, problem in REFUSALS])
 def test_a_request_that_cannot_be_read_names_the_field(request_body: Any, problem: str):
-    with pytest.raises(FormatError) as caught:
+    with pytest.raises(FormatError) as raised_error:
         ANTHROPIC.decode_request(request_body)
-    assert problem in str(caught.value)
+    assert problem in str(raised_error.value)
 
 
 def test_a_stored_conversation_is_refused_with_an_error_that_anthropics_package_reads():
     """`thread_unsupported_request` has its tool runner send the whole conversation instead (anthropic 2.12)."""
-    with pytest.raises(FormatError) as caught:
+    with pytest.raises(FormatError) as raised_error:
         ANTHROPIC.decode_request(body(thread={"type": "continue", "previous_message_id": "msg_1"}))
-    assert caught.value.details == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+    assert raised_error.value.details == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
 
 
 JSON_LIKE = st.recursive(
@@ -671,14 +673,14 @@ SEARCH_RESULT = ToolResult(
 WRITE = ToolSpec("write", "Writes a file.", SCHEMA)
 
 
-def searched(search_result: ToolResult, *tools: ToolSpec, references: bool = True) -> dict[str, Any]:
+def search_body(search_result: ToolResult, *tools: ToolSpec, references: bool = True) -> dict[str, Any]:
     calls = Message("assistant", (call("a", search_result.name),))
     messages = [USER, calls, Message("tool", (search_result,))]
     return encode(ModelRequest(messages, tools, cache=True, references=references))
 
 
 def test_the_result_of_a_search_refers_to_definitions_that_are_not_in_the_prompt():
-    body = searched(SEARCH_RESULT, FIND, READ, WRITE)
+    body = search_body(SEARCH_RESULT, FIND, READ, WRITE)
     (block,) = body["messages"][-1]["content"]
     assert block["content"] == [
         {"type": "tool_reference", "tool_name": "read"},
@@ -695,7 +697,7 @@ def test_definitions_are_in_the_prompt_where_no_result_refers_to_them():
         (SEARCH_RESULT, (FIND, READ), True),  # `write` has left the list
         (own, (FIND, READ), True),  # called without a search: the result is the tool's own
     ):
-        body = searched(case, *tools, references=references)
+        body = search_body(case, *tools, references=references)
         (block,) = body["messages"][-1]["content"]
         assert block["content"][0]["text"] == case.text
         assert not any("defer_loading" in tool for tool in body["tools"])

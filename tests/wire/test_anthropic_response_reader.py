@@ -54,8 +54,8 @@ def tool(index: int, *pieces: str, name: str = "read", call_id: str = "toolu_1")
 
 
 def end(reason: str | None = "end_turn", **usage: Any) -> list[dict[str, Any]]:
-    changed = {"stop_reason": reason, "stop_sequence": None}
-    return [{"type": "message_delta", "delta": changed, "usage": usage}, {"type": "message_stop"}]
+    delta = {"stop_reason": reason, "stop_sequence": None}
+    return [{"type": "message_delta", "delta": delta, "usage": usage}, {"type": "message_stop"}]
 
 
 def decode(*events: Any, model: str | None = None) -> list[Delta]:
@@ -69,8 +69,8 @@ def whole(*content: Any, reason: str | None = "end_turn", **fields: Any) -> list
     )
 
 
-CALLED = [CallStarted(0, "read", "toolu_1"), ArgumentsDelta(0, '{"p":'), ArgumentsDelta(0, '"a"}')]
-COMPLETED = CallCompleted(0, "read", {"p": "a"}, "toolu_1")
+CALL_DELTAS = [CallStarted(0, "read", "toolu_1"), ArgumentsDelta(0, '{"p":'), ArgumentsDelta(0, '"a"}')]
+CALL_END = CallCompleted(0, "read", {"p": "a"}, "toolu_1")
 
 
 def test_a_turn_with_a_thought_a_text_and_a_call():
@@ -92,8 +92,8 @@ def test_a_turn_with_a_thought_a_text_and_a_call():
         PartEnded("reasoning", Opaque("anthropic", MODEL, {"signature": "c2ln"})),
         TextDelta("Let me "),
         TextDelta("see."),
-        *CALLED,
-        COMPLETED,
+        *CALL_DELTAS,
+        CALL_END,
         BatchEnded((0,), True),
         TurnEnded("tool_calls", Usage(5, 9), MODEL),
     ]
@@ -101,8 +101,8 @@ def test_a_turn_with_a_thought_a_text_and_a_call():
 
 def test_signatures_are_bound_to_the_model_that_was_asked_for():
     thought = [block(0, "thinking", thinking="", signature=""), delta(0, "signature_delta", signature="s"), stop(0)]
-    hidden = [block(1, "redacted_thinking", data="x"), stop(1)]
-    assert decode(begin(), *thought, *hidden, *end(), model="alias")[:2] == [
+    redacted_events = [block(1, "redacted_thinking", data="x"), stop(1)]
+    assert decode(begin(), *thought, *redacted_events, *end(), model="alias")[:2] == [
         PartEnded("reasoning", Opaque("anthropic", "alias", {"signature": "s"})),
         PartEnded("reasoning", Opaque("anthropic", "alias", {"redacted": "x"})),
     ]
@@ -117,8 +117,8 @@ def test_thinking_without_a_signature_is_a_part_of_its_own():
 def test_a_call_is_complete_when_the_next_event_says_that_it_was_not_cut_off():
     decoder = ANTHROPIC.decoder()
     first, second = tool(0, '{"p":', '"a"}'), tool(1, "{}", call_id="toolu_2")
-    assert [delta for event in first for delta in decoder.feed(event)] == CALLED
-    assert decoder.feed(second[0]) == [COMPLETED, CallStarted(1, "read", "toolu_2")]
+    assert [delta for event in first for delta in decoder.feed(event)] == CALL_DELTAS
+    assert decoder.feed(second[0]) == [CALL_END, CallStarted(1, "read", "toolu_2")]
     assert decoder.feed({"type": "ping"}) == []
     assert [delta for event in second[1:] for delta in decoder.feed(event)] == [ArgumentsDelta(1, "{}")]
     assert decoder.feed(end("tool_use")[0]) == [CallCompleted(1, "read", {}, "toolu_2")]
@@ -137,8 +137,8 @@ def test_a_call_without_arguments_has_none():
 @pytest.mark.parametrize("pieces", [[], ['{"p":'], ['{"p": 1']], ids=["nothing", "a key", "no brace"])
 def test_a_call_that_is_cut_off_never_runs(reason: str, pieces: list[str]):
     deltas = decode(*tool(0, *pieces), *end(reason))
-    (malformed,) = [each for each in deltas if isinstance(each, CallMalformed)]
-    assert "the turn ended in the middle of its arguments" in malformed.reason
+    (malformed_call,) = [each for each in deltas if isinstance(each, CallMalformed)]
+    assert "the turn ended in the middle of its arguments" in malformed_call.reason
     assert deltas[-2] == BatchEnded((), False)
 
 
@@ -158,9 +158,9 @@ def test_a_whole_answer_that_was_cut_off_ends_in_no_call(arguments: dict[str, An
 
 def test_arguments_that_come_whole_with_the_start_of_their_block():
     start = block(0, "tool_use", id="toolu_1", name="read", input={"p": "a"})
-    assert decode(start, stop(0), *end("tool_use"))[1:3] == [ArgumentsDelta(0, '{"p": "a"}'), COMPLETED]
+    assert decode(start, stop(0), *end("tool_use"))[1:3] == [ArgumentsDelta(0, '{"p": "a"}'), CALL_END]
     again = [start, delta(0, "input_json_delta", partial_json='{"p": "a"}'), stop(0)]
-    assert decode(*again, *end("tool_use"))[1:3] == [ArgumentsDelta(0, '{"p": "a"}'), COMPLETED]
+    assert decode(*again, *end("tool_use"))[1:3] == [ArgumentsDelta(0, '{"p": "a"}'), CALL_END]
 
 
 def test_blocks_in_turns_are_known_by_their_index():
@@ -253,7 +253,7 @@ def test_counts_that_are_none_are_unknown(usage: Any):
 
 # --- what is unknown, and what is wrong --------------------------------------------------------------------------
 
-UNKNOWN: list[Any] = [
+UNKNOWN_EVENTS: list[Any] = [
     {"type": "ping"},
     {"type": "message_metadata", "x": 1},
     {},
@@ -267,7 +267,10 @@ UNKNOWN: list[Any] = [
 
 def test_what_is_unknown_is_passed_over():
     before, *rest = text(0, "Hi")
-    assert decode(begin(), before, *UNKNOWN, *rest, *end()) == [TextDelta("Hi"), TurnEnded("stop", Usage(), MODEL)]
+    assert decode(begin(), before, *UNKNOWN_EVENTS, *rest, *end()) == [
+        TextDelta("Hi"),
+        TurnEnded("stop", Usage(), MODEL),
+    ]
 
 
 ERRORS = [
@@ -285,9 +288,9 @@ ERRORS = [
 def test_an_error_inside_the_stream(kind: str, status: int | None, retryable: bool):
     event = {"type": "error", "error": {"type": kind, "message": "that is why"}}
     for read in (lambda: decode(begin(), event), lambda: ANTHROPIC.decode_response(event)):
-        with pytest.raises(ProviderError, match="the server reported an error: that is why") as caught:
+        with pytest.raises(ProviderError, match="the server reported an error: that is why") as raised_error:
             read()
-        assert (caught.value.status, caught.value.retryable) == (status, retryable)
+        assert (raised_error.value.status, raised_error.value.retryable) == (status, retryable)
 
 
 @pytest.mark.parametrize(
@@ -320,9 +323,9 @@ ILL_FORMED = [
 
 @pytest.mark.parametrize(("event", "problem"), ILL_FORMED, ids=[problem for _, problem in ILL_FORMED])
 def test_an_ill_formed_event_is_named(event: Any, problem: str):
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(ProviderError) as raised_error:
         decode(event)
-    assert problem in str(caught.value)
+    assert problem in str(raised_error.value)
 
 
 def test_arguments_that_are_no_text():

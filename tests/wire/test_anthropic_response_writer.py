@@ -34,18 +34,18 @@ from toolspeak.wire.base import ModelRequest, StreamFrame, WireRequest
 
 MODEL = "m-1"
 REQUEST = WireRequest(ModelRequest([]), MODEL, stream=True)
-SIGNED = Opaque("anthropic", MODEL, {"signature": "c2ln"})
-HIDDEN = Opaque("anthropic", MODEL, {"redacted": "x"})
+SIGNATURE = Opaque("anthropic", MODEL, {"signature": "c2ln"})
+REDACTION = Opaque("anthropic", MODEL, {"redacted": "x"})
 END = TurnEnded("tool_calls", Usage(7, 5))
 
 
 def encode(deltas: Iterable[Delta]) -> list[StreamFrame]:
-    encoder = ANTHROPIC.encoder(REQUEST, response_id="msg_1", created=0)
+    encoder = ANTHROPIC.encoder(REQUEST, response_id="msg_1", created_at=0)
     return [frame for delta in deltas for frame in encoder.feed(delta)]
 
 
 def whole(deltas: Iterable[Delta]) -> dict[str, Any]:
-    return ANTHROPIC.encode_response(deltas, model=MODEL, response_id="msg_1", created=0)
+    return ANTHROPIC.encode_response(deltas, model=MODEL, response_id="msg_1", created_at=0)
 
 
 def decode(events: Iterable[Any]) -> list[Delta]:
@@ -67,7 +67,7 @@ def events_of(pieces: Sequence[bytes]) -> list[Any]:
     return [json.loads(event.data) for event in sse_events]
 
 
-def called(index: int, *pieces: str, name: str = "read") -> list[Delta]:
+def call_deltas(index: int, *pieces: str, name: str = "read") -> list[Delta]:
     return [
         CallStarted(index, name, f"toolu_{index}"),
         *(ArgumentsDelta(index, piece) for piece in pieces),
@@ -100,7 +100,7 @@ def contents(frames: Iterable[StreamFrame]) -> list[str]:
     return out
 
 
-def stopped(frames: Iterable[StreamFrame]) -> str | None:
+def stop_reason(frames: Iterable[StreamFrame]) -> str | None:
     return next(data["delta"]["stop_reason"] for name, data in frames if name == "message_delta")
 
 
@@ -108,7 +108,9 @@ def stopped(frames: Iterable[StreamFrame]) -> str | None:
 
 
 def test_the_events_of_a_turn():
-    frames = encode([TextDelta("Let me "), TextDelta("see."), *called(0, '{"p":', "1}"), BatchEnded((0,), True), END])
+    frames = encode(
+        [TextDelta("Let me "), TextDelta("see."), *call_deltas(0, '{"p":', "1}"), BatchEnded((0,), True), END]
+    )
     message = {
         "id": "msg_1",
         "type": "message",
@@ -144,9 +146,9 @@ def test_reasoning_with_its_signature_and_what_is_hidden():
     deltas = [
         ReasoningDelta("h"),
         ReasoningDelta("m"),
-        PartEnded("reasoning", SIGNED),
-        PartEnded("reasoning", HIDDEN),
-        PartEnded("reasoning", SIGNED),
+        PartEnded("reasoning", SIGNATURE),
+        PartEnded("reasoning", REDACTION),
+        PartEnded("reasoning", SIGNATURE),
         ReasoningDelta("so"),
         PartEnded("reasoning"),
         ReasoningDelta("and"),
@@ -193,10 +195,10 @@ FINISHES: list[tuple[FinishReason, str | None]] = [
 
 @pytest.mark.parametrize(("finish", "reason"), FINISHES)
 def test_why_a_turn_ended(finish: FinishReason, reason: str | None):
-    assert stopped(encode([TextDelta("Hi"), TurnEnded(finish)])) == reason
+    assert stop_reason(encode([TextDelta("Hi"), TurnEnded(finish)])) == reason
     assert whole([TextDelta("Hi"), TurnEnded(finish)])["stop_reason"] == reason
     with_call = "tool_use" if reason == "end_turn" else reason
-    assert stopped(encode([*called(0), TurnEnded(finish)])) == with_call
+    assert stop_reason(encode([*call_deltas(0), TurnEnded(finish)])) == with_call
 
 
 def test_tokens_from_a_cache_are_told_apart():
@@ -213,7 +215,7 @@ def test_tokens_from_a_cache_are_told_apart():
 
 
 def test_a_second_call_begins_at_once_when_the_first_is_whole():
-    encoder = ANTHROPIC.encoder(REQUEST, response_id="msg_1", created=0)
+    encoder = ANTHROPIC.encoder(REQUEST, response_id="msg_1", created_at=0)
     for delta in [CallStarted(0, "a", "t0"), ArgumentsDelta(0, '{"p": 1'), ArgumentsDelta(0, "}")]:
         encoder.feed(delta)
     assert [name for name, _ in encoder.feed(CallStarted(1, "b", "t1"))] == [
@@ -231,7 +233,7 @@ def test_a_second_call_begins_at_once_when_the_first_is_whole():
 
 
 def test_what_is_told_while_a_call_is_open_waits_for_its_end():
-    one, two = called(0, '{"p":', "1}"), called(1, '{"p":', "2}")
+    one, two = call_deltas(0, '{"p":', "1}"), call_deltas(1, '{"p":', "2}")
     deltas = [one[0], one[1], two[0], TextDelta("Hm"), two[1], one[2], two[2], one[3], two[3], END]
     assert contents(encode(deltas)) == ['tool_use {"p": 1}', 'tool_use {"p": 2}', "text Hm"]
 
@@ -251,22 +253,22 @@ def test_ids_are_accepted_and_no_two_are_the_same():
 
 
 def test_a_malformed_call_of_which_nothing_was_sent_is_text():
-    malformed = CallMalformed(0, '{"p": ', "invalid_arguments", "cut off", 0, "read")
-    assert contents(encode([malformed, END])) == ['text {"p": ']
-    assert whole([malformed, END])["content"] == [{"type": "text", "text": '{"p": '}]
-    assert whole([malformed, END])["stop_reason"] == "end_turn"
+    malformed_call = CallMalformed(0, '{"p": ', "invalid_arguments", "cut off", 0, "read")
+    assert contents(encode([malformed_call, END])) == ['text {"p": ']
+    assert whole([malformed_call, END])["content"] == [{"type": "text", "text": '{"p": '}]
+    assert whole([malformed_call, END])["stop_reason"] == "end_turn"
 
 
-MALFORMED = [
+MALFORMED_CASES = [
     CallStarted(0, "read", "t0"),
     ArgumentsDelta(0, '{"p": "a'),
     CallMalformed(0, '{"p": "a', "x", "y", 0, "read"),
 ]
 
 
-@pytest.mark.parametrize("rest", [[], [TextDelta("Hm")], called(1, "{}")], ids=["the end", "text", "a call"])
+@pytest.mark.parametrize("rest", [[], [TextDelta("Hm")], call_deltas(1, "{}")], ids=["the end", "text", "a call"])
 def test_nobody_can_read_half_a_call_that_was_sent(rest: list[Delta]):
-    frames = encode([*MALFORMED, *rest, BatchEnded((), False), TurnEnded("stop")])
+    frames = encode([*MALFORMED_CASES, *rest, BatchEnded((), False), TurnEnded("stop")])
     assert contents(frames)[0] == 'tool_use {"p": "a \0'
     deltas = decode(data for _, data in frames)
     assert [each.index for each in deltas if isinstance(each, CallMalformed)] == [0]
@@ -280,19 +282,19 @@ def test_a_call_that_never_ends_is_half_a_call():
 
 
 def test_a_call_that_the_token_limit_cut_off_is_told_as_the_api_does():
-    frames = encode([*MALFORMED, BatchEnded((), False), TurnEnded("length")])
+    frames = encode([*MALFORMED_CASES, BatchEnded((), False), TurnEnded("length")])
     assert contents(frames) == ['tool_use {"p": "a']
-    assert stopped(frames) == "max_tokens"
+    assert stop_reason(frames) == "max_tokens"
 
 
 def test_a_malformed_call_that_still_waits_is_text():
-    one = called(0, '{"p":', "1}")
+    one = call_deltas(0, '{"p":', "1}")
     waits = [CallStarted(1, "f"), ArgumentsDelta(1, "{"), CallMalformed(1, "f({", "x", "y", 0, "f")]
     assert contents(encode([*one[:2], *waits, *one[2:], END])) == ['tool_use {"p": 1}', "text f({"]
 
 
 def test_an_ignored_call_that_still_waits_is_not_sent():
-    one = called(0, '{"p":', "1}")
+    one = call_deltas(0, '{"p":', "1}")
     assert contents(encode([*one[:2], CallStarted(1, "f"), CallIgnored(1, "second"), *one[2:], END])) == [
         'tool_use {"p": 1}'
     ]
@@ -300,9 +302,9 @@ def test_an_ignored_call_that_still_waits_is_not_sent():
 
 def test_a_whole_answer_holds_the_calls_that_count():
     deltas = [
-        *called(0, "{}"),
-        *called(1, "{}"),
-        *called(2, "{}"),
+        *call_deltas(0, "{}"),
+        *call_deltas(1, "{}"),
+        *call_deltas(2, "{}"),
         CallIgnored(2, "last"),
         BatchEnded((1, 2), True),
         END,
@@ -319,7 +321,7 @@ def test_what_a_dialects_parser_reads_is_written(size: int):
     read_deltas = decode(data for _, data in frames)
     assert [each.arguments for each in read_deltas if isinstance(each, CallCompleted)] == [{"path": "a"}]
     assert "".join(each.text for each in read_deltas if isinstance(each, TextDelta)).strip() == "Let me see."
-    assert stopped(frames) == "tool_use"
+    assert stop_reason(frames) == "tool_use"
 
 
 # --- errors ------------------------------------------------------------------------------------------------------
@@ -342,7 +344,7 @@ def test_what_a_dialects_parser_reads_is_written(size: int):
 def test_errors(status: int, kind: str):
     body = {"type": "error", "error": {"type": kind, "message": "why"}}
     assert ANTHROPIC.encode_error("why", status) == body
-    assert ANTHROPIC.encoder(REQUEST, response_id="msg_1", created=0).fail("why", status) == [("error", body)]
+    assert ANTHROPIC.encoder(REQUEST, response_id="msg_1", created_at=0).fail("why", status) == [("error", body)]
 
 
 # --- written and read --------------------------------------------------------------------------------------------
@@ -371,14 +373,14 @@ def joined_turn(deltas: Iterable[Delta]) -> tuple[Any, ...]:
                 passages.append((finish, usage, model))
             case _:
                 passages.append((delta,))
-    completed = sorted((each for each in deltas if isinstance(each, CallCompleted)), key=lambda each: each.index)
-    return passages, arguments, completed
+    completed_calls = sorted((each for each in deltas if isinstance(each, CallCompleted)), key=lambda each: each.index)
+    return passages, arguments, completed_calls
 
 
 @settings(deadline=None)
 @given(st.data(), st.booleans())
 def test_a_turn_is_read_as_it_was_written(data: st.DataObject, interleaved: bool):
-    turn = data.draw(turns(opaque=SIGNED, model=MODEL, interleaved=interleaved))
+    turn = data.draw(turns(opaque=SIGNATURE, model=MODEL, interleaved=interleaved))
     frames = encode(turn)
     contents(frames)
     pieces = data.draw(byte_pieces(sse(frames)))
@@ -386,12 +388,12 @@ def test_a_turn_is_read_as_it_was_written(data: st.DataObject, interleaved: bool
 
 
 @settings(deadline=None)
-@given(turns(opaque=SIGNED, model=MODEL))
+@given(turns(opaque=SIGNATURE, model=MODEL))
 def test_a_whole_turn_is_read_as_it_was_written(turn: list[Delta]):
     body = json.loads(json.dumps(whole(turn)))
-    passages, arguments, completed = joined_turn(ANTHROPIC.decode_response(body, model=MODEL))
+    passages, arguments, completed_calls = joined_turn(ANTHROPIC.decode_response(body, model=MODEL))
     expected, raw, calls = joined_turn(turn)
-    assert (passages, completed) == (expected, calls)
+    assert (passages, completed_calls) == (expected, calls)
     assert {index: json.loads(text) for index, text in arguments.items()} == {
         i: json.loads(text) for i, text in raw.items()
     }
@@ -400,7 +402,7 @@ def test_a_whole_turn_is_read_as_it_was_written(turn: list[Delta]):
 DELTAS = st.one_of(
     st.builds(TextDelta, st.sampled_from(["", "Hm"])),
     st.builds(ReasoningDelta, st.sampled_from(["", "hm"])),
-    st.builds(PartEnded, st.sampled_from(["text", "reasoning"]), st.sampled_from([None, SIGNED, HIDDEN])),
+    st.builds(PartEnded, st.sampled_from(["text", "reasoning"]), st.sampled_from([None, SIGNATURE, REDACTION])),
     st.builds(CallStarted, st.integers(0, 2), st.just("f"), st.sampled_from([None, "t"])),
     st.builds(ArgumentsDelta, st.integers(0, 2), st.sampled_from(["{", "}", '"a": 1'])),
     st.builds(CallCompleted, st.integers(0, 2), st.just("f"), st.just({"a": 1})),

@@ -38,12 +38,12 @@ def text_block(text: str, *citations: Any) -> dict[str, Any]:
     return {"type": "text", "text": text, **({"citations": [*citations]} if citations else {})}
 
 
-CITED = {"type": "web_search_result_location", "url": "https://x", "encrypted_index": "eXk", "cited_text": "x"}
+CITATION = {"type": "web_search_result_location", "url": "https://x", "encrypted_index": "eXk", "cited_text": "x"}
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
 CALL = {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {"path": "a"}}
 
 
-def streamed(content: list[Any], reason: str) -> list[Any]:
+def events_of(content: list[Any], reason: str) -> list[Any]:
     """The events that bring this content, texts and inputs in pieces."""
     events: list[Any] = [{"type": "message_start", "message": {"model": MODEL, "usage": {"input_tokens": 1}}}]
     for index, block in enumerate(content):
@@ -73,7 +73,7 @@ def read(content: list[Any], reason: str = "pause_turn", *, stream: bool = True)
     collector = TurnCollector(lambda index: f"call_{index}")
     if stream:
         decoder = ANTHROPIC.decoder(model=MODEL)
-        deltas = [delta for event in streamed(content, reason) for delta in decoder.feed(event)] + decoder.close()
+        deltas = [delta for event in events_of(content, reason) for delta in decoder.feed(event)] + decoder.close()
     else:
         body = {"model": MODEL, "content": copy.deepcopy(content), "stop_reason": reason}
         deltas = ANTHROPIC.decode_response(body, model=MODEL)
@@ -96,15 +96,15 @@ CONTENTS: list[list[Any]] = [
         search_result(1),
         search_result(2),
         text_block("There is "),
-        text_block("news", CITED, CITED),
+        text_block("news", CITATION, CITATION),
     ],
     [
         searching(1),
         search_result(1),
         text_block("There is "),
-        text_block("news", CITED),
+        text_block("news", CITATION),
         text_block(" and more. "),
-        text_block("Also", CITED),
+        text_block("Also", CITATION),
         text_block("."),
     ],
     [{"type": "mcp_tool_use", "id": "mcptoolu_1", "name": "x", "server_name": "y", "input": {}}],
@@ -115,29 +115,29 @@ CONTENTS: list[list[Any]] = [
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("content", CONTENTS, ids=range(len(CONTENTS)))
 def test_a_paused_turn_goes_back_as_it_came(content: list[Any], stream: bool):
-    paused = read(content, stream=stream)
-    assert messages_of(USER, paused)[1] == {"role": "assistant", "content": content}
-    assert messages_of(USER, paused)[1]["content"] == content  # the first encoding has changed nothing
-    cached = messages_of(USER, paused, cache=True)[1]["content"]
-    blocks = [{name: value for name, value in block.items() if name != "cache_control"} for block in cached]
-    assert (blocks, read(content, stream=stream)) == (content, paused)
-    marked = [block["type"] for block in cached if "cache_control" in block]
-    assert marked in ([], ["text"])
+    paused_message = read(content, stream=stream)
+    assert messages_of(USER, paused_message)[1] == {"role": "assistant", "content": content}
+    assert messages_of(USER, paused_message)[1]["content"] == content  # the first encoding has changed nothing
+    cached_blocks = messages_of(USER, paused_message, cache=True)[1]["content"]
+    blocks = [{name: value for name, value in block.items() if name != "cache_control"} for block in cached_blocks]
+    assert (blocks, read(content, stream=stream)) == (content, paused_message)
+    marked_types = [block["type"] for block in cached_blocks if "cache_control" in block]
+    assert marked_types in ([], ["text"])
 
 
 def test_what_follows_a_pause_is_the_same_message_to_the_api():
     messages = [
         USER,
         read([text_block("I look."), searching(1)]),
-        read([search_result(1), text_block("News.", CITED)], "end_turn"),
+        read([search_result(1), text_block("News.", CITATION)], "end_turn"),
     ]
     (_, answer) = messages_of(*messages)
-    assert answer["content"] == [text_block("I look."), searching(1), search_result(1), text_block("News.", CITED)]
+    assert answer["content"] == [text_block("I look."), searching(1), search_result(1), text_block("News.", CITATION)]
 
 
 def test_another_model_gets_the_text_alone():
-    paused = read(CONTENTS[3])
-    assert messages_of(USER, paused, model="other")[1]["content"] == [
+    paused_message = read(CONTENTS[3])
+    assert messages_of(USER, paused_message, model="other")[1]["content"] == [
         text_block("There is "), text_block("news"), text_block(" and more. "), text_block("Also"), text_block(".")
     ]  # fmt: skip
 

@@ -46,10 +46,10 @@ from toolspeak.errors import ConfigurationError, FormatError, ProviderError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.gemini import GEMINI
 from toolspeak.wire.gemini.request_reader import decode_request_at
-from toolspeak.wire.gemini.request_writer import UNSIGNED
+from toolspeak.wire.gemini.request_writer import NO_SIGNATURE
 
 OLD, NEW = "gemini-2.5-flash", "gemini-3-pro"
-SIGNED = {"thoughtSignature": "c2lnbmF0dXJl"}
+SIGNATURE = {"thoughtSignature": "c2lnbmF0dXJl"}
 READ = ToolSpec("read", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
 LIST = ToolSpec("list", "", {"type": "object", "properties": {}})
 MESSAGES = [Message.user("Hi")]
@@ -80,7 +80,7 @@ def chunk(*parts: Any, finish: str | None = None, **fields: Any) -> dict[str, An
     return {"candidates": [{**candidate, "finishReason": finish} if finish else candidate], **fields}
 
 
-def streamed(*chunks: Any, model: str | None = NEW) -> list[Delta]:
+def decode_chunks(*chunks: Any, model: str | None = NEW) -> list[Delta]:
     decoder = GEMINI.decoder(model=model)
     deltas = [delta for each in chunks for delta in decoder.feed(each)]
     assert decoder.finished
@@ -89,14 +89,14 @@ def streamed(*chunks: Any, model: str | None = NEW) -> list[Delta]:
 
 def frames_of(deltas: list[Delta]) -> list[dict[str, Any]]:
     request = WireRequest(ModelRequest(MESSAGES), "m-1")
-    encoder = GEMINI.encoder(request, response_id="r1", created=0)
+    encoder = GEMINI.encoder(request, response_id="r1", created_at=0)
     return [frame for delta in deltas for _, frame in encoder.feed(delta)]
 
 
 # --- requests ----------------------------------------------------------------------------------------------------
 
 
-@given(requests(parallel=False, opaque=Opaque("gemini", OLD, SIGNED), result_images=False))
+@given(requests(parallel=False, opaque=Opaque("gemini", OLD, SIGNATURE), result_images=False))
 @settings(deadline=None)
 def test_a_request_survives_encoding_and_decoding(request: ModelRequest):
     if request.output is not None:  # the API gets only the schema
@@ -104,7 +104,7 @@ def test_a_request_survives_encoding_and_decoding(request: ModelRequest):
     assert asked_back(request, OLD) == request
 
 
-@given(requests(parallel=False, opaque=Opaque("gemini", NEW, SIGNED)))
+@given(requests(parallel=False, opaque=Opaque("gemini", NEW, SIGNATURE)))
 @settings(deadline=None)
 def test_a_request_to_a_model_that_requires_signatures_is_the_same_after_a_relay(request: ModelRequest):
     body = body_of(request, NEW)
@@ -195,9 +195,9 @@ def test_a_response_is_an_object(part: TextPart | JsonPart, response: dict[str, 
         Message("assistant", (ToolCall("a", "read", {}, "a"),)),
         Message("tool", (ToolResult("a", "read", "success", (part,)),)),
     )
-    written = contents(*messages)
-    assert written[1]["parts"][0]["functionResponse"]["response"] == response
-    assert read(*written).messages == list(messages)
+    contents_json = contents(*messages)
+    assert contents_json[1]["parts"][0]["functionResponse"]["response"] == response
+    assert read(*contents_json).messages == list(messages)
 
 
 def test_a_malformed_call_and_its_result_go_back_as_text():
@@ -223,7 +223,7 @@ def test_an_empty_answer_has_no_content():
 
 
 def signature(kind: str, model: str) -> Any:
-    opaque = Opaque("gemini", model, SIGNED)
+    opaque = Opaque("gemini", model, SIGNATURE)
     parts = {
         "text": TextPart("t", opaque),
         "empty": TextPart("", opaque),
@@ -243,13 +243,13 @@ def signature(kind: str, model: str) -> Any:
     ],
 )
 def test_a_signature_goes_back_on_its_part_to_its_own_model(kind: str, part: dict[str, Any]):
-    assert signature(kind, NEW) == [{"role": "model", "parts": [{**part, **SIGNED}]}]
+    assert signature(kind, NEW) == [{"role": "model", "parts": [{**part, **SIGNATURE}]}]
 
 
 def test_a_signature_of_another_model_does_not_go_back():
     assert signature("text", OLD) == [{"role": "model", "parts": [{"text": "t"}]}]
     assert signature("empty", OLD) == signature("reasoning", OLD) == []
-    assert signature("call", OLD)[0]["parts"][0]["thoughtSignature"] == UNSIGNED
+    assert signature("call", OLD)[0]["parts"][0]["thoughtSignature"] == NO_SIGNATURE
 
 
 @pytest.mark.parametrize(
@@ -267,12 +267,16 @@ def test_a_signature_of_another_model_does_not_go_back():
 def test_calls_of_another_model_are_marked_as_unsigned_if_signatures_are_required(model: str, unsigned: bool):
     calls = (TextPart("I read."), ToolCall("a", "read", {}), ToolCall("b", "list", {}))
     [content] = contents(Message("assistant", calls), model=model)
-    assert [part.get("thoughtSignature") for part in content["parts"]] == [None, UNSIGNED if unsigned else None, None]
+    assert [part.get("thoughtSignature") for part in content["parts"]] == [
+        None,
+        NO_SIGNATURE if unsigned else None,
+        None,
+    ]
 
 
 def test_images_and_files_of_a_result():
-    picture, linked = ImagePart("image/png", b"\x89P"), ImagePart("image/*", url="https://x/a.png")
-    result = ToolResult("a", "read", "success", (TextPart("see"), picture, linked, FilePart("a", "text/x", b"f")))
+    picture, picture_link = ImagePart("image/png", b"\x89P"), ImagePart("image/*", url="https://x/a.png")
+    result = ToolResult("a", "read", "success", (TextPart("see"), picture, picture_link, FilePart("a", "text/x", b"f")))
     messages = (Message("assistant", (ToolCall("a", "read", {}, "a"),)), Message("tool", (result,)))
     media = [
         {"inlineData": {"mimeType": "image/png", "data": base64.b64encode(b"\x89P").decode()}},
@@ -455,29 +459,29 @@ def test_no_input_raises_any_other_error(junk: Any):
 # --- answers -----------------------------------------------------------------------------------------------------
 
 
-@given(turns(opaque=Opaque("gemini", "m-1", SIGNED), response_id="r1"))
+@given(turns(opaque=Opaque("gemini", "m-1", SIGNATURE), response_id="r1"))
 @settings(deadline=None)
 def test_a_turn_survives_a_stream(turn: list[Delta]):
     frames = json.loads(json.dumps(frames_of(turn)))
-    assert joined_deltas(streamed(*frames, model="m-1")) == joined_deltas(turn)
+    assert joined_deltas(decode_chunks(*frames, model="m-1")) == joined_deltas(turn)
 
 
-@given(turns(opaque=Opaque("gemini", "m-1", SIGNED), response_id="r1"))
+@given(turns(opaque=Opaque("gemini", "m-1", SIGNATURE), response_id="r1"))
 @settings(deadline=None)
 def test_a_turn_survives_a_whole_answer(turn: list[Delta]):
-    body = json.loads(json.dumps(GEMINI.encode_response(turn, model="m-1", response_id="r1", created=0)))
+    body = json.loads(json.dumps(GEMINI.encode_response(turn, model="m-1", response_id="r1", created_at=0)))
     assert joined_deltas(GEMINI.decode_response(body, model="m-1")) == joined_deltas(turn)
 
 
 def test_parallel_calls_without_ids():
     call = {"functionCall": {"name": "read", "args": {"path": "ü"}}}
-    deltas = streamed(
+    deltas = decode_chunks(
         chunk({"text": "I read. "}, modelVersion="gemini-3-pro-001", responseId="r"),
         chunk(
-            {**call, **SIGNED}, call, finish="STOP", usageMetadata={"promptTokenCount": 5, "candidatesTokenCount": 2}
+            {**call, **SIGNATURE}, call, finish="STOP", usageMetadata={"promptTokenCount": 5, "candidatesTokenCount": 2}
         ),
     )
-    opaque = Opaque("gemini", NEW, SIGNED)
+    opaque = Opaque("gemini", NEW, SIGNATURE)
     assert deltas == [
         TextDelta("I read. "),
         CallStarted(0, "read"),
@@ -492,7 +496,7 @@ def test_parallel_calls_without_ids():
 
 
 def test_a_call_without_arguments():
-    deltas = streamed(chunk({"functionCall": {"name": "list", "id": "i"}}, finish="STOP"))
+    deltas = decode_chunks(chunk({"functionCall": {"name": "list", "id": "i"}}, finish="STOP"))
     assert CallCompleted(0, "list", {}, "i") in deltas
 
 
@@ -505,24 +509,24 @@ def test_thoughts_are_reasoning_and_their_tokens_count_once():
         "thoughtsTokenCount": 7,
         "totalTokenCount": 24,
     }
-    deltas = streamed(
+    deltas = decode_chunks(
         chunk({"text": "Hm.", "thought": True}, usageMetadata={"promptTokenCount": 10}),
         chunk({"text": "Yes."}),
-        chunk({"text": "", **SIGNED}, finish="STOP", usageMetadata=counts),
+        chunk({"text": "", **SIGNATURE}, finish="STOP", usageMetadata=counts),
     )
     usage = Usage(input=14, output=10, cached=8, reasoning=7)
     assert usage.total == counts["totalTokenCount"]
     assert deltas == [
         ReasoningDelta("Hm."),
         TextDelta("Yes."),
-        PartEnded("text", Opaque("gemini", NEW, SIGNED)),
+        PartEnded("text", Opaque("gemini", NEW, SIGNATURE)),
         TurnEnded("stop", usage),
     ]
 
 
 def test_the_parts_of_a_whole_answer_stay_separate_if_one_is_signed():
-    body = chunk({"text": "a"}, {"text": "b", **SIGNED}, {"text": "c"}, {"text": "d"}, finish="STOP")
-    opaque = Opaque("gemini", "v", SIGNED)
+    body = chunk({"text": "a"}, {"text": "b", **SIGNATURE}, {"text": "c"}, {"text": "d"}, finish="STOP")
+    opaque = Opaque("gemini", "v", SIGNATURE)
     assert GEMINI.decode_response({**body, "modelVersion": "v"}) == [
         TextDelta("a"),
         PartEnded("text"),
@@ -571,8 +575,8 @@ FINISHES = [
 
 @pytest.mark.parametrize(("reason", "finish"), FINISHES)
 def test_finish_reasons(reason: str, finish: Any):
-    assert streamed(chunk({"text": "a"}, finish=reason))[-1] == TurnEnded(finish)
-    assert streamed({"candidates": [{"finishReason": reason, "index": 0}]})[-1] == TurnEnded(finish)
+    assert decode_chunks(chunk({"text": "a"}, finish=reason))[-1] == TurnEnded(finish)
+    assert decode_chunks({"candidates": [{"finishReason": reason, "index": 0}]})[-1] == TurnEnded(finish)
 
 
 @pytest.mark.parametrize(
@@ -581,11 +585,11 @@ def test_finish_reasons(reason: str, finish: Any):
 def test_a_call_that_the_api_could_not_read_is_reported_and_does_not_run(reason: str, code: str):
     candidate = {"finishReason": reason, "finishMessage": "Malformed function call: print(default_api.read("}
     before = chunk({"functionCall": {"name": "list", "args": {}}})
-    malformed, batch, end = streamed(before, {"candidates": [candidate]})[-3:]
-    assert isinstance(malformed, CallMalformed)
-    assert (malformed.index, malformed.raw, malformed.code) == (1, candidate["finishMessage"], code)
-    assert malformed.whole_block
-    assert "none of the turn's calls ran" in malformed.reason
+    malformed_call, batch, end = decode_chunks(before, {"candidates": [candidate]})[-3:]
+    assert isinstance(malformed_call, CallMalformed)
+    assert (malformed_call.index, malformed_call.raw, malformed_call.code) == (1, candidate["finishMessage"], code)
+    assert malformed_call.whole_block
+    assert "none of the turn's calls ran" in malformed_call.reason
     assert (batch, end) == (BatchEnded((), False), TurnEnded("tool_calls"))
 
 
@@ -616,16 +620,16 @@ def test_an_answer_that_cannot_be_read(body: Any, problem: str):
 
 
 def test_an_error_in_the_stream_may_be_worth_a_retry():
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(ProviderError) as raised_error:
         GEMINI.decoder().feed({"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}})
-    assert (caught.value.status, caught.value.retryable) == (503, True)
+    assert (raised_error.value.status, raised_error.value.retryable) == (503, True)
 
 
 def test_an_empty_candidate_and_unknown_fields_yield_nothing():
     empty = [{"candidates": [{}]}, {"candidates": []}, {"usageMetadata": {}}, {"news": [1]}]
     second = {"candidates": [{"index": 1, "content": {"parts": [{"text": "no"}]}, "finishReason": "STOP"}]}
-    grounded = chunk(finish="STOP", news=1)
-    assert streamed(*empty, second, grounded) == [TurnEnded("stop")]
+    last_chunk = chunk(finish="STOP", news=1)
+    assert decode_chunks(*empty, second, last_chunk) == [TurnEnded("stop")]
 
 
 def test_a_stream_without_a_finish_reason_is_not_finished():
@@ -670,7 +674,7 @@ def test_a_turn_that_a_dialect_read_is_sent_once_and_whole():
         "cachedContentTokenCount": 4,
         "totalTokenCount": 16,
     }
-    whole: Any = GEMINI.encode_response(turn, model="m-1", response_id="r1", created=0)
+    whole: Any = GEMINI.encode_response(turn, model="m-1", response_id="r1", created_at=0)
     assert whole["candidates"][0]["content"]["parts"] == [{"text": 'I read.{"path":'}, *parts[2:]]
 
 
@@ -692,7 +696,7 @@ def test_a_signature_of_another_api_does_not_reach_the_client():
 def test_an_error_has_the_form_of_the_api(status: int, name: str):
     error = {"error": {"code": status, "message": "why", "status": name}}
     assert GEMINI.encode_error("why", status) == error
-    encoder = GEMINI.encoder(WireRequest(ModelRequest(MESSAGES), "m"), response_id="r", created=0)
+    encoder = GEMINI.encoder(WireRequest(ModelRequest(MESSAGES), "m"), response_id="r", created_at=0)
     [(_, frame)] = encoder.fail("why", status)
     with pytest.raises(ProviderError, match="why"):
         GEMINI.decoder().feed(frame)

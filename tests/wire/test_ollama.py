@@ -49,7 +49,7 @@ from toolspeak.wire.ollama import OLLAMA
 READ = ToolSpec("read", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
 LIST = ToolSpec("list", "", {"type": "object", "properties": {}})
 MESSAGES = [Message.user("Hi")]
-CREATED = 1_790_000_000
+CREATED_AT = 1_790_000_000
 
 
 def body_of(request: ModelRequest, *, stream: bool = True) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def last(reason: str | None = "stop", **fields: Any) -> dict[str, Any]:
     return {"model": "m-1", "message": {"role": "assistant", "content": ""}, "done": True, **ending, **fields}
 
 
-def streamed(*lines: Any) -> list[Delta]:
+def decode_lines(*lines: Any) -> list[Delta]:
     decoder = OLLAMA.decoder()
     deltas = [delta for each in lines for delta in decoder.feed(each)]
     assert decoder.finished
@@ -82,7 +82,7 @@ def streamed(*lines: Any) -> list[Delta]:
 
 def lines_of(deltas: list[Delta]) -> list[dict[str, Any]]:
     request = WireRequest(ModelRequest(MESSAGES), "m-1")
-    encoder = OLLAMA.encoder(request, response_id="r1", created=CREATED)
+    encoder = OLLAMA.encoder(request, response_id="r1", created_at=CREATED_AT)
     return [frame for delta in deltas for _, frame in encoder.feed(delta)]
 
 
@@ -94,11 +94,11 @@ def tellable(message: Message | TextMessage) -> Message:
     assert isinstance(message, Message)
     if message.role == "tool":
         results = [part for part in message.parts if isinstance(part, ToolResult)]
-        return Message("tool", tuple(replace(result, content=joined(result.content)) for result in results))
-    return Message(message.role, joined(message.parts)) if message.role != "assistant" else message
+        return Message("tool", tuple(replace(result, content=join_texts(result.content)) for result in results))
+    return Message(message.role, join_texts(message.parts)) if message.role != "assistant" else message
 
 
-def joined(parts: Any) -> Any:
+def join_texts(parts: Any) -> Any:
     texts = [
         part.text if isinstance(part, TextPart) else f"[image: {part.url}]" for part in parts if not has_data(part)
     ]
@@ -323,19 +323,19 @@ def as_told(turn: list[Delta]) -> list[Delta]:
 @settings(deadline=None)
 def test_a_turn_survives_a_stream(turn: list[Delta]):
     lines = json.loads(json.dumps(lines_of(turn)))
-    assert joined_deltas(streamed(*lines)) == joined_deltas(as_told(turn))
+    assert joined_deltas(decode_lines(*lines)) == joined_deltas(as_told(turn))
 
 
 @given(turns(usage=USAGES))
 @settings(deadline=None)
 def test_a_turn_survives_a_whole_answer(turn: list[Delta]):
-    body = json.loads(json.dumps(OLLAMA.encode_response(turn, model="m-1", response_id="r1", created=CREATED)))
+    body = json.loads(json.dumps(OLLAMA.encode_response(turn, model="m-1", response_id="r1", created_at=CREATED_AT)))
     assert joined_deltas(OLLAMA.decode_response(body)) == joined_deltas(as_told(turn))
 
 
 def test_thoughts_text_and_calls_in_several_lines():
     call = {"function": {"name": "read", "arguments": {"path": "ü"}}}
-    deltas = streamed(
+    deltas = decode_lines(
         line(thinking="Hm."),
         line("I read. ", thinking="So."),
         line(tool_calls=[{**call, "id": "i1"}, call]),
@@ -362,7 +362,7 @@ def test_thoughts_text_and_calls_in_several_lines():
 
 def test_arguments_as_text_are_read_and_invalid_ones_are_malformed():
     good, bad = ({"function": {"name": "read", "arguments": text}} for text in ('{"a":1}', "{oops"))
-    deltas = streamed(line(tool_calls=[good, bad]), last())
+    deltas = decode_lines(line(tool_calls=[good, bad]), last())
     assert CallCompleted(0, "read", {"a": 1}) in deltas
     assert [(delta.index, delta.raw) for delta in deltas if isinstance(delta, CallMalformed)] == [(1, "{oops")]
     assert BatchEnded((0,), False) in deltas
@@ -380,11 +380,11 @@ FINISHES: list[tuple[str | None, FinishReason]] = [
 
 @pytest.mark.parametrize(("reason", "finish"), FINISHES)
 def test_finish_reasons(reason: str | None, finish: FinishReason):
-    assert streamed(line("a"), last(reason))[-1] == TurnEnded(finish, Usage(), "m-1")
+    assert decode_lines(line("a"), last(reason))[-1] == TurnEnded(finish, Usage(), "m-1")
 
 
 def test_an_empty_line_and_unknown_fields_yield_nothing():
-    assert streamed({}, {"news": 1}, {"message": None, "done": False}, line(news=1), last()) == [
+    assert decode_lines({}, {"news": 1}, {"message": None, "done": False}, line(news=1), last()) == [
         TurnEnded("stop", Usage(), "m-1")
     ]
 
@@ -452,7 +452,7 @@ def test_a_turn_that_a_dialect_read_is_sent_once_and_whole():
         "prompt_eval_count": 10,
         "eval_count": 6,
     }
-    whole: Any = OLLAMA.encode_response(turn, model="m-1", response_id="r1", created=CREATED)
+    whole: Any = OLLAMA.encode_response(turn, model="m-1", response_id="r1", created_at=CREATED_AT)
     assert whole["message"] == {"role": "assistant", "content": 'I read.{"path":', "tool_calls": calls}
 
 
@@ -460,12 +460,12 @@ def test_a_turn_that_a_dialect_read_is_sent_once_and_whole():
 def test_no_client_takes_a_broken_turn_for_a_whole_one(finish: FinishReason):
     lines = lines_of([TextDelta("a"), TurnEnded(finish)])
     assert lines[-1]["done_reason"] == finish
-    assert streamed(*lines)[-1] == TurnEnded("error", Usage(), "m-1")
+    assert decode_lines(*lines)[-1] == TurnEnded("error", Usage(), "m-1")
 
 
 def test_an_error_has_the_form_of_the_api():
     assert OLLAMA.encode_error("why", 500) == {"error": "why"}
-    encoder = OLLAMA.encoder(WireRequest(ModelRequest(MESSAGES), "m"), response_id="r", created=0)
+    encoder = OLLAMA.encoder(WireRequest(ModelRequest(MESSAGES), "m"), response_id="r", created_at=0)
     [(_, frame)] = encoder.fail("why")
     with pytest.raises(ProviderError, match="the server reported an error: why"):
         OLLAMA.decoder().feed(frame)

@@ -161,9 +161,9 @@ def test_openrouter_tells_what_was_written_to_a_cache():
 
 @pytest.mark.parametrize("reason", ["error", "insufficient_system_resource"])
 def test_a_turn_that_its_server_broke_off_is_an_error(reason: str):
-    with pytest.raises(ProviderError, match=f"finish reason '{reason}'") as caught:
+    with pytest.raises(ProviderError, match=f"finish reason '{reason}'") as raised_error:
         decode(chunk({"content": "Half of"}), chunk({}, reason))
-    assert (caught.value.code, caught.value.retryable) == ("overloaded", True)
+    assert (raised_error.value.code, raised_error.value.retryable) == ("overloaded", True)
 
 
 def test_a_running_usage_count_is_not_added_up_and_null_does_not_erase_it():
@@ -228,10 +228,10 @@ ILL_FORMED: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("piece", "problem"), ILL_FORMED, ids=[problem for _, problem in ILL_FORMED])
 def test_an_ill_formed_chunk_is_a_provider_error(piece: Any, problem: str):
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(ProviderError) as raised_error:
         decode(piece)
-    assert problem in str(caught.value)
-    assert not caught.value.retryable
+    assert problem in str(raised_error.value)
+    assert not raised_error.value.retryable
 
 
 @pytest.mark.parametrize(
@@ -248,11 +248,11 @@ def test_an_ill_formed_chunk_is_a_provider_error(piece: Any, problem: str):
     ],
 )
 def test_an_error_inside_the_stream(error: Any, message: str, status: int | None, retryable: bool):
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(ProviderError) as raised_error:
         decode(chunk({"content": "so far"}), {"error": error})
-    assert f"the server reported an error: {message}" in str(caught.value)
-    assert len(str(caught.value)) < 400
-    assert (caught.value.status, caught.value.retryable) == (status, retryable)
+    assert f"the server reported an error: {message}" in str(raised_error.value)
+    assert len(str(raised_error.value)) < 400
+    assert (raised_error.value.status, raised_error.value.retryable) == (status, retryable)
 
 
 def test_a_whole_response():
@@ -338,7 +338,7 @@ NEAR_CHUNKS = st.builds(
 @given(st.lists(ANY_JSON | NEAR_CHUNKS, max_size=4))
 def test_no_json_raises_anything_but_provider_error(pieces: list[Any]):
     decoder = OPENAI_CHAT.decoder()
-    streamed: list[Delta] = []
+    stream_deltas: list[Delta] = []
     for piece in pieces:
         try:
             deltas = OPENAI_CHAT.decode_response(piece)
@@ -347,16 +347,16 @@ def test_no_json_raises_anything_but_provider_error(pieces: list[Any]):
         else:
             assert_a_turn(deltas)
         try:
-            streamed += decoder.feed(piece)
+            stream_deltas += decoder.feed(piece)
         except ProviderError:
             return
-    assert_a_turn(streamed + decoder.close())
+    assert_a_turn(stream_deltas + decoder.close())
 
 
 def assert_a_turn(deltas: list[Delta]) -> None:
     """Calls start, go on and end in order; one batch counts those that are complete; the turn ends once."""
     indexes: list[int] = []
-    ended: list[int] = []
+    ended_indexes: list[int] = []
     whole: list[int] = []
     for delta in deltas:
         match delta:
@@ -365,19 +365,19 @@ def assert_a_turn(deltas: list[Delta]) -> None:
                 indexes.append(index)
             case ArgumentsDelta(index):
                 assert index in indexes
-                assert index not in ended
+                assert index not in ended_indexes
             case CallCompleted(index) | CallMalformed(index):
                 assert index in indexes
-                assert index not in ended
-                ended.append(index)
+                assert index not in ended_indexes
+                ended_indexes.append(index)
                 if isinstance(delta, CallCompleted):
                     whole.append(index)
-            case BatchEnded(selected, ok):
-                assert selected == tuple(sorted(whole))
+            case BatchEnded(selected_indexes, ok):
+                assert selected_indexes == tuple(sorted(whole))
                 assert ok == (len(whole) == len(indexes))
             case _:
                 pass
-    assert sorted(ended) == indexes
+    assert sorted(ended_indexes) == indexes
     assert [type(delta) for delta in deltas].count(TurnEnded) == 1
     assert isinstance(deltas[-1], TurnEnded)
     assert any(isinstance(delta, BatchEnded) for delta in deltas) == bool(indexes)

@@ -49,7 +49,7 @@ def decode(*chunks: Any, chat: WireFormat = OPENAI_CHAT) -> list[Delta]:
     return [delta for piece in chunks for delta in decoder.feed(piece)] + decoder.close()
 
 
-def completed(deltas: list[Delta]) -> list[tuple[str, Any, str | None]]:
+def calls_of(deltas: list[Delta]) -> list[tuple[str, Any, str | None]]:
     return [(d.name, d.arguments, d.id) for d in deltas if isinstance(d, CallCompleted)]
 
 
@@ -210,7 +210,7 @@ HABITS: dict[str, tuple[list[Any], list[Any]]] = {
 @pytest.mark.parametrize(("chunks", "expected"), HABITS.values(), ids=HABITS)
 def test_how_servers_stream_calls(chunks: list[Any], expected: list[Any]):
     deltas = decode(*chunks, END)
-    assert completed(deltas) == expected
+    assert calls_of(deltas) == expected
     assert deltas[-2] == BatchEnded(tuple(range(len(expected))), True)
     starts = [d for d in deltas if isinstance(d, CallStarted)]
     assert [(d.index, d.name, d.id) for d in starts] == [(i, name, id_) for i, (name, _, id_) in enumerate(expected)]
@@ -235,14 +235,14 @@ WHOLE = [
 def test_calls_of_a_whole_answer(tool_calls: list[Any], expected: list[Any]):
     message = {"role": "assistant", "content": None, "tool_calls": tool_calls}
     deltas = OPENAI_CHAT.decode_response({"choices": [{"message": message, "finish_reason": "tool_calls"}]})
-    assert completed(deltas) == expected
+    assert calls_of(deltas) == expected
     assert deltas[-2:] == [BatchEnded(tuple(range(len(expected))), True), TurnEnded("tool_calls")]
 
 
 def test_a_whole_answer_with_the_legacy_function_call():
     message = {"content": None, "function_call": {"name": "read", "arguments": '{"path": "a"}'}}
     deltas = OPENAI_CHAT.decode_response({"choices": [{"message": message, "finish_reason": "function_call"}]})
-    assert completed(deltas) == ANONYMOUS[:1]
+    assert calls_of(deltas) == ANONYMOUS[:1]
 
 
 def kinds(deltas: list[Delta]) -> list[tuple[str, int]]:
@@ -255,9 +255,9 @@ EARLY = [("CallStarted", 0), ("CallCompleted", 0), ("CallStarted", 1), ("CallCom
 @pytest.mark.parametrize("habit", [name for name, (_, expected) in HABITS.items() if len(expected) == 2])
 def test_a_call_is_complete_when_the_next_one_begins(habit: str):
     chunks, _ = HABITS[habit]
-    interleaved = habit in ("in turns", "an index first, then the id alone")
+    is_interleaved = habit in ("in turns", "an index first, then the id alone")
     at_once = [("CallStarted", 0), ("CallStarted", 1), ("CallCompleted", 0), ("CallCompleted", 1)]
-    assert kinds(decode(*chunks, END)) == (at_once if interleaved else EARLY)
+    assert kinds(decode(*chunks, END)) == (at_once if is_interleaved else EARLY)
 
 
 def test_the_last_call_is_complete_with_the_finish_reason():
@@ -287,7 +287,7 @@ def test_white_space_after_a_complete_call_is_ignored(behind: str, more: dict[st
         calls(fragment(behind, index=0, **more)),
         END,
     )
-    assert (completed(deltas), deltas[-2]) == (TWO, BatchEnded((0, 1), True))
+    assert (calls_of(deltas), deltas[-2]) == (TWO, BatchEnded((0, 1), True))
 
 
 def test_text_after_a_complete_call_is_reported_and_revokes_nothing():
@@ -298,7 +298,7 @@ def test_text_after_a_complete_call_is_reported_and_revokes_nothing():
         calls(fragment(" oops", index=0, id="c0", name="read")),
         END,
     )
-    assert completed(deltas) == TWO
+    assert calls_of(deltas) == TWO
     (extra,) = (d for d in deltas if isinstance(d, CallMalformed))
     assert (extra.index, extra.raw, extra.code) == (2, "} oops", "extra_text")
     assert deltas[-2] == BatchEnded((0, 1), False)
@@ -316,7 +316,7 @@ def test_a_repeated_index_is_another_call():
         *(calls(fragment(json.dumps({"path": path}), index=at, name="read")) for at, path in [(0, "e"), (0, "f")]),
         END,
     )  # fmt: skip
-    assert [arguments["path"] for _, arguments, _ in completed(deltas)] == ["a", "b", "c", "d", "e", "f"]
+    assert [arguments["path"] for _, arguments, _ in calls_of(deltas)] == ["a", "b", "c", "d", "e", "f"]
 
 
 # --- calls that are none -----------------------------------------------------------------------------------------
@@ -327,8 +327,8 @@ def test_a_repeated_index_is_another_call():
 def test_arguments_that_are_not_an_object_make_no_call(text: str, finish: FinishReason):
     """vLLM streams broken JSON as a call with finish `tool_calls`."""
     deltas = decode(calls(fragment(text, index=0, id="c", name="read")), chunk({}, finish))
-    (malformed,) = (d for d in deltas if isinstance(d, CallMalformed))
-    assert (malformed.raw, malformed.code, malformed.name) == (text, "invalid_arguments", "read")
+    (malformed_call,) = (d for d in deltas if isinstance(d, CallMalformed))
+    assert (malformed_call.raw, malformed_call.code, malformed_call.name) == (text, "invalid_arguments", "read")
     assert deltas[-2:] == [BatchEnded((), False), TurnEnded(finish, model="m-1")]
 
 
@@ -339,17 +339,17 @@ def test_a_call_cut_off_by_the_token_limit_does_not_run():
         calls(fragment("", index=1, id="c1", name="ping")),
         chunk({}, "length"),
     )
-    assert completed(deltas) == TWO[:1]
-    (malformed,) = (d for d in deltas if isinstance(d, CallMalformed))
-    assert malformed.index == 1
-    assert "the turn ended in the middle of its arguments" in malformed.reason
+    assert calls_of(deltas) == TWO[:1]
+    (malformed_call,) = (d for d in deltas if isinstance(d, CallMalformed))
+    assert malformed_call.index == 1
+    assert "the turn ended in the middle of its arguments" in malformed_call.reason
     assert deltas[-2:] == [BatchEnded((0,), False), TurnEnded("length", model="m-1")]
 
 
 def test_a_call_without_a_name_is_malformed():
     deltas = decode(calls(fragment('{"path": "a"}', index=0, id="c0")), END)
-    (malformed,) = (d for d in deltas if isinstance(d, CallMalformed))
-    assert (malformed.raw, malformed.code) == ('{"path": "a"}', "no_name")
+    (malformed_call,) = (d for d in deltas if isinstance(d, CallMalformed))
+    assert (malformed_call.raw, malformed_call.code) == ('{"path": "a"}', "no_name")
 
 
 @pytest.mark.parametrize("content", [None, ""])
@@ -381,9 +381,9 @@ ILL_FORMED: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("piece", "problem"), ILL_FORMED, ids=[problem for _, problem in ILL_FORMED])
 def test_an_ill_formed_call_is_a_provider_error(piece: Any, problem: str):
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(ProviderError) as raised_error:
         decode(piece)
-    assert problem in str(caught.value)
+    assert problem in str(raised_error.value)
 
 
 def test_only_calls_of_the_first_answer_are_read():
@@ -394,7 +394,7 @@ def test_only_calls_of_the_first_answer_are_read():
 # --- reasoning ---------------------------------------------------------------------------------------------------
 
 
-def signed(data: Any) -> PartEnded:
+def signature_of(data: Any) -> PartEnded:
     return PartEnded("reasoning", Opaque("openai-chat", "m", data))
 
 
@@ -404,7 +404,7 @@ def test_reasoning_that_the_api_requires_back(field: str):
     chunks = [chunk({field: "h", "content": None}), chunk({field: "m"}), chunk({"content": "so"}), chunk({}, "stop")]
     assert join_deltas(decode(*chunks, chat=chat)) == [
         ReasoningDelta("hm"),
-        signed({"field": field}),
+        signature_of({"field": field}),
         TextDelta("so"),
         TurnEnded("stop", model="m-1"),
     ]
@@ -426,16 +426,16 @@ def test_the_details_of_openrouters_reasoning_come_back_whole():
     def detail(**fields: Any) -> dict[str, Any]:
         return {"type": "reasoning.text", "index": 0, "format": "anthropic-claude-v1", **fields}
 
-    encrypted = {"type": "reasoning.encrypted", "index": 1, "data": "xyz", "id": "r1"}
+    encrypted_detail = {"type": "reasoning.encrypted", "index": 1, "data": "xyz", "id": "r1"}
     deltas = decode(
         chunk({"reasoning": "h", "reasoning_details": [detail(text="h")]}),
         chunk({"reasoning": "m", "reasoning_details": [detail(text="m")]}),
-        chunk({"reasoning_details": [detail(signature="sig"), encrypted]}),
+        chunk({"reasoning_details": [detail(signature="sig"), encrypted_detail]}),
         chunk({"content": "so"}, "stop"),
     )
     assert join_deltas(deltas)[:-1] == [
         ReasoningDelta("hm"),
-        signed({"reasoning_details": [detail(text="hm", signature="sig"), encrypted]}),
+        signature_of({"reasoning_details": [detail(text="hm", signature="sig"), encrypted_detail]}),
         TextDelta("so"),
     ]
 
@@ -444,7 +444,7 @@ def test_details_without_text_are_reported_too():
     details = [{"type": "reasoning.summary", "summary": "sum"}, {"type": "reasoning.encrypted", "data": "x"}]
     assert decode(chunk({"reasoning_details": details}, "stop"))[:-1] == [
         ReasoningDelta("sum"),
-        signed({"reasoning_details": details}),
+        signature_of({"reasoning_details": details}),
     ]
 
 

@@ -65,11 +65,11 @@ def decode(*messages: Any) -> list[Any]:
 
 # --- the two are inverse -----------------------------------------------------------------------------------------
 
-SIGNED = Opaque("openai-chat", "m", {"field": "reasoning_content"})
+SIGNATURE = Opaque("openai-chat", "m", {"field": "reasoning_content"})
 
 
 @PATIENT
-@given(requests(opaque=SIGNED, failures=False, result_images=False))
+@given(requests(opaque=SIGNATURE, failures=False, result_images=False))
 def test_a_request_survives_encoding_and_decoding(request: ModelRequest):
     for stream in (False, True):
         request_body = OPENAI_CHAT.encode_request(request, model="m", stream=stream)
@@ -79,7 +79,7 @@ def test_a_request_survives_encoding_and_decoding(request: ModelRequest):
 
 
 @PATIENT
-@given(requests(opaque=SIGNED, provider_ids=False))
+@given(requests(opaque=SIGNATURE, provider_ids=False))
 def test_a_decoded_request_is_encoded_as_it_was(request: ModelRequest):
     request_body = OPENAI_CHAT.encode_request(request, model="m", stream=True)
     read = OPENAI_CHAT.decode_request(request_body)
@@ -196,9 +196,9 @@ def test_images_of_results_follow_in_a_message_of_the_user():
 
 
 def test_a_malformed_call_goes_back_as_text():
-    malformed = MalformedCall("c2", '{"path": ', "invalid_arguments", "cut off", "read")
-    results = Message("tool", (failure(malformed, "malformed", "cut off"), result(A, "ok")))
-    assert encode(Message("assistant", (TextPart("I look."), A, malformed)), results) == [
+    malformed_call = MalformedCall("c2", '{"path": ', "invalid_arguments", "cut off", "read")
+    results = Message("tool", (failure(malformed_call, "malformed", "cut off"), result(A, "ok")))
+    assert encode(Message("assistant", (TextPart("I look."), A, malformed_call)), results) == [
         {"role": "assistant", "content": 'I look.\n{"path": ', "tool_calls": [call_object("given")]},
         {"role": "tool", "tool_call_id": "given", "content": "ok"},
         {"role": "user", "content": "ERROR: cut off"},
@@ -225,7 +225,7 @@ def test_mistrals_ids_are_short():
 
 def test_reasoning_goes_back_only_to_its_own_model():
     def message_for(provider: str, model: str) -> dict[str, Any]:
-        return encode(Message("assistant", (ReasoningPart("hm", Opaque(provider, model, SIGNED.data)), A)))[0]
+        return encode(Message("assistant", (ReasoningPart("hm", Opaque(provider, model, SIGNATURE.data)), A)))[0]
 
     assert message_for("openai-chat", "m")["reasoning_content"] == "hm"
     assert "reasoning_content" not in message_for("openai-chat", "other")
@@ -278,9 +278,9 @@ def test_a_request_without_tools_has_no_fields_about_tools():
 
 
 def test_allowed_tools_leave_the_others_out():
-    allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": "read"}}]}
+    allowed_tools = {"mode": "required", "tools": [{"type": "function", "function": {"name": "read"}}]}
     tools = [READ_TOLD, {"type": "function", "function": {"name": "ping"}}]
-    request_body = body(tools=tools, tool_choice={"type": "allowed_tools", "allowed_tools": allowed})
+    request_body = body(tools=tools, tool_choice={"type": "allowed_tools", "allowed_tools": allowed_tools})
     request = OPENAI_CHAT.decode_request(request_body).request
     assert (request.choice, request.tools) == (ToolChoice("required"), (READ,))
 
@@ -374,13 +374,13 @@ def test_repeated_ids_become_unique():
 
 
 def test_calls_of_one_turn_with_one_id_have_a_result_each():
-    reply, answered = decode(
+    reply, results_message = decode(
         {"role": "assistant", "tool_calls": [call_object("c"), call_object("c")]},
         {"role": "tool", "tool_call_id": "c", "content": "one"},
         {"role": "tool", "tool_call_id": "c", "content": "two"},
     )
-    assert [part.call_id for part in answered.results] == [part.id for part in reply.calls]
-    assert [part.text for part in answered.results] == ["one", "two"]
+    assert [part.call_id for part in results_message.results] == [part.id for part in reply.calls]
+    assert [part.text for part in results_message.results] == ["one", "two"]
 
 
 def test_ids_that_look_generated_stay_distinct():
@@ -403,23 +403,23 @@ def test_a_result_without_a_call_keeps_its_id_and_its_name():
 
 
 def test_calls_of_the_old_form_are_read():
-    reply, answered = decode(
+    reply, results_message = decode(
         {"role": "assistant", "content": None, "function_call": {"name": "read", "arguments": '{"path": "a"}'}},
         {"role": "function", "name": "read", "content": "x"},
     )
-    (made,) = reply.calls
-    assert made == ToolCall(made.id, "read", {"path": "a"})
-    assert answered.results == (ToolResult("", "read", "success", (TextPart("x"),)),)
+    (new_call,) = reply.calls
+    assert new_call == ToolCall(new_call.id, "read", {"path": "a"})
+    assert results_message.results == (ToolResult("", "read", "success", (TextPart("x"),)),)
 
 
 def test_a_call_with_broken_arguments_in_the_history_is_malformed():
-    reply, answered = decode(
+    reply, results_message = decode(
         {"role": "assistant", "tool_calls": [call_object("c1", arguments='{"path": ')]},
         {"role": "tool", "tool_call_id": "c1", "content": "no JSON"},
     )
-    (malformed,) = reply.calls
-    assert (type(malformed), malformed.raw, malformed.name) == (MalformedCall, '{"path": ', "read")
-    assert answered.results[0].call_id == malformed.id
+    (malformed_call,) = reply.calls
+    assert (type(malformed_call), malformed_call.raw, malformed_call.name) == (MalformedCall, '{"path": ', "read")
+    assert results_message.results[0].call_id == malformed_call.id
 
 
 USER = {"role": "user", "content": "Hi"}
@@ -496,9 +496,9 @@ REFUSALS: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("request_body", "problem"), REFUSALS, ids=[problem for _, problem in REFUSALS])
 def test_a_request_that_cannot_be_read_names_the_place(request_body: Any, problem: str):
-    with pytest.raises(FormatError) as caught:
+    with pytest.raises(FormatError) as raised_error:
         OPENAI_CHAT.decode_request(request_body)
-    assert problem in str(caught.value)
+    assert problem in str(raised_error.value)
 
 
 def test_a_data_url_may_have_parameters():

@@ -36,7 +36,7 @@ HEAD = {"id": "r1", "object": "chat.completion.chunk", "created": 7, "model": "m
 
 
 def frames(deltas: list[Delta], *, usage: bool = True) -> list[Any]:
-    encoder = OPENAI_CHAT.encoder(WireRequest(ModelRequest([]), "m-1", True, usage), response_id="r1", created=7)
+    encoder = OPENAI_CHAT.encoder(WireRequest(ModelRequest([]), "m-1", True, usage), response_id="r1", created_at=7)
     stream_frames = [frame for delta in deltas for frame in encoder.feed(delta)]
     assert all(name is None for name, _ in stream_frames)
     return [data for _, data in stream_frames]
@@ -44,13 +44,13 @@ def frames(deltas: list[Delta], *, usage: bool = True) -> list[Any]:
 
 def written_chunks(deltas: list[Delta]) -> list[tuple[Any, Any]]:
     """The delta and the finish reason of each chunk."""
-    *chunks, done = frames(deltas, usage=False)
-    assert done == "[DONE]"
+    *chunks, last_event = frames(deltas, usage=False)
+    assert last_event == "[DONE]"
     return [(chunk["choices"][0]["delta"], chunk["choices"][0]["finish_reason"]) for chunk in chunks]
 
 
 def whole(deltas: list[Delta]) -> Any:
-    return OPENAI_CHAT.encode_response(deltas, model="m-1", response_id="r1", created=7)
+    return OPENAI_CHAT.encode_response(deltas, model="m-1", response_id="r1", created_at=7)
 
 
 def decode(chunks: list[Any]) -> list[Delta]:
@@ -66,7 +66,7 @@ DETAILS = Opaque("openai-chat", "m-1", {"reasoning_details": [{"type": "reasonin
 @PATIENT
 @given(st.data(), turns(opaque=DETAILS, interleaved=True) | turns())
 def test_a_turn_comes_back_in_every_split_of_the_stream(data: st.DataObject, turn: list[Delta]):
-    encoder = OPENAI_CHAT.encoder(REQUEST, response_id="r1", created=7)
+    encoder = OPENAI_CHAT.encoder(REQUEST, response_id="r1", created_at=7)
     stream = sse([frame for delta in turn for frame in encoder.feed(delta)])
     read = decode(read_sse(data.draw(byte_pieces(stream))))
     assert join_deltas(per_call(read)) == join_deltas(per_call(turn))
@@ -118,7 +118,7 @@ def test_the_chunks_of_a_turn():
         (arguments(0, '"a"}'), None),
         ({}, "tool_calls"),
     ]
-    *_, last, counts, done = frames(turn)
+    *_, last, counts, last_event = frames(turn)
     assert last == {**HEAD, "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
     assert counts == {
         **HEAD,
@@ -131,7 +131,7 @@ def test_the_chunks_of_a_turn():
             "completion_tokens_details": {"reasoning_tokens": 0},
         },
     }
-    assert done == "[DONE]"
+    assert last_event == "[DONE]"
 
 
 def test_a_turn_that_says_nothing_has_its_role_all_the_same():
@@ -213,8 +213,8 @@ def test_a_call_without_fragments_has_its_arguments_at_the_end():
 
 
 def test_what_is_no_call_is_told_as_text():
-    malformed = CallMalformed(0, "<tool_call>{", "unclosed", "it has no end", 5)
-    turn = [malformed, BatchEnded((), False), TurnEnded("stop")]
+    malformed_call = CallMalformed(0, "<tool_call>{", "unclosed", "it has no end", 5)
+    turn = [malformed_call, BatchEnded((), False), TurnEnded("stop")]
     assert written_chunks(turn) == [FIRST, ({"content": "<tool_call>{"}, None), ({}, "stop")]
 
 
@@ -225,8 +225,8 @@ def test_a_malformed_call_that_was_streamed_runs_nowhere(arguments: str, reason:
     turn: list[Delta] = [CallStarted(0, "read", "c0"), *([ArgumentsDelta(0, arguments)] if arguments else [])]
     turn += [CallMalformed(0, arguments, "cut", reason, 5), *_call_at(1), TurnEnded("stop")]
     for read in (decode(frames(turn)[:-1]), OPENAI_CHAT.decode_response(whole(turn))):
-        (malformed,) = (delta for delta in read if isinstance(delta, CallMalformed))
-        assert malformed.raw == f"{arguments} ({reason})"
+        (malformed_call,) = (delta for delta in read if isinstance(delta, CallMalformed))
+        assert malformed_call.raw == f"{arguments} ({reason})"
         assert [delta.name for delta in read if isinstance(delta, CallCompleted)] == ["ping"]
 
 
@@ -290,8 +290,8 @@ def test_an_error_as_clients_read_it(status: int, kind: str, retryable: bool):
     assert OPENAI_CHAT.encode_error("no", status) == {
         "error": {"message": "no", "type": kind, "param": None, "code": None}
     }
-    encoder = OPENAI_CHAT.encoder(REQUEST, response_id="r1", created=7)
+    encoder = OPENAI_CHAT.encoder(REQUEST, response_id="r1", created_at=7)
     (frame,) = encoder.fail("no", status)
-    with pytest.raises(ProviderError, match="the server reported an error: no") as caught:
+    with pytest.raises(ProviderError, match="the server reported an error: no") as raised_error:
         decode([frame[1]])
-    assert caught.value.retryable is retryable
+    assert raised_error.value.retryable is retryable

@@ -34,7 +34,7 @@ READ = ToolSpec("read", "Reads.", {"type": "object", "properties": {"path": {"ty
 SECRET = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
 
 
-def signed(data: Any, model: str = "m", provider: str = "openai-responses") -> Opaque:
+def item_data(data: Any, model: str = "m", provider: str = "openai-responses") -> Opaque:
     return Opaque(provider, model, data)
 
 
@@ -60,7 +60,7 @@ def step(*parts: Any) -> list[Message]:
 
 
 def test_a_whole_request():
-    call = ToolCall("c1", "read", {"path": "é"}, "call_1", opaque=signed({"id": "fc_1"}))
+    call = ToolCall("c1", "read", {"path": "é"}, "call_1", opaque=item_data({"id": "fc_1"}))
     assert encode(
         Message.system("Be brief."),
         Message.user("Read it."),
@@ -158,9 +158,9 @@ def test_images_files_and_json_in_messages_and_results():
 
 
 def test_reasoning_goes_back_verbatim_with_the_ids_of_what_it_led_to():
-    call = ToolCall("c1", "read", {}, "call_1", opaque=signed({"id": "fc_1"}))
-    text = TextPart("So.", signed({"id": "msg_1", "phase": "commentary"}))
-    assert input_items(*step(ReasoningPart("hm", signed(SECRET)), text, call))[:3] == [
+    call = ToolCall("c1", "read", {}, "call_1", opaque=item_data({"id": "fc_1"}))
+    text = TextPart("So.", item_data({"id": "msg_1", "phase": "commentary"}))
+    assert input_items(*step(ReasoningPart("hm", item_data(SECRET)), text, call))[:3] == [
         SECRET,
         {
             "type": "message",
@@ -178,16 +178,16 @@ def test_reasoning_goes_back_verbatim_with_the_ids_of_what_it_led_to():
     "opaque",
     [
         None,
-        signed(SECRET, model="other"),
-        signed(SECRET, provider="anthropic"),
-        signed("text"),
-        signed({"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}]}),
+        item_data(SECRET, model="other"),
+        item_data(SECRET, provider="anthropic"),
+        item_data("text"),
+        item_data({"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}]}),
     ],
     ids=["unsigned", "of another model", "of another API", "no object", "only its server can read it"],
 )
 def test_reasoning_that_cannot_go_back_stays_here_and_so_do_the_ids_of_its_turn(opaque: Opaque | None):
-    call = ToolCall("c1", "read", {}, "call_1", opaque=signed({"id": "fc_1"}))
-    text = TextPart("So.", signed({"id": "msg_1", "phase": "commentary"}))
+    call = ToolCall("c1", "read", {}, "call_1", opaque=item_data({"id": "fc_1"}))
+    text = TextPart("So.", item_data({"id": "msg_1", "phase": "commentary"}))
     assert input_items(*step(ReasoningPart("hm", opaque), text, call))[:2] == [
         {**message_item("assistant", "So."), "phase": "commentary"},
         {"type": "function_call", "call_id": "call_1", "name": "read", "arguments": "{}"},
@@ -208,11 +208,11 @@ def test_a_malformed_call_goes_back_as_text_behind_the_outputs_of_its_batch():
 # --- earlier -----------------------------------------------------------------------------------------------------
 
 SO_FAR = [Message.system("Be brief."), Message.user("Read it.")]
-CALLED = step(TextPart("Yes."), ToolCall("c1", "read", {}, "call_1"))
+CALL_STEP = step(TextPart("Yes."), ToolCall("c1", "read", {}, "call_1"))
 
 
 def test_only_what_the_server_does_not_have_is_sent_and_the_instructions():
-    body = encode(*SO_FAR, *CALLED, Message.user("And?"), earlier=Earlier("resp_1", 2), keep=True)
+    body = encode(*SO_FAR, *CALL_STEP, Message.user("And?"), earlier=Earlier("resp_1", 2), keep=True)
     assert body["previous_response_id"] == "resp_1"
     assert body["instructions"] == "Be brief."
     assert body["store"] is True
@@ -292,7 +292,7 @@ def test_lone_surrogates_are_replaced_before_utf8():
 
 
 @PATIENT
-@given(requests(opaque=signed(SECRET), failures=False))
+@given(requests(opaque=item_data(SECRET), failures=False))
 def test_a_server_reads_what_a_client_writes(request: ModelRequest):
     body = json.loads(json.dumps(encode_again := OPENAI_RESPONSES.encode_request(request, model="m", stream=True)))
     assert body == encode_again
@@ -345,15 +345,15 @@ def test_what_the_assistant_wrote_side_by_side_is_one_message():
     }
     call = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "read", "arguments": '{"path": 1}'}
     wire_request = ask(input=[thought, message, call, {"type": "function_call_output", "call_id": "c", "output": "ok"}])
-    opaque = signed({"id": "msg_1"})
+    opaque = item_data({"id": "msg_1"})
     assert wire_request.request.messages == [
         Message(
             "assistant",
             (
-                ReasoningPart("a\n\nb", signed(thought)),
+                ReasoningPart("a\n\nb", item_data(thought)),
                 TextPart("So.", opaque),
                 TextPart("No.", opaque),
-                ToolCall("c", "read", {"path": 1}, "c", opaque=signed({"id": "fc_1"})),
+                ToolCall("c", "read", {"path": 1}, "c", opaque=item_data({"id": "fc_1"})),
             ),
         ),
         Message("tool", (ToolResult("c", "read", "success", (TextPart("ok"),)),)),
@@ -441,6 +441,6 @@ REFUSALS: list[tuple[Any, str]] = [
 def test_a_request_that_cannot_be_read_names_the_place(body: Any, problem: str):
     if isinstance(body, dict) and "model" not in body and not problem.startswith("model"):
         body = {"model": "m", "input": "Hi", **body}
-    with pytest.raises(FormatError) as caught:
+    with pytest.raises(FormatError) as raised_error:
         OPENAI_RESPONSES.decode_request(body)
-    assert problem in str(caught.value)
+    assert problem in str(raised_error.value)

@@ -28,7 +28,7 @@ from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 MESSAGE = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
 TEXT_ITEM = {**MESSAGE, "content": [{"type": "output_text", "text": "Hello", "annotations": []}]}
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "read", "status": "completed"}
-SIGNED = Opaque("openai-responses", "m", {"id": "fc_1"})
+SIGNATURE = Opaque("openai-responses", "m", {"id": "fc_1"})
 USAGE = {
     "input_tokens": 10,
     "input_tokens_details": {"cached_tokens": 8},
@@ -36,7 +36,7 @@ USAGE = {
     "output_tokens_details": {"reasoning_tokens": 3},
     "total_tokens": 15,
 }
-ENDED = TurnEnded("stop", Usage(10, 5, 8, 3), "m-2026", "resp_1")
+TURN_END = TurnEnded("stop", Usage(10, 5, 8, 3), "m-2026", "resp_1")
 
 
 def answer(*output: Any, status: str = "completed", **fields: Any) -> dict[str, Any]:
@@ -48,11 +48,11 @@ def event(kind: str, **fields: Any) -> dict[str, Any]:
     return {"type": f"response.{kind}", "sequence_number": 0, **fields}
 
 
-def added(item: Any, index: int = 0) -> dict[str, Any]:
+def item_added(item: Any, index: int = 0) -> dict[str, Any]:
     return event("output_item.added", item={**item, "status": "in_progress"}, output_index=index)
 
 
-def done(item: Any, index: int = 0) -> dict[str, Any]:
+def item_done(item: Any, index: int = 0) -> dict[str, Any]:
     return event("output_item.done", item=item, output_index=index)
 
 
@@ -80,21 +80,21 @@ def test_a_streamed_text():
     assert decode(
         event("created", response=answer(status="in_progress", usage=None)),
         event("in_progress", response=answer(status="in_progress", usage=None)),
-        added(MESSAGE),
+        item_added(MESSAGE),
         event("content_part.added", item_id="msg_1", output_index=0, content_index=0, part={"type": "output_text"}),
         text("Hel"),
         text("lo"),
         event("output_text.done", item_id="msg_1", output_index=0, content_index=0, text="Hello"),
         event("content_part.done", item_id="msg_1", output_index=0, content_index=0, part={"type": "output_text"}),
-        done(TEXT_ITEM),
+        item_done(TEXT_ITEM),
         event("completed", response=answer(TEXT_ITEM)),
-    ) == [TextDelta("Hel"), TextDelta("lo"), PartEnded("text"), ENDED]
+    ) == [TextDelta("Hel"), TextDelta("lo"), PartEnded("text"), TURN_END]
 
 
 def test_a_turn_is_finished_with_its_last_event():
     decoder = OPENAI_RESPONSES.decoder()
-    decoder.feed(added(MESSAGE))
-    decoder.feed(done(TEXT_ITEM))
+    decoder.feed(item_added(MESSAGE))
+    decoder.feed(item_done(TEXT_ITEM))
     assert not decoder.finished
     decoder.feed(END)
     assert decoder.finished
@@ -103,15 +103,15 @@ def test_a_turn_is_finished_with_its_last_event():
 def test_two_calls_whose_fragments_come_in_turns():
     other = {**CALL, "id": "fc_2", "call_id": "call_2", "name": "write"}
     assert decode(
-        added({**CALL, "arguments": ""}),
-        added({**other, "arguments": ""}, 1),
+        item_added({**CALL, "arguments": ""}),
+        item_added({**other, "arguments": ""}, 1),
         arguments('{"a"'),
         arguments('{"b"', "fc_2", 1),
         arguments(":1}"),
         arguments(":2}", "fc_2", 1),
         event("function_call_arguments.done", item_id="fc_1", output_index=0, arguments='{"a":1}'),
-        done({**other, "arguments": '{"b":2}'}, 1),
-        done({**CALL, "arguments": '{"a":1}'}),
+        item_done({**other, "arguments": '{"b":2}'}, 1),
+        item_done({**CALL, "arguments": '{"a":1}'}),
         END,
     ) == [
         CallStarted(0, "read", "call_1"),
@@ -121,48 +121,65 @@ def test_two_calls_whose_fragments_come_in_turns():
         ArgumentsDelta(0, ":1}"),
         ArgumentsDelta(1, ":2}"),
         CallCompleted(1, "write", {"b": 2}, "call_2", opaque=Opaque("openai-responses", "m", {"id": "fc_2"})),
-        CallCompleted(0, "read", {"a": 1}, "call_1", opaque=SIGNED),
+        CallCompleted(0, "read", {"a": 1}, "call_1", opaque=SIGNATURE),
         BatchEnded((0, 1), True),
-        TurnEnded("tool_calls", ENDED.usage, "m-2026", "resp_1"),
+        TurnEnded("tool_calls", TURN_END.usage, "m-2026", "resp_1"),
     ]
 
 
 READ_CALL = [
     CallStarted(0, "read", "call_1"),
     ArgumentsDelta(0, '{"a":1}'),
-    CallCompleted(0, "read", {"a": 1}, "call_1", opaque=SIGNED),
+    CallCompleted(0, "read", {"a": 1}, "call_1", opaque=SIGNATURE),
     BatchEnded((0,), True),
-    TurnEnded("tool_calls", ENDED.usage, "m-2026", "resp_1"),
+    TurnEnded("tool_calls", TURN_END.usage, "m-2026", "resp_1"),
 ]
 WHOLE_CALL = {**CALL, "arguments": '{"a":1}'}
 CALL_STREAMS = {
-    "no fragments": [added(WHOLE_CALL), done(WHOLE_CALL), END],
+    "no fragments": [item_added(WHOLE_CALL), item_done(WHOLE_CALL), END],
     "the end of the arguments alone": [
-        added(CALL),
+        item_added(CALL),
         event("function_call_arguments.done", item_id="fc_1", output_index=0, arguments='{"a":1}'),
-        done(WHOLE_CALL),
+        item_done(WHOLE_CALL),
         END,
     ],
-    "another id in each event": [added({**CALL, "id": "x"}), arguments('{"a":1}', "y"), done(WHOLE_CALL), END],
+    "another id in each event": [
+        item_added({**CALL, "id": "x"}),
+        arguments('{"a":1}', "y"),
+        item_done(WHOLE_CALL),
+        END,
+    ],
     "no index": [
         event("output_item.added", item=CALL),
         event("function_call_arguments.delta", item_id="fc_1", delta='{"a":1}'),
         event("output_item.done", item=WHOLE_CALL),
         END,
     ],
-    "told twice": [added(CALL), arguments('{"a":1}'), done(WHOLE_CALL), done(WHOLE_CALL), arguments("x"), END],
-    "only the item's end": [done(WHOLE_CALL), END],
+    "told twice": [
+        item_added(CALL),
+        arguments('{"a":1}'),
+        item_done(WHOLE_CALL),
+        item_done(WHOLE_CALL),
+        arguments("x"),
+        END,
+    ],
+    "only the item's end": [item_done(WHOLE_CALL), END],
     "only the response's end": [event("completed", response=answer(WHOLE_CALL))],
-    "a text at the same index": [added(MESSAGE), done({**MESSAGE, "content": []}), done(WHOLE_CALL), END],
+    "a text at the same index": [
+        item_added(MESSAGE),
+        item_done({**MESSAGE, "content": []}),
+        item_done(WHOLE_CALL),
+        END,
+    ],
     "unknown events": [
         event("something.new", delta="x"),
-        added({"type": "web_search_call", "id": "ws_1"}),
+        item_added({"type": "web_search_call", "id": "ws_1"}),
         event("web_search_call.searching", item_id="ws_1", output_index=0),
-        done({"type": "web_search_call", "id": "ws_1"}),
+        item_done({"type": "web_search_call", "id": "ws_1"}),
         {},
-        added(CALL, 1),
+        item_added(CALL, 1),
         arguments('{"a":1}', index=1),
-        done(WHOLE_CALL, 1),
+        item_done(WHOLE_CALL, 1),
         END,
     ],
 }
@@ -176,7 +193,13 @@ def test_a_call_however_a_server_tells_it(events: list[Any]):
 def test_two_calls_at_the_same_index():
     first, second = ({**CALL, "id": f"fc_{i}", "call_id": f"call_{i}", "arguments": "{}"} for i in (1, 2))
     deltas = decode(
-        added(first), arguments("{}"), done(first), added(second), arguments("{}", "fc_2"), done(second), END
+        item_added(first),
+        arguments("{}"),
+        item_done(first),
+        item_added(second),
+        arguments("{}", "fc_2"),
+        item_done(second),
+        END,
     )
     assert [d.id for d in deltas if isinstance(d, CallCompleted)] == ["call_1", "call_2"]
 
@@ -185,10 +208,14 @@ def test_a_call_that_was_cut_off():
     cut = {**CALL, "status": "incomplete", "arguments": '{"a"'}
     reason = {"reason": "max_output_tokens"}
     last = event("incomplete", response=answer(cut, status="incomplete", incomplete_details=reason))
-    for events in ([added(CALL), arguments('{"a"'), done(cut), last], [added(CALL), arguments('{"a"'), last], [last]):
+    for events in (
+        [item_added(CALL), arguments('{"a"'), item_done(cut), last],
+        [item_added(CALL), arguments('{"a"'), last],
+        [last],
+    ):
         deltas = decode(*events)
         assert [d.raw for d in deltas if isinstance(d, CallMalformed)] == ['{"a"']
-        assert deltas[-2:] == [BatchEnded((), False), TurnEnded("length", ENDED.usage, "m-2026", "resp_1")]
+        assert deltas[-2:] == [BatchEnded((), False), TurnEnded("length", TURN_END.usage, "m-2026", "resp_1")]
 
 
 THOUGHT = {
@@ -201,20 +228,20 @@ THOUGHT = {
 
 def test_reasoning_keeps_its_item_and_what_follows_its_ids():
     stream = decode(
-        added({**THOUGHT, "summary": []}),
+        item_added({**THOUGHT, "summary": []}),
         event("reasoning_summary_part.added", item_id="rs_1", output_index=0, summary_index=0),
         event("reasoning_summary_text.delta", item_id="rs_1", output_index=0, summary_index=0, delta="**A**"),
         event("reasoning_summary_text.done", item_id="rs_1", output_index=0, summary_index=0, text="**A**"),
         event("reasoning_summary_part.added", item_id="rs_1", output_index=0, summary_index=1),
         event("reasoning_summary_text.delta", item_id="rs_1", output_index=0, summary_index=1, delta="**B**"),
-        done(THOUGHT),
-        added({**MESSAGE, "content": []}, 1),
+        item_done(THOUGHT),
+        item_added({**MESSAGE, "content": []}, 1),
         text("Hello", index=1),
-        done(TEXT_ITEM, 1),
+        item_done(TEXT_ITEM, 1),
         END,
     )
     end = [PartEnded("reasoning", Opaque("openai-responses", "m", THOUGHT)), TextDelta("Hello")]
-    end += [PartEnded("text", Opaque("openai-responses", "m", {"id": "msg_1"})), ENDED]
+    end += [PartEnded("text", Opaque("openai-responses", "m", {"id": "msg_1"})), TURN_END]
     assert stream == [*map(ReasoningDelta, ["**A**", "\n\n", "**B**"]), *end]
     assert whole(THOUGHT, TEXT_ITEM) == [ReasoningDelta("**A**\n\n**B**"), *end]
 
@@ -227,27 +254,27 @@ def test_reasoning_that_is_shown_and_reasoning_that_says_nothing():
         "content": [{"type": "reasoning_text", "text": "hm"}],
     }
     delta = event("reasoning_text.delta", item_id="rs_1", output_index=0, content_index=0, delta="hm")
-    end = [PartEnded("reasoning", Opaque("openai-responses", "m-2026", reasoning_item)), ENDED]
-    created = event("created", response=answer(status="in_progress"))
-    assert decode(created, added(reasoning_item), delta, done(reasoning_item), END, model=None) == [
+    end = [PartEnded("reasoning", Opaque("openai-responses", "m-2026", reasoning_item)), TURN_END]
+    created_event = event("created", response=answer(status="in_progress"))
+    assert decode(created_event, item_added(reasoning_item), delta, item_done(reasoning_item), END, model=None) == [
         ReasoningDelta("hm"),
         *end,
     ]
-    hidden = {**THOUGHT, "summary": []}
-    assert whole(hidden) == [PartEnded("reasoning", Opaque("openai-responses", "m", hidden)), ENDED]
+    thought_item = {**THOUGHT, "summary": []}
+    assert whole(thought_item) == [PartEnded("reasoning", Opaque("openai-responses", "m", thought_item)), TURN_END]
 
 
 def test_the_phase_of_a_message_is_kept():
-    phased = {**TEXT_ITEM, "phase": "commentary"}
+    commentary_item = {**TEXT_ITEM, "phase": "commentary"}
     opaque = Opaque("openai-responses", "m", {"id": "msg_1", "phase": "commentary"})
-    assert whole(phased) == [TextDelta("Hello"), PartEnded("text", opaque), ENDED]
+    assert whole(commentary_item) == [TextDelta("Hello"), PartEnded("text", opaque), TURN_END]
 
 
 def test_a_refusal_is_text_and_a_finish_reason():
     refusal = {**MESSAGE, "content": [{"type": "refusal", "refusal": "No."}]}
     delta = event("refusal.delta", item_id="msg_1", output_index=0, content_index=0, delta="No.")
-    expected = [TextDelta("No."), PartEnded("text"), TurnEnded("refusal", ENDED.usage, "m-2026", "resp_1")]
-    assert decode(added(MESSAGE), delta, done(refusal), END) == expected
+    expected = [TextDelta("No."), PartEnded("text"), TurnEnded("refusal", TURN_END.usage, "m-2026", "resp_1")]
+    assert decode(item_added(MESSAGE), delta, item_done(refusal), END) == expected
     assert whole(refusal) == expected
 
 
@@ -268,14 +295,14 @@ def test_a_whole_response_with_a_call():
 )
 def test_finish_reasons(status: str, reason: str | None, finish: FinishReason):
     details = {"incomplete_details": None if reason is None else {"reason": reason}}
-    assert whole(status=status, **details)[-1] == TurnEnded(finish, ENDED.usage, "m-2026", "resp_1")
+    assert whole(status=status, **details)[-1] == TurnEnded(finish, TURN_END.usage, "m-2026", "resp_1")
     assert decode(event(status, response=answer(status=status, **details)))[-1] == whole(status=status, **details)[-1]
 
 
 @pytest.mark.parametrize("output", [[], [{**MESSAGE, "content": []}]])
 def test_a_turn_that_says_nothing(output: list[Any]):
-    assert whole(*output) == [ENDED]
-    assert decode(END) == [ENDED]
+    assert whole(*output) == [TURN_END]
+    assert decode(END) == [TURN_END]
 
 
 @pytest.mark.parametrize("usage", [None, 5, [], {"input_tokens": "7", "output_tokens": True}, {"input_tokens": -1}])
@@ -283,22 +310,22 @@ def test_usage_that_makes_no_sense_is_unknown(usage: Any):
     assert whole(usage=usage) == [TurnEnded("stop", Usage(), "m-2026", "resp_1")]
 
 
-FAILED = answer(status="failed", error={"code": "server_error", "message": "boom"}, output=[])
+FAILURE = answer(status="failed", error={"code": "server_error", "message": "boom"}, output=[])
 ERRORS = {
     "flat": ({"type": "error", "code": "server_error", "message": "boom", "sequence_number": 3}, None, True),
     "nested": ({"type": "error", "error": {"type": "invalid_request_error", "message": "boom"}}, None, False),
     "with a status": ({"type": "error", "status": 503, "error": {"message": "boom"}}, 503, True),
     "without a type": ({"error": {"message": "boom", "code": 429}}, 429, True),
     "text": ({"error": "boom"}, None, False),
-    "failed": (event("failed", response=FAILED), None, True),
+    "failed": (event("failed", response=FAILURE), None, True),
 }
 
 
 @pytest.mark.parametrize(("failing", "status", "retryable"), ERRORS.values(), ids=ERRORS)
 def test_an_error_inside_the_stream(failing: Any, status: int | None, retryable: bool):
-    with pytest.raises(ProviderError, match="the server reported an error: boom") as caught:
-        decode(added(MESSAGE), text("Hel"), failing)
-    assert (caught.value.status, caught.value.retryable) == (status, retryable)
+    with pytest.raises(ProviderError, match="the server reported an error: boom") as raised_error:
+        decode(item_added(MESSAGE), text("Hel"), failing)
+    assert (raised_error.value.status, raised_error.value.retryable) == (status, retryable)
 
 
 ILL_FORMED: list[tuple[Any, str]] = [
@@ -307,11 +334,11 @@ ILL_FORMED: list[tuple[Any, str]] = [
     ({"type": 5}, "'type' of an event should be a string, found a number"),
     (text(5), "'delta' should be a string, found a number"),  # type: ignore[arg-type]
     (event("output_item.added", output_index=0), "'item' should be an object, found nothing"),
-    (added({**CALL, "name": 5}), "'name' of a function call should be a string"),
-    (done({**MESSAGE, "content": "x"}), "'content' of a message should be a list"),
-    (done({**MESSAGE, "content": ["x"]}), "a part of 'content' should be an object"),
-    (done({**CALL, "arguments": {}}), "'arguments' should be a string, found an object"),
-    (done({"type": "reasoning", "summary": [{"text": 5}]}), "the text of a part of 'summary' should be a string"),
+    (item_added({**CALL, "name": 5}), "'name' of a function call should be a string"),
+    (item_done({**MESSAGE, "content": "x"}), "'content' of a message should be a list"),
+    (item_done({**MESSAGE, "content": ["x"]}), "a part of 'content' should be an object"),
+    (item_done({**CALL, "arguments": {}}), "'arguments' should be a string, found an object"),
+    (item_done({"type": "reasoning", "summary": [{"text": 5}]}), "the text of a part of 'summary' should be a string"),
     (event("completed"), "'response' should be an object, found nothing"),
     (event("completed", response=answer(output={})), "'output' should be a list"),
 ]
@@ -319,10 +346,10 @@ ILL_FORMED: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("piece", "problem"), ILL_FORMED, ids=[problem for _, problem in ILL_FORMED])
 def test_an_ill_formed_event_is_a_provider_error(piece: Any, problem: str):
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(ProviderError) as raised_error:
         decode(piece)
-    assert problem in str(caught.value)
-    assert not caught.value.retryable
+    assert problem in str(raised_error.value)
+    assert not raised_error.value.retryable
 
 
 @pytest.mark.parametrize(
@@ -333,7 +360,7 @@ def test_an_ill_formed_event_is_a_provider_error(piece: Any, problem: str):
         ({"choices": []}, "the response has no output"),
         ({"output": "x"}, "the response has no output"),
         ({"error": {"message": "no such model"}}, "no such model"),
-        (FAILED, "boom"),
+        (FAILURE, "boom"),
         (answer(status="queued"), "omit the option 'background'"),
         (answer(status="failed", output=[TEXT_ITEM]), "the response failed, without a reason"),
     ],
@@ -343,7 +370,9 @@ def test_an_ill_formed_response_is_a_provider_error(body: Any, problem: str):
         OPENAI_RESPONSES.decode_response(body)
 
 
-KINDS = [kind for each in (*CALL_STREAMS.values(), [text("x"), done(TEXT_ITEM), added(THOUGHT)]) for kind in each]
+KINDS = [
+    kind for each in (*CALL_STREAMS.values(), [text("x"), item_done(TEXT_ITEM), item_added(THOUGHT)]) for kind in each
+]
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
     lambda inner: (
@@ -362,10 +391,10 @@ FIELDS = sorted({field for kind in KINDS for field in kind})
 )
 def test_no_json_raises_anything_but_provider_error(pieces: list[tuple[Any, Any]]):
     decoder = OPENAI_RESPONSES.decoder()
-    for kind, changed in pieces:
+    for kind, changes in pieces:
         for read in (decoder.feed, OPENAI_RESPONSES.decode_response):
             try:
-                read({**kind, **changed})
+                read({**kind, **changes})
             except ProviderError:
                 continue
     assert isinstance(decoder.close()[-1], TurnEnded)

@@ -43,12 +43,12 @@ END = TurnEnded("stop", Usage(3, 2))
 
 
 def encode(deltas: Iterable[Delta], request: WireRequest = REQUEST) -> list[StreamFrame]:
-    encoder = OPENAI_RESPONSES.encoder(request, response_id="resp_7", created=5)
+    encoder = OPENAI_RESPONSES.encoder(request, response_id="resp_7", created_at=5)
     return [frame for delta in deltas for frame in encoder.feed(delta)]
 
 
 def whole(deltas: Iterable[Delta]) -> Any:
-    return OPENAI_RESPONSES.encode_response(deltas, model="m", response_id="resp_7", created=5)
+    return OPENAI_RESPONSES.encode_response(deltas, model="m", response_id="resp_7", created_at=5)
 
 
 def decode(frames: Iterable[StreamFrame]) -> list[Delta]:
@@ -123,15 +123,15 @@ def test_the_response_repeats_what_was_asked():
         output=output,
         options={"temperature": 0.5, "metadata": {"a": "b"}, "seed": 7},
     )
-    created = encode([END], WireRequest(request, "m", stream=True))[0][1]["response"]
-    assert created["instructions"] == "Be brief."
-    assert [tool["name"] for tool in created["tools"]] == ["read"]
-    assert created["tool_choice"] == {"type": "function", "name": "read"}
-    assert created["parallel_tool_calls"] is False
-    assert created["text"]["format"]["name"] == "a"
-    assert (created["temperature"], created["metadata"], created["top_p"]) == (0.5, {"a": "b"}, None)
-    assert (created["status"], created["usage"], created["store"]) == ("in_progress", None, False)
-    assert "seed" not in created
+    response = encode([END], WireRequest(request, "m", stream=True))[0][1]["response"]
+    assert response["instructions"] == "Be brief."
+    assert [tool["name"] for tool in response["tools"]] == ["read"]
+    assert response["tool_choice"] == {"type": "function", "name": "read"}
+    assert response["parallel_tool_calls"] is False
+    assert response["text"]["format"]["name"] == "a"
+    assert (response["temperature"], response["metadata"], response["top_p"]) == (0.5, {"a": "b"}, None)
+    assert (response["status"], response["usage"], response["store"]) == ("in_progress", None, False)
+    assert "seed" not in response
 
 
 def test_parts_that_ended_are_items_of_their_own():
@@ -240,13 +240,13 @@ def test_a_turn_that_failed_is_no_answer(finish: FinishReason):
 @pytest.mark.parametrize("before", [[], [TextDelta("x")], [CallStarted(0, "read")]])
 @pytest.mark.parametrize(("status", "retryable"), [(500, True), (429, True), (400, False)])
 def test_a_turn_that_broke_off(before: list[Delta], status: int, retryable: bool):
-    encoder = OPENAI_RESPONSES.encoder(REQUEST, response_id="resp_7", created=5)
+    encoder = OPENAI_RESPONSES.encoder(REQUEST, response_id="resp_7", created_at=5)
     frames = [frame for delta in before for frame in encoder.feed(delta)] + encoder.fail("it broke", status)
     assert kinds(frames)[0] == "created"
     assert kinds(frames).count("output_item.added") == kinds(frames).count("output_item.done")
-    with pytest.raises(ProviderError, match="it broke") as caught:
+    with pytest.raises(ProviderError, match="it broke") as raised_error:
         decode(frames)
-    assert caught.value.retryable is retryable
+    assert raised_error.value.retryable is retryable
 
 
 @pytest.mark.parametrize(

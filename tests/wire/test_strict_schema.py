@@ -96,9 +96,9 @@ def test_what_is_said_to_be_closed_is_taken(type_: Any):
 
 def test_definitions_that_are_named_again_and_again_are_read_once():
     last = {"type": "object", "properties": {"a": {"type": "string"}}}
-    for end, closed in ((last, True), ({"$ref": "#/$defs/3"}, False)):
+    for end, is_closed_schema in ((last, True), ({"$ref": "#/$defs/3"}, False)):
         definitions: dict[str, Any] = {"60": end}
         for i in range(60):
             twice = {"a": {"$ref": f"#/$defs/{i + 1}"}, "b": {"$ref": f"#/$defs/{i + 1}"}}
             definitions[str(i)] = {"type": "object", "properties": twice}
-        assert is_closed({"$ref": "#/$defs/0", "$defs": definitions}) is closed
+        assert is_closed({"$ref": "#/$defs/0", "$defs": definitions}) is is_closed_schema

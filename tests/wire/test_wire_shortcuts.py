@@ -26,10 +26,10 @@ TEXTS: Chunks = st.sampled_from(["", "a", "é", "two words", "\n", '{"k":', " 1}
 INDEXES: Chunks = st.sampled_from([0, 0, 0, 1, None])
 
 
-def objects(required: dict[str, Any], optional: dict[str, Any]) -> Chunks:
+def objects(required_fields: dict[str, Any], optional: dict[str, Any]) -> Chunks:
     """Objects as the API writes them, mostly without the fields that are rare."""
-    usual: Chunks = st.fixed_dictionaries(required)
-    return st.one_of(usual, usual, st.fixed_dictionaries(required, optional=optional))
+    usual: Chunks = st.fixed_dictionaries(required_fields)
+    return st.one_of(usual, usual, st.fixed_dictionaries(required_fields, optional=optional))
 
 
 NOTHING: Chunks = st.sampled_from([None, False, 0, "", {}, []])
@@ -183,5 +183,5 @@ def plain_delta(delta: Delta) -> Delta:
 @settings(max_examples=200)
 def test_a_delta_that_continues_a_block_is_written_as_any_other(stream: list[Delta]):
     request = WireRequest(ModelRequest([]), "m", True)
-    one, other = (ANTHROPIC.encoder(request, response_id="r1", created=1) for _ in range(2))
+    one, other = (ANTHROPIC.encoder(request, response_id="r1", created_at=1) for _ in range(2))
     assert [one.feed(delta) for delta in stream] == [other.feed(plain_delta(delta)) for delta in stream]

@@ -267,13 +267,13 @@ def per_call(deltas: Iterable[Delta]) -> list[Delta]:
         if isinstance(delta, CallStarted):
             out.append(delta)  # the place of its fragments
             fragments[delta.index] = []
-    placed: list[Delta] = []
+    deltas: list[Delta] = []
     for i, delta in enumerate(out):
         if isinstance(delta, CallStarted) and i and out[i - 1] is delta:
-            placed += fragments[delta.index]
+            deltas += fragments[delta.index]
         else:
-            placed.append(delta)
-    return placed
+            deltas.append(delta)
+    return deltas
 
 
 # --- streams of bytes --------------------------------------------------------------------------------------------

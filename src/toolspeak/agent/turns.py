@@ -35,7 +35,7 @@ from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.execute import Answer, EarlyStart
 from toolspeak.providers.base import BODY_LISTENER, RETRY_RECORDER
-from toolspeak.providers.trace_context import RETRIED
+from toolspeak.providers.trace_context import RETRY_LISTENER
 from toolspeak.tools import RunContext
 from toolspeak.tools.toolset import tools_digest
 
@@ -214,7 +214,7 @@ class Turns:
         self._reads += 1
         if self._reads > 1 and watcher is not None:
             watcher.put(TurnRestarted())
-        if self._reads > 1 and (note_retry := RETRIED.get()) is not None:
+        if self._reads > 1 and (note_retry := RETRY_LISTENER.get()) is not None:
             note_retry(None)
         starts_early = settings.driver.starts_early and request.choice.mode != "none"
         stream = cast("AsyncGenerator[Delta]", conversation.turn(request))

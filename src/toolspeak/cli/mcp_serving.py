@@ -28,7 +28,7 @@ from toolspeak.project.configuration.sandbox_settings import open_command_sandbo
 from toolspeak.project.hidden_environment import hide_environment
 from toolspeak.project.own_tools import load_tools
 from toolspeak.project.user_files.rules_file import RulesFile
-from toolspeak.providers.model_strings import CONFIGURED
+from toolspeak.providers.model_strings import CONFIGURED_PROVIDERS
 from toolspeak.sandbox.process_default import use_by_default
 from toolspeak.tools import Tool
 from toolspeak.tools.builtin import WORKSPACE_TOOLS, workspace_tools
@@ -72,7 +72,7 @@ async def serve(
         if sys.stdin.isatty():
             click.echo(_AT_A_TERMINAL, err=True)
     hide_environment()
-    CONFIGURED.set(configuration(offer.workspace, asks=False).providers)
+    CONFIGURED_PROVIDERS.set(configuration(offer.workspace, asks=False).providers)
     async with AsyncExitStack() as opened_parts:
         journal = journal_of(journal_place)
         opened_parts.push_async_callback(journal.aclose)

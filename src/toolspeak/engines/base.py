@@ -108,8 +108,8 @@ def open_engine(url: str | None, journal: Journal) -> Engine:
     """
     scheme = (url or "embedded:").partition(":")[0]
     if scheme not in _ENGINES:
-        known = ", ".join(f"{each}:" for each in _ENGINES)
-        raise ConfigurationError(f"no engine is known for {url!r}; write a URL that begins with one of: {known}")
+        schemes = ", ".join(f"{each}:" for each in _ENGINES)
+        raise ConfigurationError(f"no engine is known for {url!r}; write a URL that begins with one of: {schemes}")
     module, name, extra = _ENGINES[scheme]
     try:
         engine = importlib.import_module(f"toolspeak.engines.{module}")

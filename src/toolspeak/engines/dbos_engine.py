@@ -196,13 +196,15 @@ class _WorkerSessions:
             orphans = {row[0]: row[2] for row in rows if row[0] not in self._under_way}
             since = self._orphaned_since = {each: self._orphaned_since.get(each, now) for each in orphans}
             patience = {self.own: _FORGOTTEN_SECONDS}
-            lost = [each for each in orphans if now - since[each] >= patience.get(orphans[each], _GRACE_SECONDS)]
-            if stopping or not lost:
+            lost_workflows = [
+                each for each in orphans if now - since[each] >= patience.get(orphans[each], _GRACE_SECONDS)
+            ]
+            if stopping or not lost_workflows:
                 return
             # One worker at a time: none puts back what another one has taken up by now.
             database.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _RESUMING})
             for workflow_id, queue, _ in database.execute(_ORPHANS, parameters).all():
-                if workflow_id in lost:
+                if workflow_id in lost_workflows:
                     database.execute(text("SELECT 1"))  # raises if the server has ended this session, and its lock
                     DBOS.resume_workflow(workflow_id, queue_name=queue)
 

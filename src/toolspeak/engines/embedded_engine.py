@@ -132,12 +132,12 @@ class EmbeddedEngine:
         if len(due) > room:
             # Workers that look at the same time would all take the oldest runs, and only one gets each.
             due = random.sample(due, len(due))
-        wanted: list[RunInfo] = []
+        next_runs: list[RunInfo] = []
         for info in due:
             pause = pauses.get(info.run_id)
             # A run that pauses is delivered all the same if it is due anew: something has come for it.
             pausing = pause is not None and pause.until > time.time() and pause.due == info.due
-            if info.run_id in works or pausing or len(wanted) >= room:
+            if info.run_id in works or pausing or len(next_runs) >= room:
                 continue
             if of_agent[info.agent] >= per_agent.get(info.agent, limits.concurrency):
                 continue
@@ -145,8 +145,8 @@ class EmbeddedEngine:
                 continue
             of_agent[info.agent] += 1
             of_principal[info.principal] += 1
-            wanted.append(info)
-        return wanted
+            next_runs.append(info)
+        return next_runs
 
     async def aclose(self) -> None:
         """Does nothing: the journal belongs to the caller."""

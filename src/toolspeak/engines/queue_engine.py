@@ -126,8 +126,8 @@ class QueueEngine:
 
     async def _serve(self, jobs: _JobsUnderWay, queues: Sequence[str], concurrency: int, stop: asyncio.Event) -> None:
         """Runs a worker of procrastinate for these queues, and another one when it ends for a reason of its own."""
-        stopped, cancelled = asyncio.create_task(stop.wait()), False
-        while not stop.is_set() and not cancelled:
+        stop_task, is_cancelled = asyncio.create_task(stop.wait()), False
+        while not stop.is_set() and not is_cancelled:
             worker = ProcrastinateWorker(
                 self._app,
                 queues=queues,
@@ -140,12 +140,12 @@ class QueueEngine:
                 additional_context={"jobs": jobs},
             )
             running = asyncio.create_task(worker.run())
-            waiting: set[asyncio.Task[Any]] = {running, stopped}
+            waiting: set[asyncio.Task[Any]] = {running, stop_task}
             while not running.done():
                 try:
                     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 except asyncio.CancelledError:
-                    cancelled = True
+                    is_cancelled = True
                     jobs.calls.cancel()
                 if not running.done():
                     waiting = {running}
@@ -154,9 +154,9 @@ class QueueEngine:
             error = None if running.cancelled() else running.exception()
             if error is not None:
                 _LOG.warning("a worker of the queue ended and starts again: %s", _cause(error))
-                await asyncio.wait((stopped,), timeout=_AGAIN_SECONDS)
-        stopped.cancel()
-        if cancelled:
+                await asyncio.wait((stop_task,), timeout=_AGAIN_SECONDS)
+        stop_task.cancel()
+        if is_cancelled:
             raise asyncio.CancelledError
 
     async def _drive(
@@ -289,14 +289,14 @@ def _is_outage(error: Exception) -> bool:
 
 def _shares(agents: Collection[str], limits: WorkLimits) -> list[tuple[list[str], int]]:
     """How many runs each worker of procrastinate drives at most, and of which agents."""
-    limited = {name: most for name, most in (limits.per_agent or {}).items() if name in agents}
-    others = [name for name in agents if name not in limited]
-    rest = limits.concurrency - sum(limited.values())
+    agent_limits = {name: most for name, most in (limits.per_agent or {}).items() if name in agents}
+    others = [name for name in agents if name not in agent_limits]
+    rest = limits.concurrency - sum(agent_limits.values())
     if rest < (1 if others else 0):
         raise ConfigurationError(
             "the engine queue: the limits of the agents add up to more than `concurrency`, of which each has its share"
         )
-    return [([name], most) for name, most in limited.items()] + ([(others, rest)] if others else [])
+    return [([name], most) for name, most in agent_limits.items()] + ([(others, rest)] if others else [])
 
 
 def _cause(error: BaseException) -> str:

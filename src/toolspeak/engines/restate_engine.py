@@ -96,26 +96,26 @@ class RestateEngine:
         """As in `Engine`. Serves in a thread of its own: a tool that blocks this event loop is no dead worker."""
         desk = _CallDesk(handler, self.name, limits, asyncio.get_running_loop())
         server = _WorkerServer(restate_app(map(desk.object, agents), protocol="bidi"), self._listen)
-        ended = asyncio.create_task(server.ended())
-        stopped = asyncio.create_task(stop.wait())
+        end_task = asyncio.create_task(server.wait_for_end())
+        stop_task = asyncio.create_task(stop.wait())
         try:
-            await self._register(ended, stopped)
-            await asyncio.wait((stopped, ended), return_when=asyncio.FIRST_COMPLETED)
-            if ended.done():
-                await ended
+            await self._register(end_task, stop_task)
+            await asyncio.wait((stop_task, end_task), return_when=asyncio.FIRST_COMPLETED)
+            if end_task.done():
+                await end_task
             server.stop()
             desk.drain()
             while desk.under_way:
                 await asyncio.wait(desk.under_way.values())
         finally:
-            stopped.cancel()
+            stop_task.cancel()
             for task in desk.under_way.values():
                 task.cancel()
             server.stop()
             # The answers are sent by now; a connection may stay open all the same.
-            await asyncio.wait((ended,), timeout=_CLOSING_SECONDS)
+            await asyncio.wait((end_task,), timeout=_CLOSING_SECONDS)
             server.close()
-            await ended
+            await end_task
 
     async def _register(self, *until: asyncio.Task[Any]) -> None:
         """Tells the server where the workers are. Repeated while it is away, until one of the tasks is done."""
@@ -172,7 +172,7 @@ class _CallDesk:
             # nothing for that, for the server may have no place for another call until this one ends.
             ctx.set("begun", await _calls_begun(ctx) + 1)
             await ctx.run_typed("begin", _confirmed)  # by the server, which has the new number then
-            outcome = await ctx.run_typed("drive", self._driven, RunOptions[dict[str, Any]](), ctx.key(), request)
+            outcome = await ctx.run_typed("drive", self._outcome_of, RunOptions[dict[str, Any]](), ctx.key(), request)
             if outcome["again"] is not None:
                 again = {**request, "failures": outcome["failures"]}
                 ctx.object_send(ring, ctx.key(), again, send_delay=timedelta(seconds=outcome["again"]))
@@ -184,7 +184,7 @@ class _CallDesk:
 
         return run
 
-    async def _driven(self, run_id: str, request: dict[str, Any]) -> dict[str, Any]:
+    async def _outcome_of(self, run_id: str, request: dict[str, Any]) -> dict[str, Any]:
         future = asyncio.run_coroutine_threadsafe(self._join(run_id, request), self._loop)
         return await asyncio.wrap_future(future)
 
@@ -250,7 +250,7 @@ class _WorkerServer:
         try:
             self._loop.run_until_complete(self._until_ended(config))
             self._outcome.set_result(None)
-        except BaseException as error:  # noqa: BLE001 - it is raised again in `ended`
+        except BaseException as error:  # noqa: BLE001 - it is raised again in `wait_for_end`
             self._outcome.set_exception(error)
         finally:
             self._loop.close()
@@ -297,7 +297,7 @@ class _WorkerServer:
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._closing.set)
 
-    async def ended(self) -> None:
+    async def wait_for_end(self) -> None:
         """Returns once the thread has ended. Raises what ended it."""
         await asyncio.shield(asyncio.wrap_future(self._outcome))
 

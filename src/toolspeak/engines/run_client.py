@@ -32,7 +32,7 @@ from toolspeak.journal.base import InputKind, RunInfo, RunInput
 from toolspeak.tools.context import check_event
 from toolspeak.tools.returned_values import Unserialisable, jsonable
 
-Followed: TypeAlias = Delta | TurnRestarted | Record
+FollowedItem: TypeAlias = Delta | TurnRestarted | Record
 """What `RunClient.events` yields."""
 
 
@@ -223,7 +223,7 @@ class RunClient:
                             break
         return await self.status(run_id)
 
-    async def events(self, run_id: str, *, start: int = 0) -> AsyncGenerator[Followed]:
+    async def events(self, run_id: str, *, start: int = 0) -> AsyncGenerator[FollowedItem]:
         """Follows a run that any process drives: yields its records from number `start` on, all of them and in order,
         and between them the deltas of the turn under way as they come. Ends with the run.
 

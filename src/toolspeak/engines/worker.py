@@ -128,7 +128,7 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - of one run, and a worker drives many
             if isinstance(error, RunError) and not await self._is_open(run_id):
                 return None
-            return await self._failed(info, error)
+            return await self._retry_time(info, error)
         self._failures.pop(run_id, None)
         after = await self.journal.run(run_id)
         if after is None:
@@ -160,7 +160,7 @@ class Worker:
         info = await self.journal.run(run_id)
         return info is not None and info.status in UNFINISHED_STATUSES
 
-    async def _failed(self, before: RunInfo, error: Exception) -> float:
+    async def _retry_time(self, before: RunInfo, error: Exception) -> float:
         """When to try again after an error that is not the run's own: a journal that is away, say, or a programming
         error in `deps`."""
         records = before.records

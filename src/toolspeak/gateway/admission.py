@@ -18,7 +18,7 @@ from toolspeak.gateway.http.error_responses import Failure, draining, gateway_st
 from toolspeak.gateway.http.multipart_forms import FORM
 from toolspeak.gateway.settings.api_keys import find_key
 from toolspeak.gateway.settings.gateway_settings import Bounds
-from toolspeak.wire.json_conversion import shortened
+from toolspeak.wire.json_conversion import excerpt
 
 STARTING = 4
 """Requests that are read and sent to model servers at the same time."""
@@ -71,7 +71,7 @@ async def answer_preflight(request: Request, hosts: Container[str]) -> None:
         _check_host(request, hosts)
     headers = preflight_headers(request.scope, settings.cors)
     if headers is None:
-        origin = shortened(header(request.scope, b"origin"), 200)
+        origin = excerpt(header(request.scope, b"origin"), 200)
         problem = f"pages of {origin} may not call the gateway; its operator can allow them (--cors)"
         raise Failure(403, problem, "origin")
     await request.respond(204, b"", headers)

@@ -321,7 +321,7 @@ class Gateway:
             tools = self._tools.intern(wire_request.request.tools)
             wire_request = evolve(wire_request, request=evolve(wire_request.request, tools=tools))
         if request.keeping is not None:
-            wire_request = evolve(wire_request, echoed=request.keeping.storage_fields)
+            wire_request = evolve(wire_request, echo_fields=request.keeping.storage_fields)
         return wire_request, notes
 
     async def _ask(self, request: Request) -> None:

@@ -268,7 +268,10 @@ class Answering:
         missing_end = [] if isinstance(self.sent_deltas[-1], TurnEnded) else [TurnEnded("error")]
         return json_bytes(
             self.request.wire.encode_response(
-                [*self.sent_deltas, *missing_end], model=self.wire_request.model, response_id=self.request.id, created=0
+                [*self.sent_deltas, *missing_end],
+                model=self.wire_request.model,
+                response_id=self.request.id,
+                created_at=0,
             )
         ).decode()
 

@@ -59,7 +59,7 @@ async def begin_background(
     """Answers with a queued response, and starts `work` for it; `finish` is called at the end. Raises Failure."""
     keeping = request.keeping
     assert keeping is not None, "the request asks for the background"
-    encoder = request.wire.encoder(wire_request, response_id=keeping.response_id, created=int(request.arrived_at))
+    encoder = request.wire.encoder(wire_request, response_id=keeping.response_id, created_at=int(request.arrived_at))
     _, created_event = encoder.feed(TurnEnded("stop"))[0]
     body = await memory.begin(keeping, created_event["response"])
     assert request.account is not None, "a request that has a place has one"

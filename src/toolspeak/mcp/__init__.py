@@ -30,7 +30,7 @@ _PLACES = {
     "ToolPins": "toolspeak.mcp.tool_pins",
     "definition_of": "toolspeak.mcp.tool_pins",
     "digest_of": "toolspeak.mcp.tool_pins",
-    "confined": "toolspeak.mcp.servers_file",
+    "confine_servers": "toolspeak.mcp.servers_file",
     "read_servers": "toolspeak.mcp.servers_file",
 }
 

@@ -1,7 +1,7 @@
 from toolspeak.mcp.mcp_tools import LeftOut
 from toolspeak.mcp.server_resources import PromptField, ServerPrompt
 from toolspeak.mcp.servers import McpServers
-from toolspeak.mcp.servers_file import HttpServer, Server, ServerSandbox, StdioServer, confined, read_servers
+from toolspeak.mcp.servers_file import HttpServer, Server, ServerSandbox, StdioServer, confine_servers, read_servers
 from toolspeak.mcp.serving.mcp_app import McpApp
 from toolspeak.mcp.tool_pins import ChangedTool, ToolPins, definition_of, digest_of
 
@@ -17,7 +17,7 @@ __all__ = [
     "ServerSandbox",
     "StdioServer",
     "ToolPins",
-    "confined",
+    "confine_servers",
     "definition_of",
     "digest_of",
     "read_servers",

@@ -34,13 +34,13 @@ async def limit_body(response: httpx2.Response) -> None:
     encoding = response.headers.pop("content-encoding", "identity").strip().lower()
     stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
     longest = None if stream else MAX_ANSWER  # the SDK limits each event of a stream
-    response.stream = _Bounded(cast("httpx2.AsyncByteStream", response.stream), encoding, longest)
+    response.stream = _LimitedBody(cast("httpx2.AsyncByteStream", response.stream), encoding, longest)
 
 
-class _Bounded(httpx2.AsyncByteStream):
+class _LimitedBody(httpx2.AsyncByteStream):
     def __init__(self, stream: httpx2.AsyncByteStream, encoding: str, longest: int | None) -> None:
         self._stream = stream
-        self._packed = encoding
+        self._encoding = encoding
         self._longest = longest
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -53,13 +53,13 @@ class _Bounded(httpx2.AsyncByteStream):
             yield cutter.cut(piece)
 
     async def _pieces(self) -> AsyncIterator[bytes]:
-        if self._packed == "identity":
+        if self._encoding == "identity":
             async for chunk in self._stream:
                 yield chunk
             return
-        if self._packed not in ("gzip", "x-gzip", "deflate"):
+        if self._encoding not in ("gzip", "x-gzip", "deflate"):
             raise httpx2.DecodingError(
-                f"the server compressed its answer with {self._packed!r}, which was not requested"
+                f"the server compressed its answer with {self._encoding!r}, which was not requested"
             )
         unpacker = zlib.decompressobj(_EITHER)
         async for chunk in self._stream:
@@ -90,7 +90,7 @@ class Cutter:
     def __init__(self) -> None:
         self._depth = 0
         self._in_text = False
-        self._escaped = False  # the next byte of a string is escaped
+        self._escaped: bool = False  # the next byte of a string is escaped
         self._blank = True  # the line is empty so far
 
     def cut(self, piece: bytes) -> bytes:

@@ -16,7 +16,7 @@ from toolspeak.tools.returned_values import ReturnValue
 from toolspeak.tools.schema_checks import Checks, mismatch
 
 
-def returned(result: types.CallToolResult, output: Checks | None) -> ReturnValue:
+def returned_content(result: types.CallToolResult, output: Checks | None) -> ReturnValue:
     """The content for the model, and the structured content.
 
     `output` checks the structured content against the tool's output schema. If it does not match, a note replaces it:
@@ -38,7 +38,7 @@ def returned(result: types.CallToolResult, output: Checks | None) -> ReturnValue
 def _with_value(parts: tuple[ContentPart, ...], value: JSON) -> tuple[ContentPart, ...]:
     """The parts, which contain the value only once. Servers also write it as text, for clients that read only text."""
 
-    inner = _unwrapped(value)
+    inner = _unwrap(value)
     if not parts:
         return (JsonPart(inner),)
     texts = [part.text for part in parts if isinstance(part, TextPart)]
@@ -50,7 +50,7 @@ def _with_value(parts: tuple[ContentPart, ...], value: JSON) -> tuple[ContentPar
     return (*parts, JsonPart(value))
 
 
-def _unwrapped(value: Any) -> Any:
+def _unwrap(value: Any) -> Any:
     """The value without the object that the official SDKs put around a value that is not an object."""
     return value["result"] if isinstance(value, dict) and value.keys() == {"result"} else value  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType] - JSON
 
@@ -76,10 +76,10 @@ def part_of(block: types.ContentBlock) -> ContentPart:
         case types.TextContent():
             return TextPart(block.text)
         case types.ImageContent():
-            data = _decoded(block.data)
+            data = _decode_base64(block.data)
             return ImagePart(block.mime_type, data) if data is not None else _unreadable("an image")
         case types.AudioContent():
-            data = _decoded(block.data)
+            data = _decode_base64(block.data)
             return FilePart("audio", block.mime_type, data) if data is not None else _unreadable("a sound")
         case types.ResourceLink():
             about = f": {block.description}" if block.description else ""
@@ -92,7 +92,7 @@ def resource_part(resource: types.TextResourceContents | types.BlobResourceConte
     """The content of a resource."""
     if isinstance(resource, types.TextResourceContents):
         return TextPart(resource.text)
-    data, kind = _decoded(resource.blob), resource.mime_type or "application/octet-stream"
+    data, kind = _decode_base64(resource.blob), resource.mime_type or "application/octet-stream"
     if data is None:
         return _unreadable(resource.uri)
     if kind.startswith("image/"):
@@ -100,7 +100,7 @@ def resource_part(resource: types.TextResourceContents | types.BlobResourceConte
     return FilePart(resource.uri.rstrip("/").rpartition("/")[2] or "data", kind, data)
 
 
-def _decoded(text: str) -> bytes | None:
+def _decode_base64(text: str) -> bytes | None:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

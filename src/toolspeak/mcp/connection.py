@@ -48,7 +48,7 @@ class McpConnection:
         self._connect_timeout = connect_timeout
         self._link: Link | None = None
         self._open_task: asyncio.Task[Link] | None = None
-        self._closed = False
+        self._closed: bool = False
 
     async def open(self) -> None:
         """Connects, and lists the server's tools. Raises McpError."""
@@ -114,7 +114,7 @@ class McpConnection:
         try:
             result = await self._send(link, tool, arguments, progress)
         except MCPError as error:
-            raise await self._failed(link, error) from None
+            raise await self._call_error(link, error) from None
         except TimeoutError:
             raise ToolError(f"{about(self.server)} did not answer within {self._call_timeout:g} seconds") from None
         except ValidationError as error:
@@ -152,19 +152,19 @@ class McpConnection:
                 await self._read(link)  # the listing says which arguments become headers
             elif _is_forgotten_session(error):
                 await link.close()
-                link = await self._reopened()
+                link = await self._usable_or_error()
             else:
                 raise
         self._check_definition(tool)
         return await link.call(tool.name, arguments, progress, self._call_timeout)
 
-    async def _reopened(self) -> Link:
+    async def _usable_or_error(self) -> Link:
         try:
             return await self._usable()
         except McpError as error:
             raise MCPError(types.INTERNAL_ERROR, str(error)) from None
 
-    async def _failed(self, link: Link, error: MCPError) -> ToolError:
+    async def _call_error(self, link: Link, error: MCPError) -> ToolError:
         who = about(self.server)
         if error.code != types.CONNECTION_CLOSED:
             return ToolError(f"{who} refused the call: {visible(error.message)}")
@@ -202,7 +202,7 @@ class McpConnection:
         before, self._link = self._link, None
         if before is not None:
             await before.close()
-        link = Link(self.server, self._connect_timeout, self._changed, self._questions)
+        link = Link(self.server, self._connect_timeout, self._mark_stale, self._questions)
         await link.open()
         if self.listed_tools and link.listed_tools != self.listed_tools:
             self.stale = True
@@ -210,7 +210,7 @@ class McpConnection:
         self._link = link
         return link
 
-    def _changed(self) -> None:
+    def _mark_stale(self) -> None:
         self.stale = self._unread = True
 
 

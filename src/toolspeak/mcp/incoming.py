@@ -35,13 +35,13 @@ _LONGEST_REASON = 500
 class Incoming:
     """A stream of messages.
 
-    `ended`: called when the stream ends. The SDK reports that only to callers that wait for an answer.
+    `on_end`: called when the stream ends. The SDK reports that only to callers that wait for an answer.
     `unreadable`: receives the names of the removed tools, and the reasons.
     """
 
-    def __init__(self, stream: Any, ended: Callable[[], None], unreadable: dict[str, str]) -> None:
+    def __init__(self, stream: Any, on_end: Callable[[], None], unreadable: dict[str, str]) -> None:
         self._stream = stream
-        self._ended = ended
+        self._on_end = on_end
         self._unreadable = unreadable
         self._version = _LATEST
 
@@ -58,7 +58,7 @@ class Incoming:
         try:
             return self._read(await self._stream.__anext__())
         except StopAsyncIteration:
-            self._ended()
+            self._on_end()
             raise
 
     async def __aenter__(self) -> Self:

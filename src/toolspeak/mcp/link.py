@@ -57,7 +57,7 @@ _RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult | TaskHand
 class Link:
     """A connection to a server. One task opens, holds and closes it, since the SDK requires the same task for both.
 
-    `changed`: called when the server reports that its tools have changed.
+    `on_change`: called when the server reports that its tools have changed.
     `questions`: answers what the server asks the person; None if nobody can be asked.
     """
 
@@ -65,13 +65,13 @@ class Link:
         self,
         server: Server,
         connect_timeout: float,
-        changed: Callable[[], None],
+        on_change: Callable[[], None],
         questions: ServerQuestions | None = None,
     ) -> None:
         self.server = server
         self._questions = questions
         self._limits = PausedLimits()
-        self._changed = changed
+        self._on_change = on_change
         self._connect_timeout = connect_timeout
         self._stderr = Stderr() if isinstance(server, StdioServer) else None
         self._client: Client | None = None
@@ -115,7 +115,7 @@ class Link:
         if not self._open_result.done():
             self._cut_off()
         timer = asyncio.get_running_loop().call_later(_GOODBYE, self._cut_off)
-        await finish_work(_ended(keeper))
+        await finish_work(_wait_for(keeper))
         timer.cancel()
 
     def _cut_off(self) -> None:
@@ -131,7 +131,7 @@ class Link:
 
     async def tools(self) -> tuple[types.Tool, ...]:
         """The server's tools. Raises MCPError and ValidationError."""
-        client, by_name = self._connected(), dict[str, types.Tool]()
+        client, by_name = self._open_client(), dict[str, types.Tool]()
         cursors: list[str | None] = [None]
         self.unreadable.clear()
         for _ in range(MAX_PAGES):
@@ -159,7 +159,7 @@ class Link:
         self.under_way += 1
         try:
             async with self._limits.limit(seconds):
-                return await work(self._connected())
+                return await work(self._open_client())
         finally:
             self.under_way -= 1
 
@@ -167,7 +167,7 @@ class Link:
         """Whether the server still answers, within `seconds`."""
         try:
             async with asyncio.timeout(seconds):
-                await self._connected().list_tools(cache_mode="bypass")
+                await self._open_client().list_tools(cache_mode="bypass")
         except MCPError as error:
             return error.code != types.CONNECTION_CLOSED
         except (TimeoutError, ValidationError):
@@ -194,7 +194,7 @@ class Link:
         try:
             async with self._limits.limit(seconds):
                 for _ in range(_MOST_ROUNDS):
-                    session = self._connected().session
+                    session = self._open_client().session
                     result = await session.send_request(
                         types.CallToolRequest(params=params), _RESULT, progress_callback=progress
                     )
@@ -223,17 +223,17 @@ class Link:
         for key, request in requests.items():
             if self._questions is None or not isinstance(request, types.ElicitRequest):
                 return None
-            with self._limits.paused():
+            with self._limits.pause():
                 responses[key] = await self._questions.answer(request.params)
         return responses
 
     async def _on_question(self, context: object, params: types.ElicitRequestParams) -> types.ElicitResult:
         """Answers a question of an older revision, which comes during a call."""
         assert self._questions is not None
-        with self._limits.paused():
+        with self._limits.pause():
             return await self._questions.answer(params)
 
-    def _connected(self) -> Client:
+    def _open_client(self) -> Client:
         if self._client is None:
             raise MCPError(types.CONNECTION_CLOSED, "Connection closed")
         return self._client
@@ -290,14 +290,14 @@ class Link:
                 with suppress(SubscriptionLost):
                     async with client.listen(tools_list_changed=True) as events:
                         async for _ in events:
-                            self._changed()
+                            self._on_change()
                     return
-                self._changed()  # a change during the interruption is not reported again
+                self._on_change()  # a change during the interruption is not reported again
                 await asyncio.sleep(_LISTEN_AGAIN)
 
     async def _on_notification(self, message: types.ServerNotification | Exception) -> None:
         if isinstance(message, types.ToolListChangedNotification):
-            self._changed()
+            self._on_change()
 
     @asynccontextmanager
     async def _transport(self) -> AsyncGenerator[Any]:
@@ -325,7 +325,7 @@ class Link:
                 yield Incoming(read_stream, lambda: None, self.unreadable), write
             return
         assert self._stderr is not None
-        async with _running(server, self._stderr.file, self._broken, self._set_boundary) as (read_stream, write):
+        async with _running(server, self._stderr.file, self._note_failure, self._set_boundary) as (read_stream, write):
             self._stderr.close()
             try:
                 yield Incoming(read_stream, self._ending.set, self.unreadable), write
@@ -335,15 +335,15 @@ class Link:
     def _set_boundary(self, level: str) -> None:
         self.boundary = level
 
-    def _broken(self, why: str) -> None:
+    def _note_failure(self, why: str) -> None:
         self._failure = McpError(why)
 
 
 def _running(
-    server: StdioServer, errors: TextIO, broken: Callable[[str], None], report_level: Callable[[str], None]
+    server: StdioServer, errors: TextIO, on_failure: Callable[[str], None], report_level: Callable[[str], None]
 ) -> AbstractAsyncContextManager[tuple[Any, Any]]:
     if os.name == "posix":
-        return start_program(server, errors.fileno(), broken, report_level)
+        return start_program(server, errors.fileno(), on_failure, report_level)
     if isinstance(server.sandbox, ServerSandbox):
         raise McpError("its entry asks for a sandbox, which this system does not have: it is not started")
     report_level("none")
@@ -361,7 +361,7 @@ def _lines_to(report: Callable[[str], None]) -> ProgressFnT:
     return report_progress
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
+async def _wait_for(task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
 
 

@@ -12,7 +12,7 @@ from mcp import types
 
 from toolspeak.data.tools import EVERYTHING, NO_VERSION, UNDECLARED_EFFECTS, Effects, ToolSpec
 from toolspeak.data.values import evolve
-from toolspeak.mcp.call_results import returned
+from toolspeak.mcp.call_results import returned_content
 from toolspeak.tools.context import RunContext
 from toolspeak.tools.returned_values import ReturnValue
 from toolspeak.tools.schema_checks import Checks, SchemaReader, UnusableSchema, checks_of
@@ -119,7 +119,7 @@ def tool_of(
 
     async def function(arguments: dict[str, Any], context: RunContext[Any] | None = None) -> ReturnValue:
         progress = None if context is None else context.progress
-        return returned(await call(approved_definition, arguments, progress), output)
+        return returned_content(await call(approved_definition, arguments, progress), output)
 
     return Tool(
         spec=spec_of(listed_tool),

@@ -32,7 +32,7 @@ class PausedLimits:
                 self._rests.pop(limit, None)
 
     @contextmanager
-    def paused(self) -> Generator[None]:
+    def pause(self) -> Generator[None]:
         """The limits stand still during the context."""
         self._pauses += 1
         if self._pauses == 1:

@@ -44,12 +44,12 @@ _AT_ONCE = 64  # the messages after which other tasks may run
 
 @asynccontextmanager
 async def start_program(
-    server: StdioServer, errors: int, broken: Callable[[str], None], report_level: Callable[[str], None]
+    server: StdioServer, errors: int, on_failure: Callable[[str], None], report_level: Callable[[str], None]
 ) -> AsyncGenerator[tuple[IncomingMessages, OutgoingMessages]]:
     """Starts the server. Leaving the context ends it and its process group within 5 seconds, in spite of cancellation.
 
     `errors`: the descriptor for its standard error.
-    `broken`: called with the reason when no more messages are read.
+    `on_failure`: called with the reason when no more messages are read.
     `report_level`: called with the name of the boundary that holds it.
 
     Raises OSError and ValueError if it cannot be started, and ConfigurationError and SandboxError if it needs a sandbox
@@ -70,16 +70,16 @@ async def start_program(
                 stdin, protocol = await loop.connect_write_pipe(
                     lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), group.input
                 )
-                pipes.callback(_closed, stdin)
+                pipes.callback(_close_pipe, stdin)
                 outgoing = OutgoingMessages(asyncio.StreamWriter(stdin, protocol, None, loop), transport.close)
                 try:
-                    yield IncomingMessages(reader, outgoing, broken), outgoing
+                    yield IncomingMessages(reader, outgoing, on_failure), outgoing
                 finally:
                     stdin.close()
                     output.over = True
                     transport.resume_reading()  # a process that waits to write can end
             finally:
-                await finish_work(_ended(group, output.closed))
+                await finish_work(_end_group(group, output.end))
 
 
 @asynccontextmanager
@@ -115,24 +115,24 @@ async def _server_processes(
         await sandbox.aclose()
 
 
-def _closed(pipe: asyncio.WriteTransport) -> None:
+def _close_pipe(pipe: asyncio.WriteTransport) -> None:
     if pipe.get_write_buffer_size():
         pipe.abort()  # the server will not read the rest
     pipe.close()
 
 
-async def _ended(group: Group, closed: asyncio.Event) -> None:
+async def _end_group(group: Group, output_end: asyncio.Event) -> None:
     await within(_GRACE, group.exit_event.wait())
-    await group.end(closed, grace=_GRACE, drain=_DEATH)
+    await group.end(output_end, grace=_GRACE, drain=_DEATH)
 
 
 class _ServerOutput(asyncio.StreamReaderProtocol):
-    """The server's standard output. `closed` is set at the pipe's end. After `over` is set, it drops all data."""
+    """The server's standard output. `end` is set at the pipe's end. After `over` is set, it drops all data."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         super().__init__(reader)
         self.over = False
-        self.closed = asyncio.Event()
+        self.end = asyncio.Event()
 
     def data_received(self, data: bytes) -> None:
         if not self.over:
@@ -140,7 +140,7 @@ class _ServerOutput(asyncio.StreamReaderProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self.closed.set()
+        self.end.set()
 
 
 class _Stream:
@@ -190,10 +190,12 @@ class OutgoingMessages(_Stream):
 class IncomingMessages(_Stream):
     """The stream of messages from the server, with an exception for each line that is not a message."""
 
-    def __init__(self, reader: asyncio.StreamReader, outgoing: OutgoingMessages, broken: Callable[[str], None]) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, outgoing: OutgoingMessages, on_failure: Callable[[str], None]
+    ) -> None:
         self._reader = reader
         self._outgoing = outgoing
-        self._broken = broken
+        self._on_failure = on_failure
         self._lines_passed = 0
 
     def __aiter__(self) -> Self:
@@ -209,7 +211,7 @@ class IncomingMessages(_Stream):
         except asyncio.IncompleteReadError:
             raise StopAsyncIteration from None
         except asyncio.LimitOverrunError:
-            self._broken(f"it wrote a line of more than {MAX_LINE} bytes")
+            self._on_failure(f"it wrote a line of more than {MAX_LINE} bytes")
             raise StopAsyncIteration from None
         try:
             return SessionMessage(jsonrpc.jsonrpc_message_adapter.validate_json(line, by_name=False))

@@ -105,15 +105,15 @@ def _no(answer: Decision | Escalate) -> types.ElicitResult:
 def _defaults(schema: Mapping[str, Any]) -> dict[str, JSON]:
     """The server's defaults, and null for a required field without one, which the person has to fill in. A form of one
     yes-or-no field is the question itself: a yes is true."""
-    required: Any = schema.get("required", ())
+    required_names: Any = schema.get("required", ())
     properties = cast("Mapping[str, Any]", schema["properties"] if isinstance(schema["properties"], Mapping) else {})
     fields: dict[str, JSON] = {}
     for name, field in properties.items():
         entry = cast("Mapping[str, Any]", field if isinstance(field, Mapping) else {})
         if "default" in entry:
             fields[name] = entry["default"]
-        elif isinstance(required, list) and name in required:
-            is_question = len(cast("list[Any]", required)) == 1 and entry.get("type") == "boolean"
+        elif isinstance(required_names, list) and name in required_names:
+            is_question = len(cast("list[Any]", required_names)) == 1 and entry.get("type") == "boolean"
             fields[name] = True if is_question else None
     return fields
 

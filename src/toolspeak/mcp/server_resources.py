@@ -118,7 +118,7 @@ def resource_tools(
             parts += [part for part in message.parts if isinstance(part, TextPart | JsonPart | ImagePart | FilePart)]
         return parts
 
-    made: list[Tool] = []
+    tools: list[Tool] = []
     functions: list[tuple[Callable[..., Awaitable[object]], str]] = []
     if has_resources:
         functions = [
@@ -131,8 +131,8 @@ def resource_tools(
         )
     for function, description in functions:
         name = tool_name(server, function.__name__, names)
-        made.append(tool(function, name=name, description=description, effects=_READS, timeout=timeout))
-    return made
+        tools.append(tool(function, name=name, description=description, effects=_READS, timeout=timeout))
+    return tools
 
 
 async def _resource_list(client: Client, cursor: str | None) -> str:

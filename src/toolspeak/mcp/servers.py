@@ -155,8 +155,8 @@ class McpServers:
         """Lists the tools again where servers have reported changes, or somebody has pinned tools. Returns whether
         `tools` may have changed. Call it between runs: an existing agent keeps its tools. Raises McpError, and
         ConfigurationError for a file of pins that cannot be used."""
-        changed = await asyncio.gather(*(connection.refresh() for connection in self._connections))
-        if any(changed) or (self._pins is not None and self._pins.stamp() != self._pins_stamp):
+        changes = await asyncio.gather(*(connection.refresh() for connection in self._connections))
+        if any(changes) or (self._pins is not None and self._pins.stamp() != self._pins_stamp):
             self._list()
             return True
         return False
@@ -173,12 +173,12 @@ class McpServers:
         open_tasks = [asyncio.create_task(connection.open()) for connection in self._connections]
         try:
             outcomes = await asyncio.gather(*open_tasks, return_exceptions=True)
-            failed = [error for error in outcomes if isinstance(error, BaseException)]
-            for error in failed:
+            failures = [error for error in outcomes if isinstance(error, BaseException)]
+            for error in failures:
                 if not isinstance(error, McpError):
                     raise error
-            if failed:
-                raise McpError("\n".join(str(error) for error in failed))
+            if failures:
+                raise McpError("\n".join(str(error) for error in failures))
         except BaseException:
             await self.aclose()
             raise

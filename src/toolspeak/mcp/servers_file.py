@@ -141,14 +141,14 @@ class _Place:
             raise self.error(key, f"expected a string, found {_excerpt(value)}")
         if "\0" in value:
             raise self.error(key, "a NUL character is not allowed; remove it")
-        return _REFERENCE.sub(lambda match: self._filled(key, match[0]), value)
+        return _REFERENCE.sub(lambda match: self._resolve(key, match[0]), value)
 
     def texts(self, key: str, value: Any) -> Mapping[str, str]:
         if not isinstance(value, dict):
             raise self.error(key, f'expected {{"NAME": "text"}}, found {_excerpt(value)}')
         return {name: self.text(f"{key}.{name}", each) for name, each in cast("dict[str, Any]", value).items()}
 
-    def _filled(self, key: str, reference: str) -> str:
+    def _resolve(self, key: str, reference: str) -> str:
         if reference == "${workspaceFolder}":
             return self.workspace
         variable = _VARIABLE.fullmatch(reference)
@@ -193,7 +193,7 @@ def _server(name: str, entry: Any, at: _Place) -> Server | None:
     )
 
 
-def confined(servers: Iterable[Server]) -> tuple[Server, ...]:
+def confine_servers(servers: Iterable[Server]) -> tuple[Server, ...]:
     """The servers. Those whose entry says nothing about a sandbox have one, in which they change nothing and have no
     network."""
     return tuple(

@@ -36,7 +36,7 @@ from toolspeak.project.sub_agents import SubAgent, report_calls, resolved_sub_mo
 from toolspeak.project.user_files.json_file import read_json
 from toolspeak.project.user_files.memory_folder import memory_files
 from toolspeak.project.user_files.rules_file import RulesFile
-from toolspeak.providers.model_strings import CONFIGURED
+from toolspeak.providers.model_strings import CONFIGURED_PROVIDERS
 from toolspeak.providers.server_probe import served_window
 from toolspeak.tools import ToolLike, Toolset
 from toolspeak.tools.builtin import Workspace, memory_tool, recall_tool, todo_tool, workspace_tools
@@ -165,7 +165,7 @@ async def open_agent(
         if not is_replay:
             for folder in (setup.workspace, *setup.folders):
                 interceptors = [*interceptors, *opened_parts.enter_context(recorders(folder, journal))]
-        CONFIGURED.set(setup.providers)
+        CONFIGURED_PROVIDERS.set(setup.providers)
         toolset = Toolset(map(NearerInstructions(Path(setup.workspace)).of_tool, toolset))
         speech = DialectSettings(
             dialects.with_repair(get_dialect(_written_in(setup.dialect))) if setup.repair == "yes" else setup.dialect,

@@ -31,7 +31,7 @@ from toolspeak.providers import get_provider
 from toolspeak.providers.api import ApiProvider
 from toolspeak.providers.base import Provider
 from toolspeak.providers.configured_providers import API_NAMES, variables_of
-from toolspeak.providers.model_strings import CONFIGURED, DEFAULT
+from toolspeak.providers.model_strings import CONFIGURED_PROVIDERS, DEFAULT
 from toolspeak.providers.server_probe import probe, served_window
 from toolspeak.sandbox.opening import BETTER, open_sandbox
 from toolspeak.version import __version__
@@ -85,7 +85,7 @@ async def _model(setup: Setup) -> Sequence[Diagnosis]:
     if not setup.model:
         remedy = "write --model PROVIDER:NAME, set TOOLSPEAK_MODEL, or write `model` with `toolspeak config edit`"
         return [Diagnosis("model", "problem", "none is named", remedy)]
-    CONFIGURED.set(setup.providers)
+    CONFIGURED_PROVIDERS.set(setup.providers)
     try:
         provider = get_provider(setup.model, os.environ)
     except ToolspeakError as error:

@@ -19,7 +19,7 @@ from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.http_client import HttpApi, body_bytes, json_bytes
 from toolspeak.providers.http_settings import ConnectionOptions
 from toolspeak.providers.provider_failures import wait_or_raise
-from toolspeak.providers.relayed import RELAYING, Relayed, Relaying, as_object, is_preamble
+from toolspeak.providers.relayed import RELAYING, RelayedPart, Relaying, as_object, is_preamble
 from toolspeak.providers.reply import Reply, decode_json, drain
 from toolspeak.wire.base import Decoder, ModelRequest, WireFormat
 from toolspeak.wire.call_assembler import unread_turn
@@ -30,10 +30,10 @@ _PIECES = frozenset(get_args(_Piece))
 
 _NOT_THERE = (404, 405, 501)
 
-_DONE = "[DONE]"
+_LAST_EVENT = "[DONE]"
 """The last event of a stream of OpenAI's Chat Completions; servers of other formats send it too."""
 
-_DONE_EVENT = b"data: [DONE]\n\n"
+_LAST_FRAME = b"data: [DONE]\n\n"
 
 _MAX_PENDING = 32
 """The most events of a relayed stream that wait for the first content. A failure before it becomes an HTTP status."""
@@ -158,7 +158,7 @@ class ApiProvider:
 
     async def relay(
         self, body: Mapping[str, JSON], headers: Mapping[str, str] | None = None
-    ) -> AsyncGenerator[Sequence[Relayed]]:
+    ) -> AsyncGenerator[Sequence[RelayedPart]]:
         """Sends a request that a client wrote for this API, and yields the answer's parts in groups, as they arrive.
 
         The body is sent unchanged, except for the model's name and this provider's options; a stream of Chat
@@ -297,7 +297,7 @@ class ApiProvider:
                 raise self._unexpected_type(reply)
             decoder = endpoint.wire.decoder(model=self._model)
             what = "a line" if endpoint.lines else "an event"
-            frames = reply.lines() if endpoint.lines else reply.events(last=_DONE)
+            frames = reply.lines() if endpoint.lines else reply.events(last=_LAST_EVENT)
             try:
                 async for frame in frames:
                     for delta in decoder.feed(decode_json(frame, what)):
@@ -314,7 +314,7 @@ class ApiProvider:
             finally:
                 await frames.aclose()
             if not (decoder.finished or (endpoint.done and reply.completed)):
-                raise self._api.dropped(reply)
+                raise self._api.disconnection(reply)
             for delta in decoder.close():
                 yield _with_limit(delta, limit)
 
@@ -343,7 +343,7 @@ class ApiProvider:
 
     async def _relay_once(
         self, content: bytes, body: Mapping[str, JSON], headers: Mapping[str, str] | None
-    ) -> AsyncGenerator[Sequence[Relayed]]:
+    ) -> AsyncGenerator[Sequence[RelayedPart]]:
         """Sends a request once that a client wrote for this API."""
         endpoint = self._endpoint
         async with self._api.post(endpoint.path, content, query=endpoint.query, headers=headers) as reply:
@@ -352,16 +352,16 @@ class ApiProvider:
                 raw = await reply.whole()
                 data = decode_json(raw, "a body")
                 deltas = endpoint.wire.decode_response(data, model=self._model)
-                yield [Relayed(raw, as_object(data), deltas, whole=True)]
+                yield [RelayedPart(raw, as_object(data), deltas, whole=True)]
                 return
             if kind == "other":
                 raise self._unexpected_type(reply)
             decoder = endpoint.wire.decoder(model=self._model)
-            pending: list[Relayed] | None = []
+            held_parts: list[RelayedPart] | None = []
             try:
-                async with aclosing(reply.raw_events(_DONE.encode())) as pieces:
+                async with aclosing(reply.raw_events(_LAST_EVENT.encode())) as pieces:
                     async for piece in pieces:
-                        parts: list[Relayed] = []
+                        parts: list[RelayedPart] = []
                         failure: ProviderError | None = None
                         for raw, data in piece:
                             try:
@@ -369,11 +369,11 @@ class ApiProvider:
                             except ProviderError as error:
                                 failure = error
                                 break
-                        if pending is not None:
-                            pending += parts
-                            if any(map(_has_content, parts)) or len(pending) >= _MAX_PENDING:
-                                parts, pending = pending, None
-                        if pending is None and parts:
+                        if held_parts is not None:
+                            held_parts += parts
+                            if any(map(_has_content, parts)) or len(held_parts) >= _MAX_PENDING:
+                                parts, held_parts = held_parts, None
+                        if held_parts is None and parts:
                             yield parts
                         if failure is not None:
                             raise failure
@@ -384,13 +384,13 @@ class ApiProvider:
                 if not decoder.finished or body.get("n") not in (None, 1):
                     raise
             if not reply.completed and (not decoder.finished or (endpoint.done and body.get("n") not in (None, 1))):
-                raise self._api.dropped(reply)
-            end = Relayed(b"" if reply.completed or not endpoint.done else _DONE_EVENT, None, decoder.close())
-            yield [*(pending or ()), end]
+                raise self._api.disconnection(reply)
+            end = RelayedPart(b"" if reply.completed or not endpoint.done else _LAST_FRAME, None, decoder.close())
+            yield [*(held_parts or ()), end]
 
-    def _part(self, raw: bytes, data: bytes, decoder: Decoder, reply: Reply) -> Relayed:
-        if not data or (reply.completed and data.rstrip() == _DONE.encode()):
-            return Relayed(raw, None, ())
+    def _part(self, raw: bytes, data: bytes, decoder: Decoder, reply: Reply) -> RelayedPart:
+        if not data or (reply.completed and data.rstrip() == _LAST_EVENT.encode()):
+            return RelayedPart(raw, None, ())
         try:
             event = decode_json(data, "an event")
         except ProviderError:
@@ -400,7 +400,7 @@ class ApiProvider:
         for delta in deltas:
             if delta.__class__ in _PIECES:
                 reply.received_characters += len(cast("_Piece", delta).text)
-        return Relayed(raw, as_object(event), deltas)
+        return RelayedPart(raw, as_object(event), deltas)
 
     def _unexpected_type(self, reply: Reply) -> ProviderError:
         expected = "lines of JSON" if self._endpoint.lines else "an event stream or JSON"
@@ -411,7 +411,7 @@ class ApiProvider:
         )
 
 
-def _has_content(part: Relayed) -> bool:
+def _has_content(part: RelayedPart) -> bool:
     """Whether a part holds a piece of the answer, in known fields or others."""
     return bool(part.deltas) or (part.data is not None and not is_preamble(part.data))
 

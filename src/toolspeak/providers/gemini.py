@@ -17,7 +17,7 @@ from toolspeak.wire.gemini import GEMINI
 GEMINI_URL = "https://generativelanguage.googleapis.com"
 VERSION = "v1beta"
 
-_VERSIONED = re.compile(r"/v\d\w*/?$")
+_VERSION_SUFFIX = re.compile(r"/v\d\w*/?$")
 
 
 class GeminiProvider(ApiProvider):
@@ -49,7 +49,7 @@ class GeminiProvider(ApiProvider):
             api="Gemini's API",
         )
         collection = "" if "/" in model else "models/"
-        version = "" if _VERSIONED.search(base_url.partition("?")[0]) else f"{VERSION}/"
+        version = "" if _VERSION_SUFFIX.search(base_url.partition("?")[0]) else f"{VERSION}/"
         endpoint = Endpoint(
             base_url or GEMINI_URL,
             f"{version}{collection}{quote(model, safe='/@')}:streamGenerateContent",

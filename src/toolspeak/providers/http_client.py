@@ -40,9 +40,9 @@ from toolspeak.providers.provider_failures import (
     status_error,
     transport_error,
 )
-from toolspeak.providers.reply import LARGE, Reply, unpacked
+from toolspeak.providers.reply import LARGE, Reply, unpacked_chunks
 from toolspeak.providers.trace_context import TRACE
-from toolspeak.wire.json_conversion import shortened, without_lone_surrogates
+from toolspeak.wire.json_conversion import excerpt, without_lone_surrogates
 
 MAX_ERROR_BYTES = 64 * 1024
 
@@ -81,9 +81,9 @@ class HttpApi:
         self._headers = {**headers, **{name.lower(): value for name, value in (extra_headers or {}).items()}}
         self.secrets = tuple(key for key in (*secrets, *keys_in(extra_headers or {})) if is_secret(key))
         self._timeouts = timeouts_of(timeout)
-        self._trusted = None if ca_file is None else cas_of(ca_file)
+        self._ssl_context = None if ca_file is None else cas_of(ca_file)
         self._clients: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}
-        self._closed = False
+        self._closed: bool = False
         if retries < 0:
             raise ConfigurationError(f"retries={retries} must be 0 or more")
         self.retries = retries
@@ -130,7 +130,7 @@ class HttpApi:
             # `from None`: the original would show the secret in the traceback.
             raise error.with_message(safe) from None
         except httpx2.HTTPError as error:
-            why = self.hide(shortened(str(error))) or type(error).__name__
+            why = self.hide(excerpt(str(error))) or type(error).__name__
             received_characters = None if reply is None else reply.received_characters
             raise transport_error(self.address, why, error, received_characters, self._timeouts.connect or 0) from error
 
@@ -148,7 +148,7 @@ class HttpApi:
         except ProviderError:
             return None
         except httpx2.HTTPError as error:
-            why = self.hide(shortened(str(error))) or type(error).__name__
+            why = self.hide(excerpt(str(error))) or type(error).__name__
             raise transport_error(self.address, why, error, None, self._timeouts.connect or 0) from error
         if refusal is not None:
             raise refusal
@@ -177,7 +177,7 @@ class HttpApi:
                 text = text.replace(f"{secret[:end]}…", "[API key]…")
         return _KEYS.sub("[API key]", text)
 
-    def dropped(self, reply: Reply) -> ProviderError:
+    def disconnection(self, reply: Reply) -> ProviderError:
         """The error for a stream that stopped in the middle."""
         return dropped_error(self.address, reply.received_characters)
 
@@ -220,7 +220,7 @@ class HttpApi:
         if client is None:
             for other in [client for client in self._clients if client.is_closed()]:
                 self._clients.pop(other, None)
-            client = self._clients[loop] = new_client(self._headers, self._timeouts, self._trusted)
+            client = self._clients[loop] = new_client(self._headers, self._timeouts, self._ssl_context)
         return client
 
 
@@ -270,7 +270,7 @@ async def _beginning(response: httpx2.Response) -> bytes:
     """The start of an error's body, or less if the connection drops."""
     body = bytearray()
     try:
-        async with aclosing(unpacked(response)) as chunks:
+        async with aclosing(unpacked_chunks(response)) as chunks:
             async for chunk in chunks:
                 body += chunk
                 if len(body) >= MAX_ERROR_BYTES:
@@ -304,7 +304,7 @@ class TimedStream(httpx2.AsyncByteStream):
         silence, seconds = self._silence, self._first_byte
         source = cast("AsyncGenerator[bytes]", aiter(self._stream))
         watch = _Watch(self._deadline)
-        suspended = False
+        suspended: bool = False
         try:
             while True:
                 watch.begin()
@@ -358,7 +358,7 @@ class _Watch:
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: asyncio.Task[object] | None = None
         self._cancelling = 0
-        self._fired = False
+        self._fired: bool = False
 
     def begin(self) -> None:
         """Starts a wait of the current task."""

@@ -116,7 +116,7 @@ def _system_cas(_file: str | None, _folder: str | None) -> ssl.SSLContext:
 
 
 def new_client(
-    own_headers: Mapping[str, str], timeouts: Timeouts, trusted: ssl.SSLContext | None
+    own_headers: Mapping[str, str], timeouts: Timeouts, ssl_context: ssl.SSLContext | None
 ) -> httpx2.AsyncClient:
     """A client for the connections of one provider. `trusted`: its CAs, if they are not the system's.
 
@@ -136,7 +136,7 @@ def new_client(
             # Idle connections close after 5 seconds (httpx2); a gateway may have hundreds between two turns.
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None),
             mounts=dict.fromkeys(_LOOPBACK),
-            verify=trusted or _system_cas(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
+            verify=ssl_context or _system_cas(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
         )
     except OSError as error:
         raise ConfigurationError(f"the CAs in SSL_CERT_FILE or SSL_CERT_DIR cannot be read: {error}") from error

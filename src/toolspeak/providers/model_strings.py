@@ -41,7 +41,7 @@ class NamedProvider(Protocol):
     def provider(self, name: str, model: str, environ: Mapping[str, str], **settings: Any) -> Provider: ...
 
 
-CONFIGURED: ContextVar[Mapping[str, NamedProvider]] = ContextVar(
+CONFIGURED_PROVIDERS: ContextVar[Mapping[str, NamedProvider]] = ContextVar(
     "toolspeak_configured_providers", default=MappingProxyType({})
 )
 """The providers of the user's configuration by name, which come before those of `PROVIDERS`. A context has its own:
@@ -71,17 +71,17 @@ def get_provider(model: str, environ: Mapping[str, str], **settings: Any) -> Pro
     model name.
 
     A bare name is a model of the provider `openai`. So is a name with a colon if its first half is not a provider
-    (`qwen3:8b`, as Ollama names models). The providers of `CONFIGURED` come first.
+    (`qwen3:8b`, as Ollama names models). The providers of `CONFIGURED_PROVIDERS` come first.
 
     `settings` are the provider's other parameters (`options`, `capabilities`, `timeout`, …). Raises UnknownProvider if
     the first half clearly means a provider that does not exist, or if `environ` lacks a variable that the provider
     needs.
     """
     prefix, colon, rest = model.partition(":")
-    configured = CONFIGURED.get().get(prefix) if colon else None
-    if configured is not None and rest.strip():
-        return configured.provider(prefix, rest, environ, **settings)
-    if not colon or (configured is None and prefix not in PROVIDERS):
+    named_provider = CONFIGURED_PROVIDERS.get().get(prefix) if colon else None
+    if named_provider is not None and rest.strip():
+        return named_provider.provider(prefix, rest, environ, **settings)
+    if not colon or (named_provider is None and prefix not in PROVIDERS):
         if not model.strip():
             raise UnknownProvider("the model's name is empty; write for instance 'openai:gpt-4o' or 'qwen3:8b'")
         if colon:
@@ -113,7 +113,7 @@ def _refuse_other_providers(prefix: str) -> None:
         )
     # 0.85 catches 'opnai' and 'OpenAI', and not the models 'openchat', 'llama3' and 'codellama'. 'deepseek-r1' is a
     # model too.
-    names = {**PROVIDERS, **CONFIGURED.get()}
+    names = {**PROVIDERS, **CONFIGURED_PROVIDERS.get()}
     close = [known_name for known_name in names if name == known_name or not name.startswith(known_name)]
     if difflib.get_close_matches(name, close, n=1, cutoff=0.85):
         raise UnknownProvider(f"unknown provider {suggest(prefix, names)}")

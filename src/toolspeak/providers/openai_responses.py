@@ -19,7 +19,7 @@ from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 _REASONING = re.compile(r"(?:^|/)(?:o\d|gpt-oss|codex|gpt-(?:[5-9]|\d\d)(?!.*-chat))", re.IGNORECASE)
 """The names of OpenAI's reasoning models: only these accept `include` of encrypted reasoning; the others answer 400."""
 
-_FORGOTTEN = re.compile(r"previous[ _]response", re.IGNORECASE)
+_UNKNOWN_RESPONSE = re.compile(r"previous[ _]response", re.IGNORECASE)
 """`previous_response_not_found`: "Previous response with id '…' not found.", "Invalid `previous_response_id`." and the
 answer to an organisation without data retention."""
 
@@ -88,4 +88,6 @@ def _forgot(error: ProviderError, earlier: Earlier) -> bool:
     """Whether the server refused because it lacks the earlier turn. Servers have no common code for that, and vLLM's
     whole message is "Response with id '…' not found."."""
     text = str(error)
-    return error.status in (None, 400, 404) and (earlier.response_id in text or _FORGOTTEN.search(text) is not None)
+    return error.status in (None, 400, 404) and (
+        earlier.response_id in text or _UNKNOWN_RESPONSE.search(text) is not None
+    )

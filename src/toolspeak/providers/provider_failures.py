@@ -20,9 +20,9 @@ import httpx2
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError
 from toolspeak.providers.base import RETRY_RECORDER
-from toolspeak.providers.trace_context import RETRIED
+from toolspeak.providers.trace_context import RETRY_LISTENER
 from toolspeak.wire.error_table import read_error
-from toolspeak.wire.json_conversion import shortened
+from toolspeak.wire.json_conversion import excerpt
 
 QUOTED_CHARACTERS = 300
 
@@ -41,7 +41,7 @@ def status_error(address: str, status: int, headers: Mapping[str, str], body: by
     """The error for a response with a status other than success. `now`: Unix time in seconds."""
     text = body.decode("utf-8", "replace")
     error = read_error(_error_of(text), status)
-    message = error.message or shortened(text, QUOTED_CHARACTERS)
+    message = error.message or excerpt(text, QUOTED_CHARACTERS)
     remedy, code = error.remedy, error.code
     if status < 400:
         code = "ill_formed"
@@ -238,8 +238,8 @@ async def wait_or_raise(error: ProviderError, failures: int, *, retries: int, cl
     fields = {"seconds": round(delay, 3), "retry": failures, "retries": retries, "problem": str(error)}
     message = "retrying in %.1f s (%s of %s): %s"
     _LOG.info(message, delay, failures, retries, error, extra={"event": "upstream_retry", "fields": fields})
-    if (retried := RETRIED.get()) is not None:
-        retried(error)
+    if (listener := RETRY_LISTENER.get()) is not None:
+        listener(error)
     if (record := RETRY_RECORDER.get()) is not None:
         await record(error, delay, failures)
     await clock.sleep(delay)

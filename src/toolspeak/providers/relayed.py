@@ -15,7 +15,7 @@ _PREAMBLE = ("message_start", "ping", "response.created", "response.in_progress"
 
 
 @quick()
-class Relayed:
+class RelayedPart:
     """A part of an answer. The last part of a stream holds the deltas of the turn's end, and no bytes."""
 
     raw: bytes
@@ -36,7 +36,7 @@ class Relaying(Protocol):
         """The client's body; None if it does not match the request."""
         ...
 
-    def hear(self, part: Relayed) -> Awaitable[None] | None:
+    def hear(self, part: RelayedPart) -> Awaitable[None] | None:
         """Receives each part of the answer before its deltas leave the provider. The result, if any, is awaited."""
         ...
 

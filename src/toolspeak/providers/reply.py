@@ -17,7 +17,7 @@ import msgspec
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError
 from toolspeak.providers.provider_failures import QUOTED_CHARACTERS
-from toolspeak.wire.json_conversion import shortened
+from toolspeak.wire.json_conversion import excerpt
 
 LARGE = 64 * 1024
 """The size of a chunk, in bytes, from which other tasks get a turn: reading it may not have waited for the network."""
@@ -51,11 +51,11 @@ class Reply:
 
     def __init__(self, response: httpx2.Response) -> None:
         self._response = response
-        self._body = unpacked(response)
+        self._body = unpacked_chunks(response)
         self._first = b""
         self.received_characters = 0
         """The characters that the provider has passed on."""
-        self.completed = False
+        self.completed: bool = False
         """Whether `events` or `raw_events` has read the last event."""
 
     @property
@@ -213,18 +213,18 @@ async def drain(frames: AsyncIterator[object]) -> None:
                 pass
 
 
-def unpacked(response: httpx2.Response) -> AsyncGenerator[bytes]:
+def unpacked_chunks(response: httpx2.Response) -> AsyncGenerator[bytes]:
     """The unpacked body (gzip, …) in chunks, as they arrive. Other tasks can run between large chunks.
 
     Raises httpx2.HTTPError when the connection fails, ProviderError for a body that unpacks to far more than was sent.
     """
     if "content-encoding" in response.headers:
-        return _unpacked(response)
+        return _decompress(response)
     # Nearly all model servers send uncompressed bodies, and httpx2's iterator costs more for each chunk.
     return cast("AsyncGenerator[bytes]", aiter(cast("httpx2.AsyncByteStream", response.stream)))
 
 
-async def _unpacked(response: httpx2.Response) -> AsyncGenerator[bytes]:
+async def _decompress(response: httpx2.Response) -> AsyncGenerator[bytes]:
     size = 0
     async with aclosing(response.aiter_bytes()) as chunks:
         async for chunk in chunks:
@@ -251,7 +251,7 @@ def decode_json(data: str | bytes, what: str) -> JSON:
     except (ValueError, RecursionError) as error:
         text = data if isinstance(data, str) else data.decode("utf-8", "replace")
         raise ProviderError(
-            f"the server sent {what} that is not JSON: {shortened(text, QUOTED_CHARACTERS)!r}. Check the base URL.",
+            f"the server sent {what} that is not JSON: {excerpt(text, QUOTED_CHARACTERS)!r}. Check the base URL.",
             code="ill_formed",
         ) from error
 

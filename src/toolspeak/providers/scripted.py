@@ -204,7 +204,7 @@ def _require_turn(turn: object, place: str) -> str | ScriptedTurn:
 
 
 def _fill_quotations(text: str, messages: Sequence[Message | TextMessage], turn: str) -> str:
-    def quoted(quotation: re.Match[str]) -> str:
+    def quotation_text(quotation: re.Match[str]) -> str:
         pattern: str | None = quotation.group(1)
         if pattern is None:
             if not messages:
@@ -220,7 +220,7 @@ def _fill_quotations(text: str, messages: Sequence[Message | TextMessage], turn:
                 return matches[-1].group(1 if regex.groups else 0) or ""
         raise ProviderError(f"{turn}: {pattern!r} matches nothing in the {len(messages)} messages")
 
-    return _QUOTATION.sub(quoted, text)
+    return _QUOTATION.sub(quotation_text, text)
 
 
 def _text_of(message: Message | TextMessage) -> str:
@@ -255,13 +255,13 @@ def _check_chunk(chunk: Chunk) -> None:
 # --- playbook files ----------------------------------------------------------------------------------------------
 
 
-def _fields(value: Any, allowed: Sequence[str], place: str) -> dict[str, Any]:
+def _fields(value: Any, allowed_fields: Sequence[str], place: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ConfigurationError(f"{place}: expected an object")
     members = cast("dict[str, Any]", value)
     for name in members:
-        if name not in allowed:
-            raise ConfigurationError(f"{place}: unknown field {name!r}; known: {', '.join(allowed)}")
+        if name not in allowed_fields:
+            raise ConfigurationError(f"{place}: unknown field {name!r}; known: {', '.join(allowed_fields)}")
     return members
 
 

@@ -10,7 +10,9 @@ from types import MappingProxyType
 TRACE: ContextVar[Mapping[str, str]] = ContextVar("toolspeak_trace", default=MappingProxyType({}))
 """`traceparent` and `tracestate` for every request of this context to a model API or an MCP server."""
 
-RETRIED: ContextVar[Callable[[Exception | None], None] | None] = ContextVar("toolspeak_retried", default=None)
+RETRY_LISTENER: ContextVar[Callable[[Exception | None], None] | None] = ContextVar(
+    "toolspeak_retry_listener", default=None
+)
 """A function to call each time a request of this context to a model is sent again, with the reason if there is one."""
 
 _PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?")

@@ -31,10 +31,10 @@ def instrument(*, content: bool | None = None, tracer_provider: Any = None, mete
     It uses the OpenTelemetry SDK that the program has set up, now or later; `set_up_sdk` sets one up. Raises
     ConfigurationError if OpenTelemetry is not installed.
     """
-    made = part("live_tracer").Telemetry(
+    tracer = part("live_tracer").Telemetry(
         content=content, tracer_provider=tracer_provider, meter_provider=meter_provider
     )
-    install_tracer(made)
+    install_tracer(tracer)
 
 
 def uninstrument() -> None:

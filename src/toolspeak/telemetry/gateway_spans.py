@@ -83,10 +83,10 @@ class RequestSpan:
                 names.ERROR: error,
             }
             span.set_attributes({name: value for name, value in optional.items() if value is not None})
-            for failed in cast("list[Mapping[str, str]]", fields.get("failed") or []):
+            for failure in cast("list[Mapping[str, str]]", fields.get("failed") or []):
                 span.add_event(
                     "toolspeak.gateway.upstream_failed",
-                    {names.GATEWAY_UPSTREAM: failed["at"], names.ERROR: failed["code"]},
+                    {names.GATEWAY_UPSTREAM: failure["at"], names.ERROR: failure["code"]},
                 )
             # A wrong request is no error of a server, as the conventions for HTTP say.
             if error is not None and not 400 <= status < 500:

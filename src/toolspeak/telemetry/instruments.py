@@ -49,7 +49,7 @@ class Instruments:
             "toolspeak.takeovers", "{run}", "Runs that go on after the process that drove them was lost"
         )
         self.calls = meter.create_counter("toolspeak.calls", "{call}", "Calls with a result, by its status")
-        self.malformed = meter.create_counter(
+        self.malformed_calls = meter.create_counter(
             "toolspeak.malformed_calls", "{call}", "Calls that cannot be read, by dialect"
         )
         self.retries = meter.create_counter("toolspeak.retries", "{request}", "Model requests sent again")

@@ -71,8 +71,8 @@ def result_json(result: ToolResult) -> str:
 
 
 def _message(message: Message, finish: str | None) -> dict[str, JSON]:
-    written: dict[str, JSON] = {"role": message.role, "parts": [_part(part) for part in message.parts]}
-    return written if finish is None else {**written, "finish_reason": finish}
+    message_json: dict[str, JSON] = {"role": message.role, "parts": [_part(part) for part in message.parts]}
+    return message_json if finish is None else {**message_json, "finish_reason": finish}
 
 
 def _part(part: Part) -> dict[str, JSON]:

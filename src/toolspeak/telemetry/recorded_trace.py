@@ -64,10 +64,10 @@ async def _add_run(
     resource: Resource | None,
     spans: list[ReadableSpan],
 ) -> None:
-    loaded = await load_whole(journal, run_id)
+    run = await load_whole(journal, run_id)
     replay = _Replay(run_id, content=content, resource=resource)
     # Spans become the current ones while they are made, as in a live run.
-    contextvars.copy_context().run(replay.play, loaded.records, loaded.before, parent)
+    contextvars.copy_context().run(replay.play, run.records, run.before, parent)
     spans += replay.spans
     for child in runs:
         if child.parent_run_id == run_id and child.session_id is None:

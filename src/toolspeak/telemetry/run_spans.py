@@ -18,7 +18,7 @@ from toolspeak.agent.recording.tracing import Drive
 from toolspeak.data import events
 from toolspeak.data.events import Record
 from toolspeak.data.messages import MalformedCall, ToolCall
-from toolspeak.providers.trace_context import RETRIED, TRACE
+from toolspeak.providers.trace_context import RETRY_LISTENER, TRACE
 from toolspeak.telemetry import convention_names as names
 from toolspeak.telemetry.instruments import Instruments
 from toolspeak.telemetry.message_content import arguments_json, system_json, tools_json
@@ -65,8 +65,8 @@ class RunSpans:
         self._started_at = time.perf_counter()
         self._steps = 0
         self._status = ""
-        resumed = drive.state is not None
-        context, links = parent_and_links(drive.traceparent, resumed=resumed)
+        is_resumed = drive.state is not None
+        context, links = parent_and_links(drive.traceparent, resumed=is_resumed)
         attributes = self._run_attributes()
         state = drive.state
         # A drive that was cancelled ended its span and released its lease; no record says so.
@@ -135,9 +135,9 @@ class RunSpans:
             parent = trace.set_span_in_context(self._span)
             span = self._tracer.start_span(f"execute_tool {call.name}", parent, attributes=attributes)
             around = current_span(trace.set_span_in_context(span), headers_of(span))
-        dropped, self._calls[call.id] = self._calls.get(call.id), (entry := _OpenSpan(span, started_at))
-        if dropped is not None:
-            _end_dropped(dropped)
+        earlier_span, self._calls[call.id] = self._calls.get(call.id), (entry := _OpenSpan(span, started_at))
+        if earlier_span is not None:
+            _end_dropped(earlier_span)
         with around:
             try:
                 yield
@@ -175,10 +175,10 @@ class RunSpans:
             )
             otel.attach(trace.set_span_in_context(span, self._context))
             TRACE.set(headers_of(span))
-        RETRIED.set(self._retried)
+        RETRY_LISTENER.set(self._on_retry)
         self._chat = _OpenSpan(span, time.perf_counter())
 
-    def _retried(self, error: Exception | None) -> None:
+    def _on_retry(self, error: Exception | None) -> None:
         self._retries += 1
         self._instruments.retries.add(1, self._model_labels())
         if self._chat is not None:
@@ -187,9 +187,9 @@ class RunSpans:
 
     def _on_answered(self, record: Record, event: events.ModelAnswered, state: StateView) -> None:
         labels = self._model_labels()
-        malformed = [call for call in event.message.calls if isinstance(call, MalformedCall)]
-        for call in malformed:
-            self._instruments.malformed.add(
+        malformed_calls = [call for call in event.message.calls if isinstance(call, MalformedCall)]
+        for call in malformed_calls:
+            self._instruments.malformed_calls.add(
                 1, {**labels, names.DIALECT: self._drive.dialect, names.MALFORMED_CODE: call.code}
             )
         if self._model != PROGRAM:
@@ -199,7 +199,7 @@ class RunSpans:
             span.set_attributes(answer_attributes(event, content=self._content))
             if self._retries:
                 span.set_attribute(names.RETRIES, self._retries)
-            for call in malformed:
+            for call in malformed_calls:
                 span.add_event("toolspeak.malformed_call", {names.MALFORMED_CODE: call.code, names.CALL_ID: call.id})
         self._end_chat(None)
         self._open_calls = {call.id for call in event.message.calls}
@@ -290,7 +290,7 @@ class RunSpans:
             return
         labels = self._model_labels() if error is None else {**self._model_labels(), names.ERROR: error}
         self._instruments.chat_seconds.record(time.perf_counter() - chat.started_at, labels)
-        RETRIED.set(None)
+        RETRY_LISTENER.set(None)
         if self._records:
             if error is not None:
                 chat.span.set_attribute(names.ERROR, error)

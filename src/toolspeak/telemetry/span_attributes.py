@@ -43,13 +43,13 @@ def chat_attributes(
 
 def answer_attributes(event: ModelAnswered, *, content: bool) -> Attributes:
     """The attributes of a model turn that are known at its end."""
-    malformed = sum(isinstance(call, MalformedCall) for call in event.message.calls)
+    malformed_count = sum(isinstance(call, MalformedCall) for call in event.message.calls)
     return {
         names.FINISH_REASONS: [event.finish],
         names.CALLS: len(event.message.calls),
         **usage_attributes(event.usage, event.cost),
-        **({names.ESTIMATED: True} if event.usage_estimated else {}),
-        **({names.MALFORMED: malformed} if malformed else {}),
+        **({names.USAGE_ESTIMATED: True} if event.usage_estimated else {}),
+        **({names.MALFORMED_CALLS: malformed_count} if malformed_count else {}),
         **({names.OUTPUT_MESSAGES: messages_json([event.message], event.finish)} if content else {}),
     }
 

@@ -26,12 +26,12 @@ def report_takeover(tracer: Tracer, drive: Drive, context: Context) -> None:
     last = drive.last
     if last is None:
         return
-    lost = read_traceparent(last.traceparent) if drive.drive_start is not None else None
+    lost_context = read_traceparent(last.traceparent) if drive.drive_start is not None else None
     span = tracer.start_span(
         "takeover",
         context,
         attributes={names.RUN: drive.run_id, names.AGENT: drive.agent},
-        links=[] if lost is None else [Link(lost, {names.LINK: "lost"})],
+        links=[] if lost_context is None else [Link(lost_context, {names.LINK: "lost"})],
         start_time=_nanoseconds(last.time),
     )
     span.end()

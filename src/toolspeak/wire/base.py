@@ -83,7 +83,7 @@ class WireRequest:
     """Whether the client wants a stream."""
     usage_wanted: bool = True
     """Whether the client wants the usage in the stream."""
-    echoed: Mapping[str, JSON] = field(default_factory=no_extra)
+    echo_fields: Mapping[str, JSON] = field(default_factory=no_extra)
     """Fields of the answer that repeat the request as the server understands it (`store`)."""
 
 
@@ -140,14 +140,20 @@ class ResponseWriter(Protocol):
     """Writes whole answers; the type of `WireFormat.encode_response`."""
 
     def __call__(
-        self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, request: WireRequest | None = None
+        self,
+        deltas: Iterable[Delta],
+        *,
+        model: str,
+        response_id: str,
+        created_at: int,
+        request: WireRequest | None = None,
     ) -> JSON: ...
 
 
 class EncoderFactory(Protocol):
     """Makes encoders; the type of `WireFormat.encoder`."""
 
-    def __call__(self, request: WireRequest, *, response_id: str, created: int) -> Encoder: ...
+    def __call__(self, request: WireRequest, *, response_id: str, created_at: int) -> Encoder: ...
 
 
 @quick()
@@ -178,11 +184,11 @@ class WireFormat:
     encode_response: ResponseWriter
     """Writes a whole turn as one answer.
 
-    `created`: Unix time in seconds.
+    `created_at`: Unix time in seconds.
     `request`: the client's request, which some APIs repeat in the answer.
     """
     encoder: EncoderFactory
-    """Makes a writer of one streamed answer to a client's request. `created` as in `encode_response`."""
+    """Makes a writer of one streamed answer to a client's request. `created_at` as in `encode_response`."""
     encode_error: Callable[[str, int], JSON]
     """Writes the body of an error, from its message and the HTTP status."""
 

@@ -14,7 +14,7 @@ from toolspeak.data.deltas import (
     TurnEnded,
 )
 from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque
-from toolspeak.wire.json_conversion import read_arguments, shortened
+from toolspeak.wire.json_conversion import excerpt, read_arguments
 
 
 class _OpenCall:
@@ -45,7 +45,7 @@ class CallAssembler:
         self._open: dict[Hashable, _OpenCall] = {}
         self._late: dict[Hashable, list[str]] = {}
         self._count = 0
-        self._selected: list[int] = []
+        self._selected_indexes: list[int] = []
         self._ok = True
 
     @property
@@ -97,16 +97,16 @@ class CallAssembler:
                 arguments = read_arguments(raw)
                 if arguments[0] is not None:
                     del self._open[key]
-                    out += self._completed(call, raw, *arguments)
+                    out += self._call_end(call, raw, *arguments)
         return out
 
     def complete(self, key: Hashable, *, whole: bool = True) -> list[Delta]:
         """Completes the call with this key. `whole`: the call was not cut off."""
         call = self._open.pop(key)
         raw = "".join(call.pieces)
-        return self._completed(call, raw, *read_arguments(raw, whole=whole))
+        return self._call_end(call, raw, *read_arguments(raw, whole=whole))
 
-    def _completed(
+    def _call_end(
         self, call: _OpenCall, raw: str, arguments: Mapping[str, JSON] | None, notes: tuple[str, ...], reason: str
     ) -> list[Delta]:
         if arguments is None or not call.name:
@@ -114,7 +114,7 @@ class CallAssembler:
             code = "invalid_arguments" if call.name else "no_name"
             why = reason if call.name else "the call names no tool"
             return [CallMalformed(call.index, raw, code, why, 0, call.name or None)]
-        self._selected.append(call.index)
+        self._selected_indexes.append(call.index)
         out: list[Delta] = [] if raw.strip() else [ArgumentsDelta(call.index, "{}")]
         out.append(CallCompleted(call.index, call.name, arguments, call.id, notes, opaque=call.opaque))
         return out
@@ -122,7 +122,7 @@ class CallAssembler:
     def _extra(self, raw: str) -> list[Delta]:
         self._ok, index = False, self._count
         self._count += 1
-        why = f"text after the arguments of a complete call, which is not a call: {shortened(raw, 80)!r}"
+        why = f"text after the arguments of a complete call, which is not a call: {excerpt(raw, 80)!r}"
         return [CallMalformed(index, raw, "extra_text", why, 0)]
 
     def fail(self, raw: str, code: str, reason: str) -> list[Delta]:
@@ -139,7 +139,7 @@ class CallAssembler:
             if not raw.isspace():
                 out += self._extra(raw)
         if self._count:
-            out.append(BatchEnded(tuple(sorted(self._selected)), self._ok))
+            out.append(BatchEnded(tuple(sorted(self._selected_indexes)), self._ok))
         return out
 
 
@@ -147,5 +147,5 @@ def unread_turn(text: str) -> list[Delta]:
     """A turn with a malformed call, for an answer that the server rejected because of it: the model reads the problem,
     and calls again."""
     why = "the server could not read the call, so nothing of the turn ran; make it again, with arguments that fit"
-    malformed = CallAssembler().fail(text, "invalid_arguments", why)
-    return [*malformed, TurnEnded("tool_calls")]
+    malformed_turn = CallAssembler().fail(text, "invalid_arguments", why)
+    return [*malformed_turn, TurnEnded("tool_calls")]

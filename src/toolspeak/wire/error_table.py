@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import quick
 from toolspeak.errors import ProviderError, ProviderErrorCode
-from toolspeak.wire.json_conversion import describe, shortened
+from toolspeak.wire.json_conversion import describe, excerpt
 
 _Table = tuple[tuple[re.Pattern[str], ProviderErrorCode], ...]
 
@@ -155,7 +155,7 @@ class ErrorReport:
 
 def read_error(body: JSON, status: int | None = None) -> ErrorReport:
     """Reads an error's body or object. `status`: the HTTP status; None for an error inside a stream."""
-    message = shortened(_message(body))
+    message = excerpt(_message(body))
     fields = " ".join(_fields(body, 0))
     code = _code(fields, message, status)
     retryable = code in RETRYABLE

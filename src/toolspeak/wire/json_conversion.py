@@ -43,7 +43,7 @@ def describe(value: JSON) -> str:
     if value is None:
         return "nothing"
     if isinstance(value, str):
-        return repr(shortened(value, 60))
+        return repr(excerpt(value, 60))
     if isinstance(value, list):
         return "a list"
     if isinstance(value, dict):
@@ -51,11 +51,11 @@ def describe(value: JSON) -> str:
     return "a number" if not isinstance(value, bool) else str(value).lower()
 
 
-def shortened(text: str, limit: int = 300) -> str:
+def excerpt(text: str, limit: int = 300) -> str:
     """One line of at most `limit` characters, without control characters."""
     printable = "".join(c if c.isprintable() else " " for c in text[: 2 * limit])
-    collapsed = " ".join(printable.split())
-    return collapsed if len(collapsed) <= limit else collapsed[: limit - 1] + "…"
+    line = " ".join(printable.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def invalid_field(place: str, expected: str, actual: JSON) -> FormatError:
@@ -151,9 +151,9 @@ def read_arguments(raw: str, *, whole: bool = True) -> tuple[Mapping[str, JSON] 
             value, notes = json.loads(value, parse_constant=_reject_constant), ("arguments_text",)
     except (ValueError, RecursionError) as error:
         why = f"its arguments are not JSON: {error}" if whole else "the turn ended in the middle of its arguments"
-        return None, (), f"{why}; write one JSON object: {shortened(raw, 80)!r}"
+        return None, (), f"{why}; write one JSON object: {excerpt(raw, 80)!r}"
     if not isinstance(value, dict):
-        return None, (), f"its arguments are not a JSON object: {shortened(raw, 80)!r}"
+        return None, (), f"its arguments are not a JSON object: {excerpt(raw, 80)!r}"
     arguments = cast("dict[str, JSON]", value)
     if depth_beyond(arguments, MAX_DEPTH):
         return None, (), f"its arguments are nested more than {MAX_DEPTH} deep"
@@ -195,7 +195,7 @@ class ConversationReader:
         self._ids: set[str] = set()
         self._next_number: dict[str, int] = {}
         self._newest: dict[str, tuple[list[Part], deque[ToolCall | MalformedCall], ToolCall | MalformedCall]] = {}
-        self._matched: set[str] = set()
+        self._answered_ids: set[str] = set()
 
     @property
     def messages(self) -> list[Message]:
@@ -253,11 +253,11 @@ class ConversationReader:
     def _remember(self, client_id: str, call: ToolCall | MalformedCall) -> None:
         if not client_id:
             return
-        turn, unanswered, _ = self._newest.get(client_id, (None, deque[ToolCall | MalformedCall](), None))
+        turn, unanswered_calls, _ = self._newest.get(client_id, (None, deque[ToolCall | MalformedCall](), None))
         if turn is not self._turn:
-            unanswered = deque[ToolCall | MalformedCall]()
-        unanswered.append(call)
-        self._newest[client_id] = (self._turn, unanswered, call)
+            unanswered_calls = deque[ToolCall | MalformedCall]()
+        unanswered_calls.append(call)
+        self._newest[client_id] = (self._turn, unanswered_calls, call)
 
     # --- results -------------------------------------------------------------------------------------------------
 
@@ -269,8 +269,8 @@ class ConversationReader:
         """
         if client_id not in self._newest:
             return client_id, None
-        _, unanswered, last = self._newest[client_id]
-        call = unanswered.popleft() if unanswered else last
+        _, unanswered_calls, last = self._newest[client_id]
+        call = unanswered_calls.popleft() if unanswered_calls else last
         return call.id, call.name or ""
 
     def match_in_turn(self, client_id: str, name: str, place: str) -> ToolCall:
@@ -279,7 +279,7 @@ class ConversationReader:
         Either may be empty. Without an id it is the first call of `name` without a result. Without both it is the first
         call without a result. Raises FormatError if no call waits for the result.
         """
-        waiting = [part for part in self._turn if isinstance(part, ToolCall) and part.id not in self._matched]
+        waiting = [part for part in self._turn if isinstance(part, ToolCall) and part.id not in self._answered_ids]
         calls = [call for call in waiting if client_id and client_id == (call.provider_id or call.id)]
         if not calls:
             calls = [call for call in waiting if name == call.name or not (name or client_id)]
@@ -288,7 +288,7 @@ class ConversationReader:
             raise FormatError(
                 f"{place}: no call{which} waits for this result; send it right after the turn with its call"
             )
-        self._matched.add(calls[0].id)
+        self._answered_ids.add(calls[0].id)
         return calls[0]
 
 
@@ -316,8 +316,8 @@ def call_ids(messages: Iterable[Message | TextMessage]) -> dict[str, str]:
         if isinstance(message, Message) and message.role == "assistant":
             for part in message.parts:
                 if isinstance(part, ToolCall):
-                    preferred = part.provider_id
-                    ids[part.id] = wire_id = preferred if preferred and preferred not in ids_so_far else part.id
+                    provider_id = part.provider_id
+                    ids[part.id] = wire_id = provider_id if provider_id and provider_id not in ids_so_far else part.id
                     ids_so_far.add(wire_id)
     return ids
 

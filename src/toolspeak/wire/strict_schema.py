@@ -28,7 +28,7 @@ _FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostnam
 _LENGTHS = ("minLength", "maxLength", "minProperties", "maxProperties", "uniqueItems", "minContains", "maxContains")
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "maxItems", "pattern", "default")
 
-_TYPED = ("type", "$ref", "anyOf", "oneOf", "enum", "const")
+_TYPE_KEYS = ("type", "$ref", "anyOf", "oneOf", "enum", "const")
 """Without one of these keywords a value may be anything."""
 
 _BEYOND = ("allOf", "not", "if", "patternProperties", "prefixItems", "propertyNames", "contains", "dependentSchemas")
@@ -41,7 +41,7 @@ _LOOKAROUND = re.compile(r"\(\?<?[=!]")
 class _Support:
     """The part of JSON Schema that an API supports."""
 
-    unsupported: tuple[str, ...]
+    unsupported_keys: tuple[str, ...]
     """Keywords that go into the description."""
     formats: frozenset[str]
     """Formats of strings."""
@@ -69,7 +69,7 @@ def openai_form(output: OutputSchema) -> OutputSchema:
 
 def anthropic_form(schema: Mapping[str, JSON]) -> dict[str, JSON]:
     """The schema for Anthropic: every object is closed, and bounds of values are in the description."""
-    return cast("dict[str, JSON]", _closed(schema))
+    return cast("dict[str, JSON]", _close_objects(schema))
 
 
 def is_closed(schema: Mapping[str, JSON]) -> bool:
@@ -84,9 +84,9 @@ def _definitions(schema: Mapping[str, JSON], keyword: str) -> Mapping[str, JSON]
     return {f"#/{keyword}/{name}": one for name, one in definitions.items()}
 
 
-def _names_all(schema: JSON, definitions: Mapping[str, JSON], within: frozenset[str], checked: set[str]) -> bool:
-    """`within`: the definitions around this schema. `checked`: the definitions that name all their keys."""
-    if not isinstance(schema, Mapping) or not any(keyword in schema for keyword in _TYPED):
+def _names_all(schema: JSON, definitions: Mapping[str, JSON], within: frozenset[str], checked_refs: set[str]) -> bool:
+    """`within`: the definitions around this schema. `checked_refs`: the definitions that name all their keys."""
+    if not isinstance(schema, Mapping) or not any(keyword in schema for keyword in _TYPE_KEYS):
         return False
     fields = cast("Mapping[str, Any]", schema)
     kind = fields.get("type")
@@ -99,14 +99,14 @@ def _names_all(schema: JSON, definitions: Mapping[str, JSON], within: frozenset[
         inner += cast("Sequence[JSON]", fields.get(keyword, ()))
     if fields.get("items"):
         inner.append(fields["items"])
-    if not all(_names_all(one, definitions, within, checked) for one in inner):
+    if not all(_names_all(one, definitions, within, checked_refs) for one in inner):
         return False
     place = fields.get("$ref")
-    if place is None or place in checked:
+    if place is None or place in checked_refs:
         return True
-    if place in within or not _names_all(definitions.get(place), definitions, within | {place}, checked):
+    if place in within or not _names_all(definitions.get(place), definitions, within | {place}, checked_refs):
         return False
-    checked.add(place)
+    checked_refs.add(place)
     return True
 
 
@@ -114,7 +114,7 @@ def _strict(schema: JSON) -> dict[str, JSON]:
     if not isinstance(schema, Mapping):
         raise _NotStrict
     result = _with_words(cast("Mapping[str, JSON]", schema), _OPENAI)
-    if any(keyword in result for keyword in _BEYOND) or not any(keyword in result for keyword in _TYPED):
+    if any(keyword in result for keyword in _BEYOND) or not any(keyword in result for keyword in _TYPE_KEYS):
         raise _NotStrict
     result.pop("default", None)
     for keyword in _OBJECTS_OF_SCHEMAS:
@@ -135,17 +135,17 @@ def _strict(schema: JSON) -> dict[str, JSON]:
     return result
 
 
-def _closed(schema: JSON) -> JSON:
+def _close_objects(schema: JSON) -> JSON:
     if not isinstance(schema, Mapping):
         return schema
     result = _with_words(cast("Mapping[str, JSON]", schema), _ANTHROPIC)
     for keyword, value in result.items():
         if keyword in _OBJECTS_OF_SCHEMAS and isinstance(value, Mapping):
-            result[keyword] = {name: _closed(one) for name, one in cast("Mapping[str, JSON]", value).items()}
+            result[keyword] = {name: _close_objects(one) for name, one in cast("Mapping[str, JSON]", value).items()}
         elif keyword in _LISTS_OF_SCHEMAS and isinstance(value, list | tuple):
-            result[keyword] = [_closed(one) for one in cast("Sequence[JSON]", value)]
+            result[keyword] = [_close_objects(one) for one in cast("Sequence[JSON]", value)]
         elif keyword == "items":
-            result[keyword] = _closed(value)
+            result[keyword] = _close_objects(value)
     if result.get("type") == "object":
         result.setdefault("additionalProperties", False)
     return result
@@ -154,7 +154,7 @@ def _closed(schema: JSON) -> JSON:
 def _with_words(schema: Mapping[str, JSON], support: _Support) -> dict[str, JSON]:
     """A schema, not those inside it, with the unsupported keywords in its description."""
     result, constraints = dict(schema), dict[str, JSON]()
-    for keyword in support.unsupported:
+    for keyword in support.unsupported_keys:
         if keyword in result:
             constraints[keyword] = result.pop(keyword)
     if isinstance(result.get("format"), str) and result["format"] not in support.formats:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from loopback_server import STREAM_HEAD, Exchange, chunked, event, says, serve
+from loopback_server import STREAM_HEAD, Exchange, event, http_chunks, says, serve
 
 REQUEST = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "secret words"}]}
 CHAT = "/v1/chat/completions"
@@ -83,9 +83,11 @@ def test_sigterm_lets_open_streams_end(workers: int):
             if exchange.request_line.startswith("GET"):
                 await exchange.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
                 return
-            await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([event(says("One, "))]))
+            await exchange.send(
+                STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", http_chunks([event(says("One, "))])
+            )
             await go_on.wait()
-            await exchange.send(chunked([event(says("two.", "stop")), event("[DONE]")]), b"0\r\n\r\n")
+            await exchange.send(http_chunks([event(says("two.", "stop")), event("[DONE]")]), b"0\r\n\r\n")
 
         async with (
             serve(answer) as upstream,
@@ -122,7 +124,7 @@ def test_a_worker_that_is_killed_is_started_anew_and_counts_no_more_as_busy():
     busy = "toolspeak_active_requests "
 
     async def answer(exchange: Exchange) -> None:
-        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([event(says("One, "))]))
+        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", http_chunks([event(says("One, "))]))
         await exchange.reader.read()
 
     async def gauge(url: str) -> str | None:
@@ -169,7 +171,9 @@ def workers_of(pid: int) -> list[int]:
 def test_sigterm_does_not_wait_for_ever():
     async def run() -> None:
         async def answer(exchange: Exchange) -> None:
-            await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([event(says("One, "))]))
+            await exchange.send(
+                STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", http_chunks([event(says("One, "))])
+            )
             await exchange.reader.read()
 
         async with (

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from loopback_server import STREAM_HEAD, chunked, event, says, serve, whole
+from loopback_server import STREAM_HEAD, event, http_chunks, says, serve, whole
 from serving import ENDPOINTS, at, events, in_turn, run_gateway, texts
 
 from toolspeak.gateway.observability import JsonLines
@@ -71,7 +71,7 @@ def test_an_error_in_a_stream_has_its_code():
     beginning = [event(says("Hel")), b'data: {"error": {"message": "out of memory", "code": 500}}\n\n']
 
     async def answer(exchange: Any) -> None:
-        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked(beginning), b"0\r\n\r\n")
+        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", http_chunks(beginning), b"0\r\n\r\n")
 
     async def run() -> list[Any]:
         async with serve(answer) as server, run_gateway(at(server, dialect="hermes")) as gateway:

@@ -7,7 +7,7 @@ import socket
 from typing import Any
 
 import pytest
-from loopback_server import STREAM_HEAD, Exchange, chunked, serve
+from loopback_server import STREAM_HEAD, Exchange, http_chunks, serve
 from serving import at, run_gateway, texts
 
 from toolspeak.data.messages import Message
@@ -226,9 +226,11 @@ def test_events_of_one_read_leave_in_one_send_and_each_read_at_once():
         receipt = asyncio.Event()
 
         async def answer(exchange: Exchange) -> None:
-            await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([b"".join(frames[:5])]))
+            await exchange.send(
+                STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", http_chunks([b"".join(frames[:5])])
+            )
             await receipt.wait()  # nothing follows before the client has all of it
-            await exchange.send(chunked([b"".join(frames[5:])]), b"0\r\n\r\n")
+            await exchange.send(http_chunks([b"".join(frames[5:])]), b"0\r\n\r\n")
 
         pieces: list[bytes] = []
         async with serve(answer) as server, run_gateway(at(server, dialect="hermes")) as gateway:

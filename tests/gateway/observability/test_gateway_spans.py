@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from loopback_server import serve, whole
-from otlp_receiver import Collected, attributes, collecting
+from otlp_receiver import OtlpCollector, attributes, collecting
 from processes import CHAT, running_process
 from serving import in_turn, texts
 
@@ -17,7 +17,7 @@ TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": 
 
 
 def test_each_request_has_a_span_below_the_clients_and_above_the_upstreams(monkeypatch, tmp_path):
-    async def run(telemetry: Collected) -> list[dict[str, str]]:
+    async def run(telemetry: OtlpCollector) -> list[dict[str, str]]:
         async with (
             serve(in_turn(texts(CALL), texts("Fine."))) as upstream,
             serve(whole("500 Down", b"{}")) as failing_upstream,

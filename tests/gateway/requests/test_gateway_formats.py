@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 
 import pytest
-from loopback_server import STREAM_HEAD, Answer, Exchange, chunked, serve
+from loopback_server import STREAM_HEAD, Answer, Exchange, http_chunks, serve
 from serving import ENDPOINTS, TOOLS, at, run_gateway
 
 from toolspeak.data.deltas import (
@@ -63,7 +63,7 @@ def playing(name: str, *turns: Sequence[Delta]) -> Answer:
     wire = UPSTREAMS[name]
 
     async def answer(exchange: Exchange) -> None:
-        encoder = wire.encoder(asked_of(name, exchange), response_id="r1", created=1)
+        encoder = wire.encoder(asked_of(name, exchange), response_id="r1", created_at=1)
         frames = [frame for delta in queue.pop(0) for frame in encoder.feed(delta)]
         if name == "ollama":
             head = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -73,7 +73,7 @@ def playing(name: str, *turns: Sequence[Delta]) -> Answer:
             texts = [data if isinstance(data, str) else json.dumps(data) for _, data in frames]
             content = b"".join(f"data: {text}\n\n".encode() for text in texts)
         pieces = [content[i : i + 29] for i in range(0, len(content), 29)]
-        await exchange.send(head, chunked(pieces), b"0\r\n\r\n")
+        await exchange.send(head, http_chunks(pieces), b"0\r\n\r\n")
 
     return answer
 

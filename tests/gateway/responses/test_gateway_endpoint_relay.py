@@ -19,9 +19,9 @@ from loopback_server import (
     Answer,
     Exchange,
     Server,
-    chunked,
-    dropped,
     event,
+    hang_up,
+    http_chunks,
     serve,
     stream,
     until_client_leaves,
@@ -226,9 +226,9 @@ def test_speech_passes_as_it_arrives():
         arrival = asyncio.Event()
 
         async def answer(exchange: Exchange) -> None:
-            await exchange.send(AUDIO_HEAD, chunked([SOUND]))
+            await exchange.send(AUDIO_HEAD, http_chunks([SOUND]))
             await arrival.wait()
-            await exchange.send(chunked([SOUND[:7]]), b"0\r\n\r\n")
+            await exchange.send(http_chunks([SOUND[:7]]), b"0\r\n\r\n")
 
         async with serve(answer) as server, run_gateway(at(server)) as gateway:
             async with gateway.client.stream("POST", "/v1/audio/speech", json={"model": "m", "input": "x"}) as response:
@@ -307,8 +307,8 @@ FAULTS: list[tuple[Answer, int, str]] = [
     (whole("200 OK", b'{"error": {"message": "out of memory at http://10.0.0.5/v1", "code": 500}}'), 503, "memory"),
     (whole("200 OK", b'{"error": "no such model"}'), 502, "no such model"),
     (whole("200 OK", b'{"error": {"message": "see http://10.0.0.5/"}}', "application/problem+json"), 502, "see"),
-    (dropped(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{"), 502, "dropped"),
-    (dropped(b""), 502, ""),
+    (hang_up(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{"), 502, "dropped"),
+    (hang_up(b""), 502, ""),
 ]
 
 
@@ -333,7 +333,7 @@ BREAKS: list[tuple[bytes, bytes, str]] = [
 
 @pytest.mark.parametrize(("broken_event", "end", "word"), BREAKS, ids=["error", "dropped", "ended"])
 def test_a_stream_that_breaks_off_ends_in_an_error(broken_event: bytes, end: bytes, word: str):
-    answer = dropped(HEAD, chunked([CHUNKS[1], broken_event]), end)
+    answer = hang_up(HEAD, http_chunks([CHUNKS[1], broken_event]), end)
     response, _ = relay_request(answer, "/v1/completions", json={"model": "m", "stream": True})
     assert response.content.startswith(CHUNKS[1])
     error = events(response.text)[-1]["error"]
@@ -345,12 +345,12 @@ def test_a_stream_that_breaks_off_ends_in_an_error(broken_event: bytes, end: byt
 
 def test_a_truncated_body_is_not_taken_for_whole():
     with pytest.raises(httpx2.RemoteProtocolError):
-        relay_request(dropped(AUDIO_HEAD, chunked([SOUND])), "/v1/audio/speech", json={"model": "m"})
+        relay_request(hang_up(AUDIO_HEAD, http_chunks([SOUND])), "/v1/audio/speech", json={"model": "m"})
 
 
 def test_a_request_that_fails_before_an_answer_is_sent_again():
     async def run() -> None:
-        faults = [dropped(b""), whole("503 X", b"", "text/plain", "retry-after: 0"), whole("200 OK", b'{"data": 1}')]
+        faults = [hang_up(b""), whole("503 X", b"", "text/plain", "retry-after: 0"), whole("200 OK", b'{"data": 1}')]
         async with serve(*faults) as server, run_gateway(at(server, retries=2)) as gateway:
             response = await gateway.client.post("/v1/embeddings", json={"model": "m"})
             assert (response.json(), len(server.exchanges)) == ({"data": 1}, 3)
@@ -365,7 +365,7 @@ def test_a_client_that_leaves_closes_the_upstreams_answer(head: bytes):
 
         async def answer(exchange: Exchange) -> None:
             came.set()
-            beginning = chunked([CHUNKS[1]]) if head else b""
+            beginning = http_chunks([CHUNKS[1]]) if head else b""
             await until_client_leaves(lambda: server, head, beginning)(exchange)
 
         async with serve(answer) as server, run_gateway(at(server)) as gateway:

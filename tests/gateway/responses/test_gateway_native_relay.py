@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loopback_server import STREAM_HEAD, Answer, Exchange, Server, chunked, dropped, event, serve, stream, whole
+from loopback_server import STREAM_HEAD, Answer, Exchange, Server, event, hang_up, http_chunks, serve, stream, whole
 from serving import ENDPOINTS, at, events, in_turn, read, run_gateway
 
 from sweeps import fewer
@@ -614,7 +614,7 @@ BREAKS: list[tuple[bytes, str]] = [
 def test_a_stream_that_breaks_off_ends_in_an_error(path: str, broken_event: bytes, word: str):
     beginning = STREAMS[path][:5] if path != RESPONSES else STREAMS[path][:3]
     head = STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n"
-    response, _ = relay_request(dropped(head, chunked([*beginning, broken_event])), path, stream=True)
+    response, _ = relay_request(hang_up(head, http_chunks([*beginning, broken_event])), path, stream=True)
     assert response.content.startswith(b"".join(beginning[:-1]))
     last = events(response.text)[-1]
     error = last.get("error") or last["response"]["error"]
@@ -656,9 +656,9 @@ def test_another_server_answers_if_nothing_has_reached_the_client(path: str, str
     async def run() -> None:
         here = {"provider": PROVIDERS[path], "dialect": "native", "names": ("m",)}
         cut_answer = (
-            dropped(HEAD, chunked(beginnings[path]))
+            hang_up(HEAD, http_chunks(beginnings[path]))
             if streams
-            else dropped(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{")
+            else hang_up(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{")
         )
         async with (
             serve(cut_answer) as first,
@@ -684,9 +684,9 @@ def test_audio_passes_as_it_arrives():
         arrival = asyncio.Event()
 
         async def answer(exchange: Exchange) -> None:
-            await exchange.send(HEAD, chunked([ROLE, chunk({"audio": {"data": "AA"}})]))
+            await exchange.send(HEAD, http_chunks([ROLE, chunk({"audio": {"data": "AA"}})]))
             await arrival.wait()
-            await exchange.send(chunked([chunk({}, "stop"), DONE_EVENT]), b"0\r\n\r\n")
+            await exchange.send(http_chunks([chunk({}, "stop"), DONE_EVENT]), b"0\r\n\r\n")
 
         async with serve(answer) as server, run_gateway(at(server, dialect="native")) as gateway:
             async with gateway.client.stream("POST", CHAT, json={**BODIES[CHAT], "stream": True}) as response:

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loopback_server import STREAM_HEAD, Answer, Exchange, Server, chunked, dropped, event, serve, stream, whole
+from loopback_server import STREAM_HEAD, Answer, Exchange, Server, event, hang_up, http_chunks, serve, stream, whole
 from serving import ENDPOINTS, at, events, in_turn, run_gateway, texts
 
 from sweeps import fewer
@@ -258,7 +258,7 @@ BREAKS: list[tuple[bytes, str]] = [
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_stream_that_breaks_off_ends_in_an_error_with_a_code(path: str, apart: bool, broken_event: bytes, word: str):
     parts = [*BEGINNINGS[path], broken_event] if apart else [b"".join([*BEGINNINGS[path], broken_event])]
-    response, _ = relay_request(dropped(HEAD, chunked(parts)), path, stream=True)
+    response, _ = relay_request(hang_up(HEAD, http_chunks(parts)), path, stream=True)
     assert response.content.startswith(b"".join(BEGINNINGS[path]))
     last = events(response.text)[-1]
     error = last.get("error") or last["response"]["error"]
@@ -277,7 +277,7 @@ def test_a_stream_that_breaks_off_ends_in_an_error_with_a_code(path: str, apart:
 def test_what_fails_before_anything_was_said_is_asked_again_and_has_a_status(path: str, streams: bool):
     beginning = STREAMS[path][:1] if path != CHAT else STREAMS[CHAT][:2]
     faults: list[Answer] = [
-        dropped(HEAD, chunked(beginning)),
+        hang_up(HEAD, http_chunks(beginning)),
         stream(*beginning, b'data: {"type": "error", "error": {"message": "busy", "type": "overloaded_error"}}\n\n'),
         whole("503 X", b"<html>nginx</html>", "text/html", "retry-after: 0"),
     ]

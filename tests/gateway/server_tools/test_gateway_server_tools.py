@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from loopback_server import Server, event, serve, whole
-from mcp_helpers import http_server, traced, traces
+from mcp_helpers import http_server, traces, wait_for_trace
 from serving import (
     ENDPOINTS,
     PATIENCE,
@@ -300,9 +300,9 @@ def test_text_leaves_while_a_tool_is_still_to_run(tmp_path):
                         content += json.loads(line[6:])["choices"][0]["delta"].get("content") or ""
                     if content.strip() == "One moment.":
                         break
-                await traced(tmp_path, "waiting")
+                await wait_for_trace(tmp_path, "waiting")
             # It has left now: what it asked for is no longer wanted.
-            await traced(tmp_path, "cancelled")
+            await wait_for_trace(tmp_path, "cancelled")
 
     asyncio.run(run())
 

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from loopback_server import STREAM_HEAD, Exchange, Server, chunked, event, says, serve, until_client_leaves
+from loopback_server import STREAM_HEAD, Exchange, Server, event, http_chunks, says, serve, until_client_leaves
 from serving import ENDPOINTS, TOOLS, at, call_text, events, in_turn, pieces, run_gateway, texts
 
 from toolspeak.data.messages import ImagePart, Message, TextPart, ToolCall, ToolChoice, ToolResult
@@ -290,7 +290,7 @@ def test_one_that_goes_on_is_closed_and_its_usage_estimated(chatty: bool, stream
     async def run():
         servers: list[Server] = []
         behind = [event(says("made-up results " * 40))] if chatty else []
-        content = chunked([event(says(text)), *behind])
+        content = http_chunks([event(says(text)), *behind])
         answer = until_client_leaves(lambda: servers[0], STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", content)
         grace = 30.0 if chatty else 0.05
         async with (

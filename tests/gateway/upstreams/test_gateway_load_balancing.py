@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loopback_server import STREAM_HEAD, Answer, Exchange, Server, chunked, dropped, event, says, serve, whole
+from loopback_server import STREAM_HEAD, Answer, Exchange, Server, event, hang_up, http_chunks, says, serve, whole
 from serving import ENDPOINTS, PATIENCE, TOOLS, Gateway, at, call_text, events, pieces, run_gateway, texts
 
 from toolspeak.data.deltas import ArgumentsDelta, CallStarted, TextDelta, TurnEnded
@@ -38,7 +38,7 @@ def answers(*turn: bytes) -> Answer:
         if exchange.request_line.startswith("GET"):
             await whole("200 OK", b'{"data": [{"id": "m"}]}')(exchange)
         else:
-            await exchange.send(HEAD, chunked(turn), b"0\r\n\r\n")
+            await exchange.send(HEAD, http_chunks(turn), b"0\r\n\r\n")
 
     return answer
 
@@ -85,9 +85,9 @@ FAILURES: dict[str, Answer] = {
     "402": error(402, "no credit"),
     "404": error(404, "no such model"),
     "a page": whole("200 OK", b"<html>", "text/html"),
-    "dropped": dropped(),
-    "dropped in the head": dropped(STREAM_HEAD),
-    "dropped before the first event": dropped(HEAD),
+    "dropped": hang_up(),
+    "dropped in the head": hang_up(STREAM_HEAD),
+    "dropped before the first event": hang_up(HEAD),
 }
 
 
@@ -134,7 +134,7 @@ def test_a_failure_caused_by_the_request_sends_it_to_no_other_upstream(model_req
 @each_request
 def test_after_the_first_byte_a_stream_ends_in_an_error(model_request):
     async def break_off(exchange: Exchange) -> None:
-        await exchange.send(HEAD, chunked([event(says("One, "))]))
+        await exchange.send(HEAD, http_chunks([event(says("One, "))]))
         exchange.writer.close()
 
     async def use(gateway: Gateway, a: Server, b: Server) -> None:
@@ -155,7 +155,7 @@ def test_a_whole_answer_is_requested_again_until_it_is_complete(model_request):
     """Nothing has reached the client, so the gateway drops what broke off."""
 
     async def break_off(exchange: Exchange) -> None:
-        await exchange.send(HEAD, chunked([event(says("One, "))]))
+        await exchange.send(HEAD, http_chunks([event(says("One, "))]))
         exchange.writer.close()
 
     async def use(gateway: Gateway, a: Server, b: Server) -> None:
@@ -218,7 +218,7 @@ def test_after_all_upstreams_failed_they_are_tried_again_after_a_pause(model_req
     [
         (error(401), error(429, "later", "retry-after: 40"), 429, "40"),
         (error(429, "later", "retry-after: 40"), error(429, "later", "retry-after: 30"), 429, "30"),
-        (error(404), dropped(), 502, None),
+        (error(404), hang_up(), 502, None),
         (error(404), error(404), 404, None),
         (error(503, "busy", "retry-after: 7"), error(400, "bad"), 400, None),
     ],
@@ -339,7 +339,7 @@ def test_conversations_with_the_same_beginning_stay_with_one_upstream():
 
 def test_the_gateway_is_ready_while_some_model_has_an_upstream_and_names_the_models_that_have_none():
     async def run() -> None:
-        async with serve(dropped()) as server:
+        async with serve(hang_up()) as server:
             dead_url = server.base_url
         async with serve(answers()) as server:
             missing = Upstream(("m",), url=dead_url, timeouts=Timeouts(PATIENCE, PATIENCE, PATIENCE))
@@ -540,12 +540,12 @@ def test_keys_in_addresses_are_shown_nowhere(caplog):
 def test_after_the_head_of_a_relayed_answer_no_other_upstream_is_tried(path):
     """The gateway holds back a native call, but the events before the call have already left."""
     wire = ENDPOINTS[path]
-    encoder = wire.encoder(WireRequest(WITH_TOOLS, "m", stream=True), response_id="r1", created=1)
+    encoder = wire.encoder(WireRequest(WITH_TOOLS, "m", stream=True), response_id="r1", created_at=1)
     deltas = [CallStarted(0, "weather", "c1"), ArgumentsDelta(0, '{"city":')]
     frames = [frame for delta in deltas for frame in encoder.feed(delta)]
 
     async def break_off(exchange: Exchange) -> None:
-        await exchange.send(HEAD, chunked([b"".join(sse_event(frame) for frame in frames)]))
+        await exchange.send(HEAD, http_chunks([b"".join(sse_event(frame) for frame in frames)]))
         exchange.writer.close()
 
     async def use(gateway: Gateway, a: Server, b: Server) -> None:
@@ -569,9 +569,9 @@ def test_after_the_head_of_a_relayed_answer_no_other_upstream_is_tried(path):
         return [at(a, **native), at(b, **native)]
 
     async def second(exchange: Exchange) -> None:
-        own = wire.encoder(WireRequest(WITH_TOOLS, "m", stream=True), response_id="r2", created=1)
+        own = wire.encoder(WireRequest(WITH_TOOLS, "m", stream=True), response_id="r2", created_at=1)
         frames = [frame for delta in (TextDelta("Fine."), TurnEnded("stop")) for frame in own.feed(delta)]
-        await exchange.send(HEAD, chunked([b"".join(map(sse_event, frames))]), b"0\r\n\r\n")
+        await exchange.send(HEAD, http_chunks([b"".join(map(sse_event, frames))]), b"0\r\n\r\n")
 
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("KEY", "a-key-0123456789")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from loopback_server import STREAM_HEAD, Answer, Exchange, Server, chunked, event, says, serve, whole
+from loopback_server import STREAM_HEAD, Answer, Exchange, Server, event, http_chunks, says, serve, whole
 from serving import ENDPOINTS, TOOLS, Gateway, at, run_gateway, texts
 
 from toolspeak.data.messages import Message
@@ -26,7 +26,7 @@ def answers(*turn: bytes) -> Answer:
         if exchange.request_line.startswith("GET"):
             await whole("200 OK", b'{"data": [{"id": "m"}]}')(exchange)
         else:
-            await exchange.send(HEAD, chunked(turn), b"0\r\n\r\n")
+            await exchange.send(HEAD, http_chunks(turn), b"0\r\n\r\n")
 
     return answer
 
@@ -36,7 +36,7 @@ async def breaks(exchange: Exchange) -> None:
     if exchange.request_line.startswith("GET"):
         await whole("200 OK", b'{"data": [{"id": "m"}]}')(exchange)
         return
-    await exchange.send(HEAD, chunked([event(says("One, "))]))
+    await exchange.send(HEAD, http_chunks([event(says("One, "))]))
     exchange.writer.close()
 
 

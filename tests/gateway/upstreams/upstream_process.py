@@ -10,7 +10,7 @@ import asyncio
 import socket
 import sys
 
-from loopback_server import STREAM_HEAD, Exchange, chunked, event, says, serve, whole
+from loopback_server import STREAM_HEAD, Exchange, event, http_chunks, says, serve, whole
 
 
 async def main(port: int, name: str, stream_count: int) -> None:
@@ -25,14 +25,14 @@ async def main(port: int, name: str, stream_count: int) -> None:
             await whole("200 OK", b'{"data": []}')(exchange)
             return
         count += 1
-        first = [chunked([event(says(f"{name}: one, "))])]
+        first = [http_chunks([event(says(f"{name}: one, "))])]
         head = STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n"
         if count <= stream_count:
             await exchange.send(head, *first)
             head, first = b"", []
         print(count, flush=True)
         await go_on.wait()
-        await exchange.send(head, *first, chunked([event(says("two.", "stop")), event("[DONE]")]), b"0\r\n\r\n")
+        await exchange.send(head, *first, http_chunks([event(says("two.", "stop")), event("[DONE]")]), b"0\r\n\r\n")
 
     async with serve(answer, sock=socket.create_server(("127.0.0.1", port), backlog=256)) as server:
         print(server.port, flush=True)

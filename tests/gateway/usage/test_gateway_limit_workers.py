@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from loopback_server import STREAM_HEAD, Exchange, chunked, event, says, serve
+from loopback_server import STREAM_HEAD, Exchange, event, http_chunks, says, serve
 from processes import CHAT, Process, Streams, is_to_be_asked_again, running_process
 from serving import PATIENCE
 
@@ -34,10 +34,12 @@ class Model:
             self.go_on.set()
 
     async def __call__(self, exchange: Exchange) -> None:
-        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([event(says("One, "))]))
+        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", http_chunks([event(says("One, "))]))
         await self.go_on.wait()
         usage_chunk = {"choices": [], "usage": {"prompt_tokens": 30, "completion_tokens": 12}}
-        await exchange.send(chunked([event(says("two.", "stop")), event(usage_chunk), event("[DONE]")]), b"0\r\n\r\n")
+        await exchange.send(
+            http_chunks([event(says("two.", "stop")), event(usage_chunk), event("[DONE]")]), b"0\r\n\r\n"
+        )
 
 
 def key(name: str, secret: str, limits: str = "") -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from loopback_server import STREAM_HEAD, Exchange, Server, chunked, event, says, serve
+from loopback_server import STREAM_HEAD, Exchange, Server, event, http_chunks, says, serve
 from serving import ENDPOINTS, PATIENCE, Gateway, at, events, run_gateway
 
 from patience import in_time
@@ -59,7 +59,7 @@ class Model:
         if "/chat/completions HTTP" not in exchange.request_line:
             await exchange.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
             return
-        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([event(says("One, "))]))
+        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", http_chunks([event(says("One, "))]))
         self.starts.release()
         await self.go_on.wait()
         rest = [event(says("two.", "stop"))]
@@ -67,7 +67,7 @@ class Model:
             input_tokens, output_tokens = self._usage
             usage_fields = {"prompt_tokens": input_tokens, "completion_tokens": output_tokens}
             rest.append(event({"choices": [], "usage": usage_fields}))
-        await exchange.send(chunked([*rest, event("[DONE]")]), b"0\r\n\r\n")
+        await exchange.send(http_chunks([*rest, event("[DONE]")]), b"0\r\n\r\n")
 
 
 @asynccontextmanager

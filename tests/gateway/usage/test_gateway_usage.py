@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from loopback_server import STREAM_HEAD, Answer, Exchange, chunked, dropped, event, says, serve
+from loopback_server import STREAM_HEAD, Answer, Exchange, event, hang_up, http_chunks, says, serve
 from serving import ENDPOINTS, at, call_text, in_turn, run_gateway, texts
 
 from toolspeak.cli.server_commands.usage_command import usage_command
@@ -87,7 +87,7 @@ def failing(cut: bool) -> Answer:
             await exchange.send(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 2\r\n\r\n{}")
             return
         head = STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n"
-        await dropped(head + chunked([event(says("Four letters a token"))]))(exchange)
+        await hang_up(head + http_chunks([event(says("Four letters a token"))]))(exchange)
 
     return answer
 
@@ -125,7 +125,7 @@ def test_a_client_that_leaves_is_counted_and_is_no_error(usage_store: str, relay
     departure = asyncio.Event()
 
     async def answer(exchange: Exchange) -> None:
-        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([event(says("Four"))]))
+        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", http_chunks([event(says("Four"))]))
         await exchange.reader.read()
         departure.set()
 

@@ -22,7 +22,7 @@ from toolspeak.execute import AfterWeb
 from toolspeak.execute.approval.after_web import use_after_web_by_default
 from toolspeak.journal.maintenance import MaintainedJournal
 from toolspeak.project.configuration.sandbox_settings import open_command_sandbox
-from toolspeak.providers.model_strings import CONFIGURED
+from toolspeak.providers.model_strings import CONFIGURED_PROVIDERS
 from toolspeak.sandbox.process_default import use_by_default
 from toolspeak.telemetry import part
 from toolspeak.ui import printable
@@ -114,7 +114,7 @@ async def _work(
     is_measured: bool,
     sandbox: Mapping[str, Any],
 ) -> None:
-    CONFIGURED.set(configuration(".", asks=False).providers)
+    CONFIGURED_PROVIDERS.set(configuration(".", asks=False).providers)
     commands, line = await open_command_sandbox(".", is_attended=False, **sandbox)
     use_by_default(commands)
     logging.getLogger("toolspeak.worker").info("%s", printable(line))

@@ -23,7 +23,7 @@ from toolspeak.data.messages import (
     failure,
 )
 from toolspeak.gateway.turns.turn_gate import Note, NoteCode
-from toolspeak.wire.json_conversion import shortened, text_of
+from toolspeak.wire.json_conversion import excerpt, text_of
 from toolspeak.wire.openai_chat.common import NAME as OPENAI_CHAT
 
 _NO_RESULT = "this call has no result in the conversation: it may have run or not"
@@ -65,7 +65,7 @@ class _ConversationRepair:
     def notes(self) -> list[Note]:
         notes: list[Note] = []
         for code, names in self._repairs.items():
-            name_list = ", ".join(shortened(name, 60) for name in list(dict.fromkeys(names))[:_MOST_NAMES])
+            name_list = ", ".join(excerpt(name, 60) for name in list(dict.fromkeys(names))[:_MOST_NAMES])
             notes.append(Note(code, f"{_REPAIRS[code]}: {len(names)} ({name_list})"))
         return notes
 

@@ -25,7 +25,7 @@ from toolspeak.gateway.upstreams.routing import Route
 from toolspeak.providers.api import ApiProvider
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireFormat, WireRequest
-from toolspeak.wire.json_conversion import invalid_field, optional_flag, require_name, require_object, shortened
+from toolspeak.wire.json_conversion import excerpt, invalid_field, optional_flag, require_name, require_object
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 
@@ -100,7 +100,7 @@ def check_counts(wire_request: WireRequest, bounds: Bounds) -> None:
     for tool in request.tools:
         if tool.name in tool_names or _CONTROL.search(tool.name):
             why = "another tool has it too" if tool.name in tool_names else "it has a control character"
-            raise Failure(400, f"tools: the name {shortened(tool.name, 80)!r} cannot be: {why}", "invalid_request")
+            raise Failure(400, f"tools: the name {excerpt(tool.name, 80)!r} cannot be: {why}", "invalid_request")
         tool_names.add(tool.name)
     names = [("the name of a tool", tool.name) for tool in request.tools]
     for message in request.messages:

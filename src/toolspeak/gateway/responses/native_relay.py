@@ -40,7 +40,7 @@ from toolspeak.gateway.responses.unknown_fields import (
 from toolspeak.gateway.upstreams.routing import Route
 from toolspeak.providers.api import ApiProvider
 from toolspeak.providers.http_client import json_bytes
-from toolspeak.providers.relayed import Relayed, is_preamble
+from toolspeak.providers.relayed import RelayedPart, is_preamble
 from toolspeak.wire.base import Encoder, ModelRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 
@@ -57,7 +57,7 @@ def native_relay(answering: Answering, route: Route) -> NativeRelay | None:
     """The relay of a turn with native calls; None if server and client speak different APIs, or if the conversation was
     repaired."""
     speaks = route.wire == answering.request.wire.name and isinstance(route.provider, ApiProvider)
-    if answering.native_request is None or not speaks or answering.report.notes or answering.wire_request.echoed:
+    if answering.native_request is None or not speaks or answering.report.notes or answering.wire_request.echo_fields:
         return None
     return NativeRelay(
         RelayedAnswer(answering, known_as(route, answering.wire_request.model)), *answering.native_request
@@ -69,7 +69,7 @@ class _WaitingEvent:
     """An event that waits for the gate. `ends`: it holds the finish reason, or comes after it. `touched`: part of the
     event has left the gate."""
 
-    part: Relayed
+    part: RelayedPart
     ends: bool
     touched: bool = False
     _atoms: deque[_Atom] | None = None
@@ -117,7 +117,7 @@ class NativeRelay:
         self._calls = sound_calls()
         self._unknown_fields = UnknownFields(self._wire)
         self._end: TurnEnded | None = None
-        self._whole: Relayed | None = None
+        self._whole: RelayedPart | None = None
 
     # --- called by the provider --------------------------------------------------------------------------------
 
@@ -132,7 +132,7 @@ class NativeRelay:
         self._waiting.clear()
         return None
 
-    def hear(self, part: Relayed) -> Awaitable[None] | None:
+    def hear(self, part: RelayedPart) -> Awaitable[None] | None:
         """Receives each part of the answer before its deltas are read. Returns the write of what leaves at once, if
         any."""
         if self._passes_text and _is_piece_of_text(part):  # the ordinary event
@@ -171,7 +171,7 @@ class NativeRelay:
             return self._write(leaving) if leaving else None
         return None
 
-    def _with_role(self, part: Relayed) -> Relayed:
+    def _with_role(self, part: RelayedPart) -> RelayedPart:
         """The part with the role where OpenAI's API has it: in the first event with a choice, and in no other. OpenAI's
         client for Node takes the last role that it reads; llama-cpp-python sends null beside calls."""
         data = part.data
@@ -249,7 +249,7 @@ class NativeRelay:
         """An encoder for the rest of the answer, which knows the deltas that have left."""
         response_id = self._unknown_fields.id or self._response_id
         created_at = self._unknown_fields.created_at or int(time.time())
-        encoder = self._wire.encoder(self._wire_request, response_id=response_id, created=created_at)
+        encoder = self._wire.encoder(self._wire_request, response_id=response_id, created_at=created_at)
         for delta in self._sent_deltas:
             encoder.feed(delta)
         return encoder
@@ -290,7 +290,7 @@ class NativeRelay:
         first = next((each for each in waiting if each.atoms), None)
         if first is not None and first.touched:
             return b""
-        passing: list[Relayed] = []
+        passing: list[RelayedPart] = []
         while waiting and waiting[0] is not first and not waiting[0].ends:
             passing.append(waiting.popleft().part)
         if passing:
@@ -335,7 +335,7 @@ class NativeRelay:
         return _meaning(received_deltas) == _meaning(deltas) and same_finish(data, body, self._wire)
 
 
-def _is_piece_of_text(part: Relayed) -> bool:
+def _is_piece_of_text(part: RelayedPart) -> bool:
     """Whether an event of Chat Completions says one piece of text or reasoning, and no role, call, usage or finish."""
     deltas, data, raw = part.deltas, part.data, part.raw
     if data is None or len(deltas) != 1 or deltas[0].__class__ not in _PROSE_DELTAS or data.get("usage") is not None:

@@ -18,7 +18,7 @@ from toolspeak.gateway.http.error_responses import Failure, with_code
 from toolspeak.gateway.upstreams.routing import Route
 from toolspeak.providers.api import ApiProvider
 from toolspeak.providers.http_client import json_bytes
-from toolspeak.providers.relayed import Relayed
+from toolspeak.providers.relayed import RelayedPart
 from toolspeak.wire.base import ModelRequest, StreamFrame, WireRequest
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 
@@ -39,7 +39,7 @@ class RelayedAnswer:
     def __post_init__(self) -> None:
         self.is_numbered = self.answering.request.wire is OPENAI_RESPONSES
 
-    def leaves(self, part: Relayed) -> bytes:
+    def leaves(self, part: RelayedPart) -> bytes:
         """A part of a stream, as the client gets it."""
         fields = part.data
         if fields is None:
@@ -55,7 +55,7 @@ class RelayedAnswer:
         client_fields = fields if self.model is None else with_model(fields, self.model)
         return part.raw if client_fields is fields else with_data(part.raw, client_fields)
 
-    def whole(self, part: Relayed) -> bytes:
+    def whole(self, part: RelayedPart) -> bytes:
         """A whole answer, as the client gets it."""
         if part.data is None:
             return part.raw
@@ -74,7 +74,7 @@ class RelayedAnswer:
         self.sequence += 1
         return name, {**cast("dict[str, JSON]", data), "sequence_number": self.sequence}
 
-    def note(self, part: Relayed) -> None:
+    def note(self, part: RelayedPart) -> None:
         """Stores what the log and the metrics need of a part."""
         self.answering.count_written(part.deltas)
         if self.deltas is not None:
@@ -86,7 +86,7 @@ class RelayedAnswer:
         """The end of a stream that broke off."""
         answering = self.answering
         encoder = answering.request.wire.encoder(
-            answering.wire_request, response_id=self.response_id or answering.request.id, created=int(time.time())
+            answering.wire_request, response_id=self.response_id or answering.request.id, created_at=int(time.time())
         )
         frames = encoder.fail(failure.message, failure.status)[-1:]  # what begins an answer has left
         last_frames = map(self.number_frame, frames)
@@ -190,7 +190,7 @@ async def _whole(answering: Answering, fields: Fields, headers: Mapping[str, str
 def _as_stream(answering: Answering, fields: Fields, deltas: Sequence[Delta]) -> list[StreamFrame]:
     """A whole answer, as the stream that the client wants."""
     encoder = answering.request.wire.encoder(
-        _read(answering, fields), response_id=answering.request.id, created=int(time.time())
+        _read(answering, fields), response_id=answering.request.id, created_at=int(time.time())
     )
     return [frame for delta in deltas for frame in encoder.feed(delta)]
 
@@ -201,7 +201,7 @@ def _as_whole(answering: Answering, fields: Fields, deltas: Sequence[Delta]) -> 
         deltas,
         model=answering.wire_request.model,
         response_id=answering.request.id,
-        created=int(time.time()),
+        created_at=int(time.time()),
         request=_read(answering, fields),
     )
 

@@ -254,7 +254,7 @@ def _demand(rules: ReleaseRules) -> str:
 async def _stream(answering: Answering, response_id: str) -> None:
     client, settings = answering.request, answering.request.current.settings
     stream = EventStream(client.send, client.headers)
-    encoder = client.wire.encoder(answering.wire_request, response_id=response_id, created=int(time.time()))
+    encoder = client.wire.encoder(answering.wire_request, response_id=response_id, created_at=int(time.time()))
     feed, write, report = encoder.feed, stream.write, answering.report
 
     native: NativeRelay | None = None
@@ -323,7 +323,7 @@ async def _whole(answering: Answering, response_id: str) -> None:
     )
     answering.sent_deltas = deltas if settings.log_content else None
     body = client.wire.encode_response(
-        deltas, model=wire_request.model, response_id=response_id, created=int(time.time()), request=wire_request
+        deltas, model=wire_request.model, response_id=response_id, created_at=int(time.time()), request=wire_request
     )
     if client.keeping is not None:
         await _keep(answering, body)

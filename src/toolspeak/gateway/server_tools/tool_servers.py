@@ -59,7 +59,7 @@ class Running:
 def _with_sandbox(servers: Sequence[mcp.Server], mode: SandboxMode) -> Sequence[mcp.Server]:
     """The servers as the settings of the gateway have them run."""
     if mode == "required":
-        return mcp.confined(servers)
+        return mcp.confine_servers(servers)
     if mode == "auto":
         return servers
     return [replace(each, sandbox="off") if isinstance(each, mcp.StdioServer) else each for each in servers]

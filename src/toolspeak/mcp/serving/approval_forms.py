@@ -53,8 +53,8 @@ def decisions_of(
         elif answer.action == "cancel":
             decisions[request.call_id] = Decision(False, "the question was dismissed", by, digest=request.digest)
         elif isinstance(content.get("approve"), bool):
-            approved = content["approve"] is True
-            decisions[request.call_id] = Decision(approved, words, by, digest=request.digest)
+            is_approved = content["approve"] is True
+            decisions[request.call_id] = Decision(is_approved, words, by, digest=request.digest)
     return decisions
 
 
@@ -65,12 +65,12 @@ def _question(request: ApprovalRequested) -> str:
         if request.reason
         else f"May {visible(call.name)} run?"
     ]
-    lines.append(_shortened(json.dumps(dict(call.arguments), ensure_ascii=False, indent=1)))
+    lines.append(_visible_excerpt(json.dumps(dict(call.arguments), ensure_ascii=False, indent=1)))
     if request.preview:
-        lines.append(_shortened(request.preview))
+        lines.append(_visible_excerpt(request.preview))
     return "\n\n".join(lines)
 
 
-def _shortened(text: str) -> str:
+def _visible_excerpt(text: str) -> str:
     more = len(text) - _MOST_SHOWN
     return visible(text) if more <= 0 else f"{visible(text[:_MOST_SHOWN])}\n[{more} characters more are not shown]"

@@ -26,7 +26,7 @@ def answer_of_call(run: RunResult[Any], version: str) -> types.CallToolResult:
     value: Any = result.structured if result.structured is not None else values[0] if len(values) == 1 else None
     return types.CallToolResult(
         content=[_block(part) for part in result.content],
-        structured_content=_structured(value, version),
+        structured_content=_structured_content(value, version),
         is_error=result.status != "success",
     )
 
@@ -40,7 +40,7 @@ def answer_of_agent(run: RunResult[Any], version: str) -> types.CallToolResult:
     except Unserialisable:
         value = None
     return types.CallToolResult(
-        content=[types.TextContent(text=run.answer)], structured_content=_structured(value, version)
+        content=[types.TextContent(text=run.answer)], structured_content=_structured_content(value, version)
     )
 
 
@@ -49,7 +49,7 @@ def refusal(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
 
 
-def _structured(value: Any, version: str) -> Any:
+def _structured_content(value: Any, version: str) -> Any:
     """The value where this version has a place for it: older ones have one for objects only."""
     if value is None or isinstance(value, Mapping):
         return None if value is None else dict(cast("Mapping[str, Any]", value))

@@ -67,7 +67,7 @@ class CallRuns:
         Raises RunConflict if that is a run of another task or principal, and what the run raises.
         """
         own_id = run_id or new_id()
-        result = await self._settled(
+        result = await self._drive_when_free(
             own_id,
             lambda: self.agent.start(task, run_id=own_id, principal=principal, deps=deps, traceparent=traceparent),
             report,
@@ -103,14 +103,14 @@ class CallRuns:
         while True:
             result = await stored_result(self.journal, await load_whole(self.journal, run_id))
             if result.status not in UNFINISHED_STATUSES:
-                return await self._settled(
+                return await self._drive_when_free(
                     run_id, lambda: self.agent.start(task, run_id=run_id, principal=principal, deps=deps), report
                 )
             decisions = decide(result.requests)
             if result.requests and not decisions:
                 return result
             with suppress(RunBusy):
-                result = await self._driven(run_id, self.agent.reopen(run_id, decisions, deps=deps), report)
+                result = await self._drive(run_id, self.agent.reopen(run_id, decisions, deps=deps), report)
                 return await self._after_waits(result, deps, report)
             await asyncio.sleep(_LOOK_AGAIN)
 
@@ -124,7 +124,7 @@ class CallRuns:
                     rest = _LOOK_FOR_EVENTS if until is None else max(0.0, until - time.time())
                     await asyncio.sleep(min(rest, _LOOK_FOR_EVENTS))
                 with suppress(RunBusy):
-                    result = await self._driven(run_id, self.agent.reopen(run_id, deps=deps), report)
+                    result = await self._drive(run_id, self.agent.reopen(run_id, deps=deps), report)
         except asyncio.CancelledError:
             with anyio.CancelScope(shield=True):
                 await self.close(run_id)
@@ -136,13 +136,13 @@ class CallRuns:
         with suppress(ToolspeakError):  # it has ended, or another process drives it
             await close_run(self.journal, run_id)
 
-    async def _settled(self, run_id: str, make: Callable[[], Run[Any]], report: ProgressSink) -> RunResult[Any]:
+    async def _drive_when_free(self, run_id: str, make: Callable[[], Run[Any]], report: ProgressSink) -> RunResult[Any]:
         while True:
             with suppress(RunBusy):
-                return await self._driven(run_id, make(), report)
+                return await self._drive(run_id, make(), report)
             await asyncio.sleep(_LOOK_AGAIN)
 
-    async def _driven(self, run_id: str, run: Run[Any], report: ProgressSink) -> RunResult[Any]:
+    async def _drive(self, run_id: str, run: Run[Any], report: ProgressSink) -> RunResult[Any]:
         """Drives the run. A client that cancels the call, or leaves, closes it."""
 
         async def drive() -> RunResult[Any]:

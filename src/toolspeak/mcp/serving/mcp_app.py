@@ -58,7 +58,7 @@ class McpApp:
     the client's user, and the answer may come to any process that has the journal. Calls at the same time keep the
     order that their effects need. A call that the client sends again under the same id is not run again.
 
-    - `served`: tools, an agent (which needs a description and a journal), or a list of both.
+    - `offer`: tools, an agent (which needs a description and a journal), or a list of both.
     - `journal`: where the runs of tools are recorded; agents have their own. None: in memory, the latest 1,000.
     - `approve`: who decides about calls that write or leave the machine, as for an Agent. None: the client's user.
     - `execution`, `interceptors`, `secrets`: of the tools' calls, as for an Agent.
@@ -75,7 +75,7 @@ class McpApp:
 
     def __init__(
         self,
-        served: Agent[Any, Any] | Toolset | Iterable[Agent[Any, Any] | ToolLike[Any]],
+        offer: Agent[Any, Any] | Toolset | Iterable[Agent[Any, Any] | ToolLike[Any]],
         *,
         journal: Journal | None = None,
         approve: Approve | Approval = None,
@@ -91,7 +91,7 @@ class McpApp:
         max_body: int = 8 * 1024 * 1024,
         most_calls: int = 256,
     ) -> None:
-        offers: list[Any] = [served] if isinstance(served, Agent) else list(cast("Iterable[Any]", served))
+        offers: list[Any] = [offer] if isinstance(offer, Agent) else list(cast("Iterable[Any]", offer))
         agents: list[Agent[Any, Any]] = [each for each in offers if isinstance(each, Agent)]
         toolset = toolset_of([each for each in offers if not isinstance(each, Agent)])
         caller = _agent_of_calls(toolset, journal, approve, execution, interceptors, secrets)
@@ -122,14 +122,14 @@ class McpApp:
             on_call_tool=self._call_tool,
         )
         here = ["127.0.0.1", "127.0.0.1:*", "localhost", "localhost:*", "[::1]", "[::1]:*"]
-        allowed = list(hosts) if hosts is not None else here
-        origins = [f"{scheme}://{host}" for host in allowed for scheme in ("http", "https")]
+        allowed_hosts = list(hosts) if hosts is not None else here
+        origins = [f"{scheme}://{host}" for host in allowed_hosts for scheme in ("http", "https")]
         self._app = self._server.streamable_http_app(
             streamable_http_path=path,
             max_request_body_size=max_body,
             transport_security=TransportSecuritySettings(
                 enable_dns_rebinding_protection=hosts is not None or principal is None,
-                allowed_hosts=allowed,
+                allowed_hosts=allowed_hosts,
                 allowed_origins=origins,
             ),
         )
@@ -163,15 +163,15 @@ class McpApp:
         return page_of(self._list, None if params is None else params.cursor, self._digest)
 
     async def _call_tool(self, context: ServerRequestContext, params: types.CallToolRequestParams) -> CallAnswer:
-        served = self._tools.get(params.name)
-        if served is None:
+        served_tool = self._tools.get(params.name)
+        if served_tool is None:
             raise MCPError(types.INVALID_PARAMS, f"there is no tool of this name; list the tools: {params.name!r:.100}")
         if self._under_way >= self._most_calls:
             raise MCPError(types.INTERNAL_ERROR, f"{self._most_calls} calls are under way: try again later")
         self._under_way += 1
         try:
             async with progress_of(context) as report:
-                return await self._outcome(served, ToolRequest(context, params), report)
+                return await self._outcome(served_tool, ToolRequest(context, params), report)
         except (MCPError, asyncio.CancelledError):
             raise
         except ToolspeakError as error:
@@ -182,8 +182,8 @@ class McpApp:
         finally:
             self._under_way -= 1
 
-    async def _outcome(self, served: ServedTool, request: ToolRequest, report: ProgressSink) -> CallAnswer:
-        task, runs, principal = served.task_of(request.params), served.runs, request.principal
+    async def _outcome(self, served_tool: ServedTool, request: ToolRequest, report: ProgressSink) -> CallAnswer:
+        task, runs, principal = served_tool.task_of(request.params), served_tool.runs, request.principal
         if task is None:
             return refusal('an agent takes its task as the text `task`: {"task": "…"}')
         deps = None if self._deps is None else self._deps(principal)
@@ -205,11 +205,11 @@ class McpApp:
                 raise MCPError(
                     types.INVALID_REQUEST, "a call with this id was made before, with other content"
                 ) from None
-        return await self._answer_to(served, task, request, result, deps, report)
+        return await self._answer_to(served_tool, task, request, result, deps, report)
 
     async def _answer_to(
         self,
-        served: ServedTool,
+        served_tool: ServedTool,
         task: Message,
         request: ToolRequest,
         result: RunResult[Any],
@@ -217,12 +217,12 @@ class McpApp:
         report: ProgressSink,
     ) -> CallAnswer:
         """Asks the client about calls that need approval, until the run has a result."""
-        runs, undecided = served.runs, 0
+        runs, undecided_rounds = served_tool.runs, 0
         while result.status == "awaiting_approval":
             forms = {question_key(each): question_form(each) for each in result.requests}
             if not request.can_ask:
                 await runs.close(result.run_id)
-                return refusal(_UNASKED.format(names=", ".join(each.call.name for each in result.requests)))
+                return refusal(_CANNOT_ASK.format(names=", ".join(each.call.name for each in result.requests)))
             if request.is_modern:
                 return types.InputRequiredResult(input_requests={**forms}, request_state=result.run_id)
             try:
@@ -235,8 +235,8 @@ class McpApp:
                 with anyio.CancelScope(shield=True):
                     await runs.close(result.run_id)
                 raise
-            undecided = 0 if decisions_of(result.requests, answers, "") else undecided + 1
-            if undecided == _MOST_QUESTIONS:
+            undecided_rounds = 0 if decisions_of(result.requests, answers, "") else undecided_rounds + 1
+            if undecided_rounds == _MOST_QUESTIONS:
                 await runs.close(result.run_id)
                 return refusal("the call needs approval, and the client's answers do not decide: `approve` is missing")
             result = await runs.go_on(
@@ -249,10 +249,10 @@ class McpApp:
             )
         if result.status == "suspended":
             return refusal(f"somebody suspended the run {result.run_id} of this call; it goes on with the same call id")
-        return (answer_of_agent if served.is_agent else answer_of_call)(result, request.context.protocol_version)
+        return (answer_of_agent if served_tool.is_agent else answer_of_call)(result, request.context.protocol_version)
 
 
-_UNASKED = (
+_CANNOT_ASK = (
     "not run: {names} needs approval, and this client cannot ask its user (it has no elicitation). If the client asks "
     "its user itself, let the server approve such calls: toolspeak mcp serve --approve all, or --rules FILE"
 )

@@ -11,7 +11,7 @@ from toolspeak import mcp
 from toolspeak.data.values import quick
 from toolspeak.errors import McpError
 from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, Decision, Escalate, Policy
-from toolspeak.mcp.servers_file import Server, confined, read_servers, servers_of
+from toolspeak.mcp.servers_file import Server, confine_servers, read_servers, servers_of
 from toolspeak.project.run_setup import Setup
 from toolspeak.project.user_files.user_folders import NO_FOLDER, data_folder
 from toolspeak.tools import Tool
@@ -65,7 +65,7 @@ async def open_servers(
     of the file that the person named for this run, and ConfigurationError.
     """
     named_servers, configured_servers = servers_of_run(setup)
-    configured_servers = (*configured_servers, *(confined(others) if setup.sandbox == "required" else others))
+    configured_servers = (*configured_servers, *(confine_servers(others) if setup.sandbox == "required" else others))
     if not named_servers and not configured_servers:
         return RunServers()
     # Results and errors hold every problem; the SDK would also write tracebacks between the lines.
@@ -98,7 +98,7 @@ def servers_of_run(setup: Setup) -> tuple[Sequence[Server], Sequence[Server]]:
     named_servers = read_servers(setup.mcp) if setup.mcp else ()
     configured_servers = servers_of(setup.mcp_servers, "mcp", setup.workspace)
     if setup.sandbox == "required":
-        return confined(named_servers), confined(configured_servers)
+        return confine_servers(named_servers), confine_servers(configured_servers)
     return named_servers, configured_servers
 
 

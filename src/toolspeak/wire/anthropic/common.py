@@ -51,9 +51,9 @@ TOOL_FIELDS = ("strict", "input_examples", "eager_input_streaming", "defer_loadi
 """Fields of a tool that `ToolSpec.extra` holds."""
 
 
-def valid_id(preferred: str, ids: Container[str]) -> str:
+def valid_id(preferred_id: str, ids: Container[str]) -> str:
     """An id that the API accepts and that is not in `ids`: `preferred` itself, if possible."""
-    valid = preferred if _ID.fullmatch(preferred) else _replacement(preferred)
+    valid = preferred_id if _ID.fullmatch(preferred_id) else _replacement(preferred_id)
     while valid in ids:
         valid = _replacement(valid)
     return valid

@@ -69,7 +69,7 @@ class _AnthropicConversation(ConversationReader):
 
     def __init__(self, model: str) -> None:
         super().__init__(model)
-        self.cached = False
+        self.cached: bool = False
         """Whether a block has a cache marker."""
 
     def read_system(self, value: JSON) -> None:
@@ -128,8 +128,8 @@ class _AnthropicConversation(ConversationReader):
             parts: list[ContentPart] = [TextPart(content)] if content else []
         else:
             parts = [self._content_part(inner, at) for inner, at in self._blocks(content, f"{place}.content")]
-        failed = optional_flag(block.get("is_error"), f"{place}.is_error")
-        return ToolResult(call_id, name or "", "failure" if failed else "success", tuple(parts))
+        is_error = optional_flag(block.get("is_error"), f"{place}.is_error")
+        return ToolResult(call_id, name or "", "failure" if is_error else "success", tuple(parts))
 
     def _content_part(self, block: ContentBlock, place: str) -> ContentPart:
         match block.get("type"):
@@ -142,7 +142,7 @@ class _AnthropicConversation(ConversationReader):
                 source = require_object(block.get("source"), f"{place}.source")
                 return _document(require_text(name, f"{place}.title"), source, f"{place}.source")
             case kind:
-                raise _unsupported(kind, place)
+                raise _unsupported_kind(kind, place)
 
     def _assistant_part(self, block: ContentBlock, place: str) -> Part:
         match block.get("type"):
@@ -158,7 +158,7 @@ class _AnthropicConversation(ConversationReader):
             case "tool_use":
                 return self._call(block, place)
             case kind:
-                raise _unsupported(kind, place)
+                raise _unsupported_kind(kind, place)
 
     def _call(self, block: ContentBlock, place: str) -> ToolCall:
         call_id = optional_text(block.get("id"), f"{place}.id")
@@ -168,7 +168,7 @@ class _AnthropicConversation(ConversationReader):
 
     def _text_block(self, block: ContentBlock, place: str) -> str:
         if block.get("type") != "text":
-            raise _unsupported(block.get("type"), place)
+            raise _unsupported_kind(block.get("type"), place)
         return require_text(block.get("text"), f"{place}.text")
 
 
@@ -202,7 +202,7 @@ def _bytes(value: JSON, place: str) -> bytes:
         raise invalid_field(place, "base64", value) from error
 
 
-def _unsupported(kind: JSON, place: str) -> FormatError:
+def _unsupported_kind(kind: JSON, place: str) -> FormatError:
     return FormatError(
         f"{place}.type: blocks of the type {kind!r} are not supported here: this server does not have Anthropic's own "
         "tools, files and searches; omit the block, or send its content as text"

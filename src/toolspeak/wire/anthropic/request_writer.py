@@ -143,8 +143,8 @@ def _valid_ids(ids: dict[str, str]) -> dict[str, str]:
     """
     valid: dict[str, str] = {}
     ids_so_far: set[str] = set()
-    for own_id, preferred in ids.items():
-        valid[own_id] = valid_id(preferred, ids_so_far)
+    for own_id, preferred_id in ids.items():
+        valid[own_id] = valid_id(preferred_id, ids_so_far)
         ids_so_far.add(valid[own_id])
     return valid
 
@@ -216,7 +216,7 @@ def _content(part: ContentPart) -> list[ContentBlock]:
         case FilePart(name, "application/pdf", data):
             source = {"type": "base64", "media_type": PDF, "data": base64.b64encode(data).decode("ascii")}
             return [{"type": "document", "source": source, "title": name}]
-        case FilePart(name, media_type, data) if media_type.startswith("text/") and (text := _decoded(data)).strip():
+        case FilePart(name, media_type, data) if media_type.startswith("text/") and (text := _file_text(data)).strip():
             return [
                 {"type": "document", "source": {"type": "text", "media_type": PLAIN_TEXT, "data": text}, "title": name}
             ]
@@ -224,7 +224,7 @@ def _content(part: ContentPart) -> list[ContentBlock]:
             return _text_blocks(text_of([part]))
 
 
-def _decoded(data: bytes) -> str:
+def _file_text(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -52,8 +52,8 @@ class AnthropicDecoder:
     """
 
     def __init__(self, *, model: str | None = None) -> None:
-        self.finished = False
-        self.stopped = False
+        self.finished: bool = False
+        self.stopped: bool = False
         """Whether the last event has arrived."""
         self._request_model = model
         self._model: str | None = None

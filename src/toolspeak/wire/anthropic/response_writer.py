@@ -42,11 +42,11 @@ def encode_error(message: str, status: int) -> JSON:
 
 
 def encode_response(
-    deltas: Iterable[Delta], *, model: str, response_id: str, created: int, request: WireRequest | None = None
+    deltas: Iterable[Delta], *, model: str, response_id: str, created_at: int, request: WireRequest | None = None
 ) -> JSON:
     """See `WireFormat.encode_response`. The answer has the calls that count, and malformed calls as text. It holds no
-    time: `created` is not used."""
-    encoder = AnthropicEncoder(WireRequest(ModelRequest(()), model), response_id=response_id, created=created)
+    time: `created_at` is not used."""
+    encoder = AnthropicEncoder(WireRequest(ModelRequest(()), model), response_id=response_id, created_at=created_at)
     message: dict[str, JSON] = {}
     content: list[ContentBlock] = []
     for delta in _countable(list(deltas)):
@@ -68,15 +68,15 @@ def encode_response(
 def _countable(deltas: list[Delta]) -> Iterable[Delta]:
     """The deltas of a turn with each call in one piece, without the calls that do not count."""
     batches = [delta.selected for delta in deltas if isinstance(delta, BatchEnded)]
-    selected = {index for batch in batches for index in batch}
-    ignored = {delta.index for delta in deltas if isinstance(delta, CallIgnored)}
+    selected_indexes = {index for batch in batches for index in batch}
+    ignored_indexes = {delta.index for delta in deltas if isinstance(delta, CallIgnored)}
     for delta in deltas:
         match delta:
             case CallStarted() | ArgumentsDelta():
                 pass
-            case CallCompleted(index) | CallMalformed(index) if index in ignored:
+            case CallCompleted(index) | CallMalformed(index) if index in ignored_indexes:
                 pass
-            case CallCompleted(index) if batches and index not in selected:
+            case CallCompleted(index) if batches and index not in selected_indexes:
                 pass
             case _:
                 yield delta
@@ -99,20 +99,20 @@ class AnthropicEncoder:
 
     The API's blocks follow each other. While an open call's arguments are incomplete, deltas of other blocks are
     deferred. If a call turns out to be malformed after a part of it was sent, its arguments end in text that is not
-    JSON, so that no client runs a part of a call. The API's answers hold no time: `created` is not used.
+    JSON, so that no client runs a part of a call. The API's answers hold no time: `created_at` is not used.
     """
 
-    def __init__(self, request: WireRequest, *, response_id: str, created: int) -> None:
+    def __init__(self, request: WireRequest, *, response_id: str, created_at: int) -> None:
         self._model, self._response_id = request.model, response_id
         self._has_started = False
         self._index = -1
         self._kind = ""
         self._call: int | None = None
         self._pieces: list[str] = []
-        self._malformed = False
-        self._completed: set[int] = set()
+        self._malformed: bool = False
+        self._completed_calls: set[int] = set()
         self._ids: set[str] = set()
-        self._deferred: list[Delta] = []
+        self._deferred_deltas: list[Delta] = []
 
     def feed(self, delta: Delta) -> list[StreamFrame]:
         """See `Encoder`."""
@@ -154,11 +154,13 @@ class AnthropicEncoder:
         match delta:
             case TextDelta("") | ReasoningDelta("") | PartEnded("text"):
                 return
-            case ArgumentsDelta(index) | CallCompleted(index) if index in self._completed:
+            case ArgumentsDelta(index) | CallCompleted(index) if index in self._completed_calls:
                 return
             case CallMalformed(index) | CallIgnored(index):
                 # The deferred deltas were not sent.
-                self._deferred = [each for each in self._deferred if getattr(each, "index", None) != index]
+                self._deferred_deltas = [
+                    each for each in self._deferred_deltas if getattr(each, "index", None) != index
+                ]
                 if isinstance(delta, CallIgnored):
                     return
             case TextDelta() | ReasoningDelta() | PartEnded() | CallStarted() | ArgumentsDelta() | CallCompleted():
@@ -167,11 +169,11 @@ class AnthropicEncoder:
                 return  # the API has no events for batches and tools
         if self._call is None or getattr(delta, "index", None) == self._call:
             self._write(delta, out)
-        elif self._malformed or (not self._deferred and self._is_complete()):
+        elif self._malformed or (not self._deferred_deltas and self._is_complete()):
             self._end_block(out)
             self._write(delta, out)
         else:
-            self._deferred.append(delta)
+            self._deferred_deltas.append(delta)
 
     def _is_complete(self) -> bool:
         return read_arguments("".join(self._pieces), whole=False)[0] is not None
@@ -207,15 +209,15 @@ class AnthropicEncoder:
                 if index == self._call:
                     self._malformed = True
                     self._release(out)
-                elif raw and index not in self._completed:
+                elif raw and index not in self._completed_calls:
                     self._write(TextDelta(raw), out)
             case _:
                 pass
 
     def _release(self, out: list[StreamFrame]) -> None:
         """Continues with the deferred deltas."""
-        deferred, self._deferred = self._deferred, []
-        for delta in deferred:
+        deferred_deltas, self._deferred_deltas = self._deferred_deltas, []
+        for delta in deferred_deltas:
             self._accept(delta, out)
 
     def _start_block(self, out: list[StreamFrame], kind: str, **fields: JSON) -> None:
@@ -255,21 +257,21 @@ class AnthropicEncoder:
             out.append(self._delta({"type": "input_json_delta", "partial_json": _NO_JSON}))
         out.append(("content_block_stop", {"type": "content_block_stop", "index": self._index}))
         if self._call is not None:
-            self._completed.add(self._call)
+            self._completed_calls.add(self._call)
         self._kind, self._call, self._malformed = "", None, False
 
     def _finish(self, end: TurnEnded, out: list[StreamFrame]) -> None:
         cut = end.finish == "length"  # the stop reason tells clients that a call is partial
-        while self._call is not None or self._deferred:
+        while self._call is not None or self._deferred_deltas:
             self._malformed = self._call is not None
             self._end_block(out, cut=cut)
             self._release(out)
         self._end_block(out)
         reason = _REASONS.get(end.finish)
         if end.finish in (*NORMAL_END, "closed_by_us"):
-            reason = "tool_use" if self._completed else "end_turn"
-        changed = {"stop_reason": reason, "stop_sequence": None}
-        out.append(("message_delta", {"type": "message_delta", "delta": changed, "usage": _usage(end.usage)}))
+            reason = "tool_use" if self._completed_calls else "end_turn"
+        end_fields = {"stop_reason": reason, "stop_sequence": None}
+        out.append(("message_delta", {"type": "message_delta", "delta": end_fields, "usage": _usage(end.usage)}))
         out.append(("message_stop", {"type": "message_stop"}))
 
 

@@ -203,9 +203,9 @@ def _tools(tools: JSON) -> Iterable[ToolSpec]:
         for name in fields:
             if name != "functionDeclarations":
                 raise FormatError(f"tools[{at}].{name}: not supported here; declare functions in functionDeclarations")
-        for number, declared in enumerate(optional_list(fields.get("functionDeclarations"), f"tools[{at}]")):
+        for number, declaration in enumerate(optional_list(fields.get("functionDeclarations"), f"tools[{at}]")):
             place = f"tools[{at}].functionDeclarations[{number}]"
-            function = _camel(require_object(declared, place))
+            function = _camel(require_object(declaration, place))
             yield ToolSpec(
                 require_name(function.get("name"), f"{place}.name"),
                 optional_text(function.get("description"), f"{place}.description"),
@@ -226,18 +226,18 @@ def _choice(config: JSON, tools: list[ToolSpec]) -> tuple[ToolChoice, list[ToolS
     calling = _camel(require_object(config or {}, "toolConfig")).get("functionCallingConfig")
     fields = _camel(require_object(calling or {}, place))
     mode = optional_text(fields.get("mode"), f"{place}.mode").upper()
-    allowed = [
+    allowed_names = [
         require_name(name, f"{place}.allowedFunctionNames")
         for name in optional_list(fields.get("allowedFunctionNames"), place)
     ]
     if mode == "NONE":
         return ToolChoice("none"), tools
-    if mode == "ANY" and len(allowed) == 1:
-        return ToolChoice("specific", allowed[0]), tools
+    if mode == "ANY" and len(allowed_names) == 1:
+        return ToolChoice("specific", allowed_names[0]), tools
     if mode not in ("", "AUTO", "ANY", "VALIDATED", "MODE_UNSPECIFIED"):
         raise invalid_field(f"{place}.mode", "AUTO, ANY, NONE or VALIDATED", mode)
-    offered = [tool for tool in tools if tool.name in allowed] if allowed else tools
-    return ToolChoice("required" if mode == "ANY" else "auto"), offered
+    allowed_tools = [tool for tool in tools if tool.name in allowed_names] if allowed_names else tools
+    return ToolChoice("required" if mode == "ANY" else "auto"), allowed_tools
 
 
 def _generation(config: JSON) -> tuple[OutputSchema | None, dict[str, JSON]]:

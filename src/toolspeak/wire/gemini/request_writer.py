@@ -40,7 +40,7 @@ _OWN_FIELDS = ("contents", "systemInstruction", "tools", "toolConfig", "model")
 _RESULT_KEYS = frozenset({"result", "output", "error"})
 """Keys with a meaning in a function's response: an object with one of them is wrapped."""
 
-UNSIGNED = "skip_thought_signature_validator"
+NO_SIGNATURE = "skip_thought_signature_validator"
 """The signature of calls that another model or a person made. From its third generation on, Gemini answers 400 to a
 conversation in which the first call of a step has no signature ("Function call is missing a thought_signature").
 
@@ -86,8 +86,8 @@ def encode_request(request: ModelRequest, *, model: str, stream: bool) -> dict[s
 
 
 def _declaration(tool: ToolSpec) -> dict[str, JSON]:
-    described = {"description": tool.description} if tool.description else {}
-    return {"name": tool.name, **described, "parametersJsonSchema": tool.parameters}
+    description_field = {"description": tool.description} if tool.description else {}
+    return {"name": tool.name, **description_field, "parametersJsonSchema": tool.parameters}
 
 
 def _calling_config(choice: ToolChoice) -> dict[str, JSON]:
@@ -135,10 +135,10 @@ class _ContentsWriter:
         return [item for part in parts if not isinstance(part, ToolResult) for item in self._part(part)]
 
     def _model_parts(self, parts: Sequence[Part]) -> list[JSON]:
-        all_parts = [written for part in parts for written in self._part(part)]
+        all_parts = [part_json for part in parts for part_json in self._part(part)]
         calls = [part for part in all_parts if "functionCall" in part]
         if calls and _is_third_generation(self._model) and "thoughtSignature" not in calls[0]:
-            calls[0]["thoughtSignature"] = UNSIGNED
+            calls[0]["thoughtSignature"] = NO_SIGNATURE
         return cast("list[JSON]", all_parts)
 
     def _part(self, part: Part) -> list[dict[str, JSON]]:
@@ -187,8 +187,8 @@ class _ContentsWriter:
 
 def _medium(part: ImagePart | FilePart) -> dict[str, JSON]:
     if isinstance(part, ImagePart) and part.data is None:
-        typed = {} if part.media_type.endswith("/*") else {"mimeType": part.media_type}
-        return {"fileData": {**typed, "fileUri": part.url}}
+        type_field = {} if part.media_type.endswith("/*") else {"mimeType": part.media_type}
+        return {"fileData": {**type_field, "fileUri": part.url}}
     data = base64.b64encode(part.data or b"").decode()
     return {"inlineData": {"mimeType": part.media_type, "data": data}}
 

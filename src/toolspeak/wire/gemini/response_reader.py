@@ -43,7 +43,7 @@ _MALFORMED_CALLS: Mapping[str, tuple[str, str]] = {
 }
 """The code and the reason of a malformed call, by the finish reason of a turn whose call the API did not send."""
 
-_UNFINISHED = ("", "FINISH_REASON_UNSPECIFIED")
+_NO_FINISH_REASON = ("", "FINISH_REASON_UNSPECIFIED")
 
 
 def decode_response(body: JSON, *, model: str | None = None) -> list[Delta]:
@@ -60,7 +60,7 @@ class GeminiDecoder:
     """Reads one streamed answer; a `Decoder`. `whole`: the answer was not streamed, and its parts stay separate."""
 
     def __init__(self, *, model: str | None = None, whole: bool = False) -> None:
-        self.finished = False
+        self.finished: bool = False
         self._request_model = None if model is None else short_name(model)
         self._whole = whole
         self._has_started = False
@@ -118,7 +118,7 @@ class GeminiDecoder:
         return [*deltas, TurnEnded(self._finish, _usage(self._usage), _text(self._model), _text(self._id))]
 
     def _end(self, reason: str, candidate: Mapping[str, JSON]) -> None:
-        if reason in _UNFINISHED:
+        if reason in _NO_FINISH_REASON:
             return
         self.finished = True
         if reason in _MALFORMED_CALLS:

@@ -18,9 +18,9 @@ _STATUS_NAMES: Mapping[int, str] = {
 
 
 def encode_response(
-    deltas: Iterable[Delta], *, model: str, response_id: str, created: int, request: WireRequest | None = None
+    deltas: Iterable[Delta], *, model: str, response_id: str, created_at: int, request: WireRequest | None = None
 ) -> JSON:
-    """See `WireFormat.encode_response`. The answer holds no time: `created` is not used."""
+    """See `WireFormat.encode_response`. The answer holds no time: `created_at` is not used."""
     parts, end = _joined_parts(deltas, _PartsWriter(response_id))
     return _response(parts, model, response_id, end)
 
@@ -117,10 +117,10 @@ def _usage(usage: Usage) -> dict[str, JSON]:
 class GeminiEncoder:
     """Writes one streamed answer; an `Encoder`. Each frame is a whole response with the next parts.
 
-    The API's answers hold no time: `created` is not used.
+    The API's answers hold no time: `created_at` is not used.
     """
 
-    def __init__(self, request: WireRequest, *, response_id: str, created: int) -> None:
+    def __init__(self, request: WireRequest, *, response_id: str, created_at: int) -> None:
         self._model = request.model
         self._response_id = response_id
         self._parts = _PartsWriter(response_id)

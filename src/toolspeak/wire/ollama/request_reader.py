@@ -51,10 +51,10 @@ def decode_request(body: JSON) -> WireRequest:
         raise invalid_field("format", "'json' or a JSON Schema", output_format)
     runtime = require_object(fields.pop("options", None) or {}, "options")
     options = {name: value for name, value in {**runtime, **fields}.items() if value is not None and value != ""}
-    unknown = {name: value for name, value in runtime.items() if name not in RUNTIME_OPTIONS}
-    if unknown:
-        options = {name: value for name, value in options.items() if name not in unknown or name in fields}
-        options["options"] = unknown
+    other_options = {name: value for name, value in runtime.items() if name not in RUNTIME_OPTIONS}
+    if other_options:
+        options = {name: value for name, value in options.items() if name not in other_options or name in fields}
+        options["options"] = other_options
     request = ModelRequest(conversation.messages, tools, output=output, options=options)
     return WireRequest(request, model, stream is not False)
 

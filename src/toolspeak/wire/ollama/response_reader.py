@@ -32,7 +32,7 @@ class OllamaDecoder:
     """Reads one streamed answer; a `Decoder`. The format has no opaque data: `model` is not used."""
 
     def __init__(self, *, model: str | None = None) -> None:
-        self.finished = False
+        self.finished: bool = False
         self._calls = CallAssembler()
         self._count = 0
         self._finish: FinishReason = "stop"

@@ -11,10 +11,10 @@ from toolspeak.wire.base import StreamFrame, WireRequest
 
 
 def encode_response(
-    deltas: Iterable[Delta], *, model: str, response_id: str, created: int, request: WireRequest | None = None
+    deltas: Iterable[Delta], *, model: str, response_id: str, created_at: int, request: WireRequest | None = None
 ) -> JSON:
     """See `WireFormat.encode_response`."""
-    writer = _LineWriter(model, response_id, created)
+    writer = _LineWriter(model, response_id, created_at)
     texts: list[str] = []
     thoughts: list[str] = []
     calls: list[JSON] = []
@@ -43,10 +43,10 @@ def encode_error(message: str, status: int) -> JSON:
 class _LineWriter:
     """Writes deltas as messages, and messages as lines. Each call gets a unique id."""
 
-    def __init__(self, model: str, response_id: str, created: int) -> None:
+    def __init__(self, model: str, response_id: str, created_at: int) -> None:
         self._head: dict[str, JSON] = {
             "model": model,
-            "created_at": datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "created_at": datetime.fromtimestamp(created_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
         self._response_id = response_id
         self._ids: set[str] = set()
@@ -89,8 +89,8 @@ def _done_reason(finish: FinishReason) -> str:
 class OllamaEncoder:
     """Writes one streamed answer; an `Encoder`. Each frame is one line."""
 
-    def __init__(self, request: WireRequest, *, response_id: str, created: int) -> None:
-        self._writer = _LineWriter(request.model, response_id, created)
+    def __init__(self, request: WireRequest, *, response_id: str, created_at: int) -> None:
+        self._writer = _LineWriter(request.model, response_id, created_at)
 
     def feed(self, delta: Delta) -> list[StreamFrame]:
         if isinstance(delta, TurnEnded):

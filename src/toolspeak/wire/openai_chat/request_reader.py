@@ -120,15 +120,15 @@ def _choice(value: JSON, tools: list[ToolSpec]) -> tuple[ToolChoice, list[ToolSp
         _check_name(name, tools, "tool_choice.function.name")
         return ToolChoice("specific", name), tools
     if choice.get("type") == "allowed_tools":
-        allowed = require_object(choice.get("allowed_tools"), "tool_choice.allowed_tools")
+        allowed_tools = require_object(choice.get("allowed_tools"), "tool_choice.allowed_tools")
         place = "tool_choice.allowed_tools.tools"
         names: set[str] = set()
-        for i, each in enumerate(optional_list(allowed.get("tools"), place)):
+        for i, each in enumerate(optional_list(allowed_tools.get("tools"), place)):
             function = require_object(require_object(each, f"{place}[{i}]").get("function"), f"{place}[{i}].function")
             name = require_name(function.get("name"), f"{place}[{i}].function.name")
             _check_name(name, tools, f"{place}[{i}].function.name")
             names.add(name)
-        mode = allowed.get("mode")
+        mode = allowed_tools.get("mode")
         if mode not in ("auto", "required"):
             raise invalid_field("tool_choice.allowed_tools.mode", "auto or required", mode)
         return ToolChoice(mode), [tool for tool in tools if tool.name in names]
@@ -265,8 +265,8 @@ def _part(value: JSON, place: str, media: bool) -> ContentPart:
         return _image(part.get("image_url"), f"{place}.image_url")
     if kind == "file" and media:
         return _file(require_object(part.get("file"), f"{place}.file"), f"{place}.file")
-    allowed = "text, image_url or file" if media else "text"
-    raise FormatError(f"{place}.type: {describe(kind)} is not allowed here; write {allowed}")
+    part_types = "text, image_url or file" if media else "text"
+    raise FormatError(f"{place}.type: {describe(kind)} is not allowed here; write {part_types}")
 
 
 def _image(value: JSON, place: str) -> ImagePart:

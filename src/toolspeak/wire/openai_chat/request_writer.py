@@ -118,15 +118,15 @@ def encode_messages(
     if short_ids:
         ids = {own: _short_id(provider_id) for own, provider_id in ids.items()}
     out: list[JSON] = []
-    deferred: list[ContentPart] = []
+    deferred_parts: list[ContentPart] = []
     for message in messages:
         if isinstance(message, Message) and message.role == "tool":
             for part in message.parts:
-                _add_result(part, ids, out, deferred)
+                _add_result(part, ids, out, deferred_parts)
             continue
-        if deferred:
-            out.append({"role": "user", "content": _content(deferred)})
-            deferred = []
+        if deferred_parts:
+            out.append({"role": "user", "content": _content(deferred_parts)})
+            deferred_parts = []
         if isinstance(message, TextMessage):
             # It has the role `tool` if the server accepts that without a `tool_call_id` (`Capabilities.tool_role`).
             name_field = {"name": message.name} if message.name else {}
@@ -137,26 +137,26 @@ def encode_messages(
             parts = [part for part in message.parts if isinstance(part, ContentPart)]
             content = _content(parts) if message.role == "user" else "".join(text_of([part]) for part in parts)
             out.append({"role": message.role, "content": content, **_own_fields(message.extra)})
-    if deferred:
-        out.append({"role": "user", "content": _content(deferred)})
+    if deferred_parts:
+        out.append({"role": "user", "content": _content(deferred_parts)})
     return out
 
 
-def _add_result(part: Part, ids: Mapping[str, str], out: list[JSON], deferred: list[ContentPart]) -> None:
+def _add_result(part: Part, ids: Mapping[str, str], out: list[JSON], deferred_parts: list[ContentPart]) -> None:
     if not isinstance(part, ToolResult):
         if isinstance(part, ContentPart):
-            deferred.append(part)
+            deferred_parts.append(part)
         return
     text = text_of(part.content)
     if part.status == "failure" and not text.lower().startswith("error"):
         text = FAILURE_PREFIX + text  # the API has no field for it
     if part.call_id not in ids:
-        deferred.append(TextPart(text))
+        deferred_parts.append(TextPart(text))
         return
     out.append({"role": "tool", "tool_call_id": ids[part.call_id], "content": text})
     images = [each for each in part.content if isinstance(each, ImagePart)]
     if images:
-        deferred += [TextPart(f"Images from the result of {part.name} ({ids[part.call_id]}):"), *images]
+        deferred_parts += [TextPart(f"Images from the result of {part.name} ({ids[part.call_id]}):"), *images]
 
 
 def _assistant(message: Message, ids: Mapping[str, str], model: str, keep_reasoning: bool) -> JSON:

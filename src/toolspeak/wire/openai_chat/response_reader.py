@@ -38,7 +38,7 @@ FINISH_REASONS: Mapping[str, FinishReason] = {
 }
 """Finish reasons by the API's `finish_reason`. Any other is `error`, since the turn may be incomplete."""
 
-FAILED = frozenset({"error", "insufficient_system_resource"})
+FAILURE_REASONS = frozenset({"error", "insufficient_system_resource"})
 """Finish reasons of failed turns: OpenRouter's and vLLM's, DeepSeek's."""
 
 
@@ -65,8 +65,8 @@ def _message_as_delta(choice: JSON) -> JSON:
         message_fields = cast("dict[str, JSON]", message)
         calls = as_list(message_fields.get("tool_calls"), "'tool_calls'")
         # Each is a separate call, with any id and index.
-        numbered = [{**as_object(call, "a call"), "index": i} for i, call in enumerate(calls)]
-        message = {**message_fields, "tool_calls": numbered}
+        numbered_calls = [{**as_object(call, "a call"), "index": i} for i, call in enumerate(calls)]
+        message = {**message_fields, "tool_calls": numbered_calls}
     return {**fields, "delta": message}
 
 
@@ -85,7 +85,7 @@ class ChunkDecoder:
     """Reads the chunks of one streamed answer; a `Decoder`. `finished`: a chunk has had a finish reason."""
 
     def __init__(self, *, model: str | None = None, keep_reasoning: bool = False) -> None:
-        self.finished = False
+        self.finished: bool = False
         self._request_model = model
         self._keep_reasoning = keep_reasoning
         self._finish: FinishReason = "stop"
@@ -191,7 +191,7 @@ class ChunkDecoder:
             deltas += self._call({"function": legacy}, "function_call")
         reason = as_text(choice.get("finish_reason"), "'finish_reason'")
         if reason:  # some servers send "" until the last chunk
-            if reason in FAILED:
+            if reason in FAILURE_REASONS:
                 raise ProviderError(
                     f"the server ended the turn with an error: finish reason {reason!r}. {REMEDIES['overloaded']}",
                     retryable=True,
@@ -199,8 +199,8 @@ class ChunkDecoder:
                 )
             self.finished = True
             self._finish = FINISH_REASONS.get(reason, "error")
-            if self._finish in NORMAL_END and self._heads and (completed := self._calls.complete_parsed()):
-                deltas += [*self._end_reasoning(), *completed]
+            if self._finish in NORMAL_END and self._heads and (call_ends := self._calls.complete_parsed()):
+                deltas += [*self._end_reasoning(), *call_ends]
         self._count(choice.get("usage"))  # Moonshot
         return deltas
 
@@ -213,7 +213,7 @@ class ChunkDecoder:
     def _reasoning(self, delta: dict[str, JSON]) -> list[Delta]:
         text = field = ""
         for field in REASONING_FIELDS:
-            text = _joined(delta.get(field), field)
+            text = _joined_text(delta.get(field), field)
             if text:
                 break
         details = as_list(delta.get("reasoning_details"), "'reasoning_details'")
@@ -314,13 +314,13 @@ def _content(delta: dict[str, JSON]) -> tuple[str, str]:
     for part in cast("list[Any]", value):
         fields = as_object(part, "a part of 'content'")
         if fields.get("type") == "thinking":
-            thoughts.append(_joined(fields.get("thinking"), "thinking"))
+            thoughts.append(_joined_text(fields.get("thinking"), "thinking"))
         else:
             texts.append(fields)
-    return "".join(thoughts), _joined(texts, "content")
+    return "".join(thoughts), _joined_text(texts, "content")
 
 
-def _joined(value: JSON, field: str) -> str:
+def _joined_text(value: JSON, field: str) -> str:
     """The text of a string or of a list of parts."""
     if not isinstance(value, list):
         return as_text(value, f"'{field}'")
@@ -350,15 +350,15 @@ def _merge_details(target: list[dict[str, JSON]], details: list[dict[str, JSON]]
 
 
 def _usage(usage: dict[str, JSON]) -> Usage:
-    cached = token_count(usage.get("prompt_tokens_details"), "cached_tokens")
-    if cached is None:
-        cached = token_count(usage, "prompt_cache_hit_tokens")  # DeepSeek
-    if cached is None:
-        cached = token_count(usage, "cached_tokens")  # Moonshot
+    cached_tokens = token_count(usage.get("prompt_tokens_details"), "cached_tokens")
+    if cached_tokens is None:
+        cached_tokens = token_count(usage, "prompt_cache_hit_tokens")  # DeepSeek
+    if cached_tokens is None:
+        cached_tokens = token_count(usage, "cached_tokens")  # Moonshot
     return Usage(
         input=token_count(usage, "prompt_tokens"),
         output=token_count(usage, "completion_tokens"),
-        cached=cached,
+        cached=cached_tokens,
         reasoning=token_count(usage.get("completion_tokens_details"), "reasoning_tokens"),
         cache_write=token_count(usage.get("prompt_tokens_details"), "cache_write_tokens"),  # OpenRouter
     )

@@ -23,10 +23,10 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.messages import JSON, FinishReason, Usage, opaque_fields
 from toolspeak.wire.base import ModelRequest, StreamFrame, WireRequest
-from toolspeak.wire.json_conversion import shortened
+from toolspeak.wire.json_conversion import excerpt
 from toolspeak.wire.openai_chat.common import NAME
 
-DONE = "[DONE]"
+LAST_EVENT = "[DONE]"
 """The data of the event after the last chunk."""
 
 _FINISH_REASONS: Mapping[FinishReason, str] = {
@@ -52,20 +52,20 @@ _ERROR_TYPES = {
 
 
 def encode_response(
-    deltas: Iterable[Delta], *, model: str, response_id: str, created: int, request: WireRequest | None = None
+    deltas: Iterable[Delta], *, model: str, response_id: str, created_at: int, request: WireRequest | None = None
 ) -> JSON:
     """See `WireFormat.encode_response`. Builds the answer from the chunks, with the usage whatever `request` says."""
-    encoder = ChunkEncoder(WireRequest(ModelRequest(()), model), response_id=response_id, created=created)
+    encoder = ChunkEncoder(WireRequest(ModelRequest(()), model), response_id=response_id, created_at=created_at)
     answer = _MessageBuilder()
     for delta in deltas:
         answer.is_refused = answer.is_refused or (isinstance(delta, TurnEnded) and delta.finish == "refusal")
         for _, chunk in encoder.feed(delta):
-            if chunk != DONE:
+            if chunk != LAST_EVENT:
                 answer.add(chunk)
     whole: dict[str, JSON] = {
         "id": response_id,
         "object": "chat.completion",
-        "created": created,
+        "created": created_at,
         "model": model,
         "choices": [{"index": 0, "message": answer.message(), "logprobs": None, "finish_reason": answer.finish}],
     }
@@ -85,11 +85,11 @@ class ChunkEncoder:
     that no client runs it. Results that the model wrote itself are left out.
     """
 
-    def __init__(self, request: WireRequest, *, response_id: str, created: int) -> None:
+    def __init__(self, request: WireRequest, *, response_id: str, created_at: int) -> None:
         self._head: dict[str, JSON] = {
             "id": response_id,
             "object": "chat.completion.chunk",
-            "created": created,
+            "created": created_at,
             "model": request.model,
         }
         self._usage_wanted = request.usage_wanted
@@ -122,7 +122,7 @@ class ChunkEncoder:
             case CallMalformed(index, raw, _, reason):
                 if index in self._places:
                     # JSON never ends in a parenthesis.
-                    return self.feed(ArgumentsDelta(index, f" ({shortened(reason)})"))
+                    return self.feed(ArgumentsDelta(index, f" ({excerpt(reason)})"))
                 return self._frames({"content": raw}) if raw else []
             case TurnEnded(finish, usage):
                 return self._end(finish, usage)
@@ -168,7 +168,7 @@ class ChunkEncoder:
         counts = _usage(usage)
         if self._usage_wanted and counts is not None:
             frames.append((None, {**self._head, "choices": [], "usage": counts}))
-        return [*frames, (None, DONE)]
+        return [*frames, (None, LAST_EVENT)]
 
 
 class _MessageBuilder:

@@ -57,7 +57,7 @@ def freeform_text(arguments: Mapping[str, JSON]) -> str:
     return text if isinstance(text, str) and len(arguments) == 1 else json.dumps(dict(arguments), ensure_ascii=False)
 
 
-def escaped(text: str) -> str:
+def json_fragment(text: str) -> str:
     """A fragment of text, escaped for a JSON string."""
     return json.dumps(text, ensure_ascii=False)[1:-1]
 

@@ -39,7 +39,7 @@ from toolspeak.wire.openai_responses.common import INPUT, NAME, namespace_and_na
 
 _ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 
-_UNSUPPORTED: Mapping[str, str] = {
+_UNSUPPORTED_FIELDS: Mapping[str, str] = {
     "previous_response_id": "responses are not stored here: send the whole conversation as 'input', with store: false",
     "conversation": "conversations are not stored here: send the whole conversation as 'input', with store: false",
     "prompt": "prompt templates are not stored here: send 'instructions' and 'input'",
@@ -66,11 +66,13 @@ def decode_request(body: JSON) -> WireRequest:
     and the fields of `text` other than a JSON Schema go into `options`. A tool of the type `custom` has one argument,
     `input`. An output without a call keeps its id, or "" if it has none."""
     fields = require_object(body, "the request")
-    for name, why in _UNSUPPORTED.items():
+    for name, why in _UNSUPPORTED_FIELDS.items():
         if fields.get(name):
             raise FormatError(f"{name}: {why}")
     model = require_name(fields.get("model"), "model")
-    options = {name: value for name, value in fields.items() if name not in _KNOWN_FIELDS and name not in _UNSUPPORTED}
+    options = {
+        name: value for name, value in fields.items() if name not in _KNOWN_FIELDS and name not in _UNSUPPORTED_FIELDS
+    }
     tools, api_tools = _tools(fields.get("tools"))
     if api_tools:
         options["tools"] = api_tools
@@ -170,8 +172,8 @@ class _ResponsesConversation(ConversationReader):
         call = self.call_from_text(item_id, name, raw)
         parts.append(call)
         self.match_by_id(item_id)
-        text, failed = _hosted_result(item)
-        status, code = ("failure", "exception") if failed else ("success", None)
+        text, is_error = _hosted_result(item)
+        status, code = ("failure", "exception") if is_error else ("success", None)
         self.join("tool").append(ToolResult(call.id, name, status, (TextPart(text),), code))
 
     def _opaque(self, item: dict[str, JSON]) -> Opaque | None:
@@ -362,7 +364,7 @@ def _choice(value: JSON, specs: list[ToolSpec]) -> tuple[ToolChoice, list[ToolSp
     mode = choice.get("mode", "auto")
     if mode not in ("auto", "required"):
         raise invalid_field("tool_choice.mode", "auto or required", mode)
-    allowed: set[str] = set()
+    allowed_names: set[str] = set()
     for i, each in enumerate(optional_list(choice.get("tools"), "tool_choice.tools")):
         tool = require_object(each, f"tool_choice.tools[{i}]")
         if tool.get("type") not in _CLIENT_TOOLS:
@@ -374,5 +376,5 @@ def _choice(value: JSON, specs: list[ToolSpec]) -> tuple[ToolChoice, list[ToolSp
             names = {spec.name for spec in specs if spec.name == qualified_name(tool.get("namespace"), name)}
         if not names:
             raise FormatError(f"tool_choice.tools[{i}].name: no tool is called {name!r}; name one of tools")
-        allowed |= names
-    return ToolChoice(mode), [spec for spec in specs if spec.name in allowed], None
+        allowed_names |= names
+    return ToolChoice(mode), [spec for spec in specs if spec.name in allowed_names], None

@@ -78,7 +78,7 @@ def repeated_fields(request: WireRequest) -> dict[str, JSON]:
     instructions = [message for message in request.request.messages[:1] if message.role == "system"]
     model_request = replace(request.request, messages=instructions)
     fields = encode_request(model_request, model=request.model, stream=request.stream)
-    return {**fields, "echoed": dict(request.echoed)}
+    return {**fields, "echo_fields": dict(request.echo_fields)}
 
 
 def _split_instructions(
@@ -285,11 +285,11 @@ def _is_api_tool(tool: JSON) -> bool:
 
 def _format(schema: OutputSchema) -> dict[str, JSON]:
     output = openai_form(schema)
-    described = {"description": output.description} if output.description else {}
+    description_field = {"description": output.description} if output.description else {}
     return {
         "type": "json_schema",
         "name": output.name,
-        **described,
+        **description_field,
         "schema": dict(output.schema),
         "strict": output.strict,
     }

@@ -11,7 +11,7 @@ from toolspeak.errors import ProviderError
 from toolspeak.wire.call_assembler import CallAssembler
 from toolspeak.wire.error_table import reported_error
 from toolspeak.wire.json_conversion import as_list, as_object, as_text, token_count
-from toolspeak.wire.openai_responses.common import INPUT_END, INPUT_START, NAME, escaped, qualified_name
+from toolspeak.wire.openai_responses.common import INPUT_END, INPUT_START, NAME, json_fragment, qualified_name
 
 INCOMPLETE: Mapping[str, FinishReason] = {"max_output_tokens": "length", "content_filter": "content_filter"}
 """Finish reasons by `incomplete_details.reason`; any other is `error`."""
@@ -35,7 +35,7 @@ class _IncomingItem:
 
     def __init__(self, key: int, kind: str, index: JSON) -> None:
         self.key, self.kind, self.index = key, kind, index
-        self.streamed = False
+        self.streamed: bool = False
 
 
 class ResponseDecoder:
@@ -47,7 +47,7 @@ class ResponseDecoder:
     """
 
     def __init__(self, *, model: str | None = None) -> None:
-        self.finished = False
+        self.finished: bool = False
         self._request_model = model
         self._model: str | None = None
         self._id: str | None = None
@@ -101,7 +101,7 @@ class ResponseDecoder:
             raise _stream_error(event)
         match kind:
             case "response.output_item.added":
-                return self._added(event)
+                return self._start_item(event)
             case "response.output_item.done":
                 item = as_object(event.get("item"), "'item'")
                 return self._read_done(item, self._item_of(event, item))
@@ -115,7 +115,7 @@ class ResponseDecoder:
             case "response.function_call_arguments.delta":
                 return self._arguments(event, as_text(event.get("delta"), "'delta'"))
             case "response.custom_tool_call_input.delta":
-                return self._arguments(event, escaped(as_text(event.get("delta"), "'delta'")))
+                return self._arguments(event, json_fragment(as_text(event.get("delta"), "'delta'")))
             case "response.function_call_arguments.done":
                 item = self._item_of(event, event)
                 if item is not None and not item.streamed:
@@ -159,7 +159,7 @@ class ResponseDecoder:
 
     # --- items ---------------------------------------------------------------------------------------------------
 
-    def _added(self, event: dict[str, JSON]) -> list[Delta]:
+    def _start_item(self, event: dict[str, JSON]) -> list[Delta]:
         fields = as_object(event.get("item"), "'item'")
         item = self._new(as_text(fields.get("type"), "'type' of an item"), fields.get("id"), event.get("output_index"))
         return self._start(item, fields) if item.kind in ("function_call", "custom_tool_call") else []
@@ -251,7 +251,7 @@ class ResponseDecoder:
             return out  # a repeated event
         freeform, whole = item.kind == "custom_tool_call", data.get("status") != "incomplete"
         if not item.streamed and freeform:
-            out += self._calls.add(item.key, escaped(as_text(data.get("input"), "'input'")))
+            out += self._calls.add(item.key, json_fragment(as_text(data.get("input"), "'input'")))
         elif not item.streamed:
             out += self._calls.add(item.key, as_text(data.get("arguments"), "'arguments'"))
         if freeform and whole:

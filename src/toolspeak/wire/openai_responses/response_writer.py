@@ -33,7 +33,7 @@ _INCOMPLETE: Mapping[FinishReason, str] = {
     # The API has a content type for refusals, but the text was sent before the turn ended with one.
     "refusal": "content_filter",
 }
-_FAILED: Mapping[FinishReason, str] = {
+_FAILURE_MESSAGES: Mapping[FinishReason, str] = {
     "error": "the model's turn ended in an error; send the request again",
     "cancelled": "the model's turn was cancelled; send the request again",
 }
@@ -63,11 +63,11 @@ def encode_error(message: str, status: int) -> JSON:
 
 
 def encode_response(
-    deltas: Iterable[Delta], *, model: str, response_id: str, created: int, request: WireRequest | None = None
+    deltas: Iterable[Delta], *, model: str, response_id: str, created_at: int, request: WireRequest | None = None
 ) -> JSON:
     """See `WireFormat.encode_response`."""
     request = request or WireRequest(ModelRequest(()), model)
-    encoder = ResponseEncoder(request, response_id=response_id, created=created)
+    encoder = ResponseEncoder(request, response_id=response_id, created_at=created_at)
     frames: list[StreamFrame] = []
     for delta in deltas:
         frames = encoder.feed(delta)
@@ -107,15 +107,15 @@ class ResponseEncoder:
     A call of a freeform tool is sent only when it is complete, since a client could run a part of its text.
     """
 
-    def __init__(self, request: WireRequest, *, response_id: str, created: int) -> None:
+    def __init__(self, request: WireRequest, *, response_id: str, created_at: int) -> None:
         self._specs = {spec.name: spec for spec in request.request.tools if spec.extra}
-        self._response = _response(repeated_fields(request), response_id, created)
+        self._response = _response(repeated_fields(request), response_id, created_at)
         self._suffix = response_id.removeprefix("resp_")
         self._sequence = 0
         self._has_started = False
         self._open: _OutgoingItem | None = None  # text or reasoning
         self._calls: dict[int, _OutgoingItem] = {}
-        self._hosted: dict[int, _OutgoingItem] = {}
+        self._hosted_calls: dict[int, _OutgoingItem] = {}
         self._call_ids: set[str] = set()
         self._output: dict[int, JSON] = {}
         self._item_count = 0
@@ -141,14 +141,14 @@ class ResponseEncoder:
             case HostedCallStarted():
                 return self._start_hosted(delta)
             case HostedCallEnded(index, text, failed):
-                return self._end_hosted(self._hosted.pop(index), text, failed=failed)
+                return self._end_hosted(self._hosted_calls.pop(index), text, failed=failed)
             case TurnEnded(finish, usage):
                 return self._end(finish, usage)
             case _:
                 return []
 
     def fail(self, message: str, status: int = 500) -> list[StreamFrame]:
-        return [*self._start_response(), *self._close_all("incomplete"), *self._failed(message, status)]
+        return [*self._start_response(), *self._close_all("incomplete"), *self._failure_events(message, status)]
 
     # --- items ---------------------------------------------------------------------------------------------------
 
@@ -192,9 +192,9 @@ class ResponseEncoder:
         item_id = data.get("id")
         frames = [*self._start_response(), *self._close_open("completed")]
         item = self._new("reasoning", item_id if isinstance(item_id, str) else None)
-        done = self._output[item.index] = _reasoning(item, data)
+        finished_item = self._output[item.index] = _reasoning(item, data)
         names = ("response.output_item.added", "response.output_item.done")
-        return [*frames, *(self._event(name, item, item=done) for name in names)]
+        return [*frames, *(self._event(name, item, item=finished_item) for name in names)]
 
     def _close_open(self, status: str, data: Mapping[str, JSON] | None = None) -> list[StreamFrame]:
         item, self._open = self._open, None
@@ -202,18 +202,18 @@ class ResponseEncoder:
             return []
         text = "".join(item.pieces)
         if item.kind == "message":
-            done = _message(item, status, data or {})
+            finished_item = _message(item, status, data or {})
             part = _text_part(text)
         else:
-            done = _reasoning(item, data or {})
+            finished_item = _reasoning(item, data or {})
             part = {"type": "reasoning_text", "text": text}
-        self._output[item.index] = done
+        self._output[item.index] = finished_item
         return [
             self._event(
                 f"response.{_TEXT_EVENTS[item.kind]}.done", item, content_index=0, text=text, **_LOGPROBS[item.kind]
             ),
             self._event("response.content_part.done", item, content_index=0, part=part),
-            self._event("response.output_item.done", item, item=done),
+            self._event("response.output_item.done", item, item=finished_item),
         ]
 
     # --- calls ---------------------------------------------------------------------------------------------------
@@ -249,15 +249,15 @@ class ResponseEncoder:
         return [*(self._arguments(item, f" ({reason})") if readable else []), *self._close_call(item, "incomplete")]
 
     def _close_call(self, item: _OutgoingItem, status: str) -> list[StreamFrame]:
-        done = self._output[item.index] = _call(item, status)
+        finished_item = self._output[item.index] = _call(item, status)
         if item.kind == "custom_tool_call":
-            arguments_done = self._event("response.custom_tool_call_input.done", item, input=done["input"])
+            arguments_done = self._event("response.custom_tool_call_input.done", item, input=finished_item["input"])
         else:
-            item_fields: dict[str, JSON] = {"arguments": done["arguments"], "name": item.fields["name"]}
+            item_fields: dict[str, JSON] = {"arguments": finished_item["arguments"], "name": item.fields["name"]}
             arguments_done = self._event("response.function_call_arguments.done", item, **item_fields)
         return [
             arguments_done,
-            self._event("response.output_item.done", item, item=done),
+            self._event("response.output_item.done", item, item=finished_item),
         ]
 
     # --- hosted calls --------------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ class ResponseEncoder:
     def _start_hosted(self, call: HostedCallStarted) -> list[StreamFrame]:
         frames = [*self._start_response(), *self._close_open("completed")]
         kind: _Kind = "mcp_call" if call.kind == "mcp" else "web_search_call"
-        item = self._hosted[call.index] = self._new(kind)
+        item = self._hosted_calls[call.index] = self._new(kind)
         arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
         if kind == "mcp_call":
             item.fields = {"server_label": call.server, "name": call.name, "arguments": arguments}
@@ -288,12 +288,12 @@ class ResponseEncoder:
 
     def _end_hosted(self, item: _OutgoingItem, text: str, *, failed: bool) -> list[StreamFrame]:
         error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]} if failed else None
-        done = _hosted_call(item, "failed" if failed else "completed", None if failed else text, error)
-        self._output[item.index] = done
+        finished_item = _hosted_call(item, "failed" if failed else "completed", None if failed else text, error)
+        self._output[item.index] = finished_item
         outcome = "failed" if failed and item.kind == "mcp_call" else "completed"  # a search has no event for a failure
         return [
             self._event(f"response.{item.kind}.{outcome}", item),
-            self._event("response.output_item.done", item, item=done),
+            self._event("response.output_item.done", item, item=finished_item),
         ]
 
     # --- the response --------------------------------------------------------------------------------------------
@@ -308,48 +308,48 @@ class ResponseEncoder:
         frames = self._close_open(status)
         for index in [*self._calls]:
             frames += self._fail_call(index, "the turn ended in the middle of the call")
-        for item in self._hosted.values():
-            done = self._output[item.index] = _hosted_call(item, "incomplete", None, None)
-            frames.append(self._event("response.output_item.done", item, item=done))
-        self._hosted.clear()
+        for item in self._hosted_calls.values():
+            finished_item = self._output[item.index] = _hosted_call(item, "incomplete", None, None)
+            frames.append(self._event("response.output_item.done", item, item=finished_item))
+        self._hosted_calls.clear()
         return frames
 
     def _end(self, finish: FinishReason, usage: Usage) -> list[StreamFrame]:
         why = _INCOMPLETE.get(finish)
         frames = [*self._start_response(), *self._close_all("completed" if why is None else "incomplete")]
         self._response["usage"] = _usage(usage)
-        if finish in _FAILED:
-            return frames + self._failed(_FAILED[finish], 500)
+        if finish in _FAILURE_MESSAGES:
+            return frames + self._failure_events(_FAILURE_MESSAGES[finish], 500)
         if why is not None:
             self._response["incomplete_details"] = {"reason": why}
             return [*frames, self._response_event("response.incomplete", "incomplete")]
         return [*frames, self._response_event("response.completed", "completed")]
 
-    def _failed(self, message: str, status: int) -> list[StreamFrame]:
+    def _failure_events(self, message: str, status: int) -> list[StreamFrame]:
         code = "rate_limit_exceeded" if status == 429 else "invalid_prompt" if status < 500 else "server_error"
         self._response["error"] = {"code": code, "message": message}
         return [self._response_event("response.failed", "failed")]
 
     def _response_event(self, event: str, status: str) -> StreamFrame:
         output = [self._output[index] for index in sorted(self._output)]
-        return self._numbered(event, {"response": {**self._response, "status": status, "output": output}})
+        return self._numbered_event(event, {"response": {**self._response, "status": status, "output": output}})
 
     def _event(self, event: str, output_item: _OutgoingItem, **fields: JSON) -> StreamFrame:
         place = {} if "item" in fields else {"item_id": output_item.id}
-        return self._numbered(event, {**place, "output_index": output_item.index, **fields})
+        return self._numbered_event(event, {**place, "output_index": output_item.index, **fields})
 
-    def _numbered(self, event: str, fields: dict[str, JSON]) -> StreamFrame:
+    def _numbered_event(self, event: str, fields: dict[str, JSON]) -> StreamFrame:
         number = self._sequence
         self._sequence += 1
         return event, {"type": event, "sequence_number": number, **fields}
 
 
-def _response(request_fields: Mapping[str, JSON], response_id: str, created: int) -> dict[str, JSON]:
+def _response(request_fields: Mapping[str, JSON], response_id: str, created_at: int) -> dict[str, JSON]:
     text: Any = request_fields.get("text")
     return {
         "id": response_id,
         "object": "response",
-        "created_at": created,
+        "created_at": created_at,
         "status": "in_progress",
         "background": False,
         "error": None,
@@ -364,7 +364,7 @@ def _response(request_fields: Mapping[str, JSON], response_id: str, created: int
         "tools": request_fields.get("tools", []),
         "usage": None,
         **{name: request_fields.get(name) for name in _REPEATED_FIELDS},
-        **cast("Mapping[str, JSON]", request_fields.get("echoed", {})),
+        **cast("Mapping[str, JSON]", request_fields.get("echo_fields", {})),
     }
 
 
