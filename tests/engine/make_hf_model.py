@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from gguf import TokenType
-from make_model import CONTEXT, END, HEADS, HIDDEN, PAD, TEMPLATE, WIDTH, vocabulary, weights
+from make_model import CONTEXT, END, HEADS, HIDDEN_SIZE, PAD, TEMPLATE, WIDTH, vocabulary, weights
 
 NAMES = {
     "token_embd": "model.embed_tokens",
@@ -43,7 +43,7 @@ def write(folder: Path) -> None:
         architectures=["LlamaForCausalLM"],
         model_type="llama",
         hidden_size=WIDTH,
-        intermediate_size=HIDDEN,
+        intermediate_size=HIDDEN_SIZE,
         num_hidden_layers=1,
         num_attention_heads=HEADS,
         num_key_value_heads=HEADS,
