@@ -148,13 +148,13 @@ def test_a_worker_that_stands_still_holds_up_neither_the_others_nor_the_end():
             running_process("--upstream", server.base_url, "--workers", "2") as process,
         ):
             one, other = (line["pid"] for line in await process.log_lines("serving", WORKERS))
-            killed: list[int] = []
+            killed_pids: list[int] = []
             for number in (1, 2):  # the supervisor looks at one before the other: each stands still once
                 os.kill(one, signal.SIGSTOP)
                 os.kill(other, signal.SIGKILL)
-                killed.append(other)
+                killed_pids.append(other)
                 lines = await process.log_lines("serving", WORKERS + number)
-                assert [line["pid"] for line in await process.log_lines("worker_ended", number)] == killed
+                assert [line["pid"] for line in await process.log_lines("worker_ended", number)] == killed_pids
                 os.kill(one, signal.SIGCONT)
                 one, other = lines[-1]["pid"], one
             process.process.send_signal(signal.SIGTERM)

@@ -249,7 +249,7 @@ class _GatewayWorker(Process):
         """Whether it accepts requests, as it last said."""
         self.reloads_late = False
         """A SIGHUP came before it accepted requests, and would have ended it."""
-        self._unanswered = 0
+        self._looks_without_answer = 0
 
     def is_well(self) -> bool:
         """Whether it runs, and has answered one of the last questions. Asks the next question."""
@@ -257,11 +257,11 @@ class _GatewayWorker(Process):
             return False
         with suppress(OSError, EOFError):  # it has just ended: the next look finds that
             while self.parent_conn.poll():
-                self.serves, self._unanswered = self.parent_conn.recv(), 0
-            if not self._unanswered:
+                self.serves, self._looks_without_answer = self.parent_conn.recv(), 0
+            if not self._looks_without_answer:
                 self.parent_conn.send(b"ping")
-        self._unanswered += 1
-        return self._unanswered <= _LOOKS
+        self._looks_without_answer += 1
+        return self._looks_without_answer <= _LOOKS
 
 
 class _Workers(Multiprocess):
