@@ -1,4 +1,4 @@
-"""The grammars at length, with every matcher: `make test-grammar`. CI samples STRINGS=250 of each dialect, a quarter.
+"""The grammars at length, with every matcher: `make test-grammar`. CI samples STRINGS=100 of each dialect, a tenth.
 
 With GBNF_VALIDATOR=/path/to/llama.cpp's test-gbnf-validator its matcher is held to the same.
 """
