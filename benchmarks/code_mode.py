@@ -32,7 +32,7 @@ from programs.shop import TASKS, Call, Shop, Task
 
 from toolspeak import Agent, CodeMode, Limits, tool
 from toolspeak.data.messages import JsonPart, Message, TextMessage, ToolCall
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 _TOKEN = re.compile(r"\w{1,4}|[^\w\s]|\s{2,}")
 

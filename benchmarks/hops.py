@@ -35,7 +35,7 @@ from toolspeak.gateway.app import Gateway
 from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.settings.upstream_settings import Upstream
 from toolspeak.journal import SqliteJournal
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.tools import tool
 from toolspeak.wire.base import ModelRequest
 

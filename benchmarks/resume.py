@@ -20,7 +20,7 @@ from toolspeak.agent import Agent
 from toolspeak.cli.demo_project import FILES, TASK, playbook
 from toolspeak.data.messages import Message, ToolCall, ToolResult
 from toolspeak.dialects import get_dialect
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.tools import Toolset
 from toolspeak.tools.builtin import workspace_tools
 from toolspeak.wire.base import Earlier, ModelRequest

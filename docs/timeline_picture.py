@@ -12,7 +12,7 @@ from pathlib import Path
 
 from toolspeak import Agent, MemoryJournal, tool
 from toolspeak.agent.pictures.chart_svg import run_svg
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 PICTURE = Path(__file__).parent / "images" / "timeline.svg"
 SECONDS = {

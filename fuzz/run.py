@@ -16,7 +16,7 @@ from pathlib import Path
 from cases import GROUPS
 
 HERE = Path(__file__).parent
-SHARES = {"guided.py": 0.75, "made_up.py": 0.25}
+SHARES = {"coverage_guided.py": 0.75, "made_up.py": 0.25}
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Runs `python -m toolspeak` in forks of itself, for forked.py: a process for each command, its imports made once.
+"""Runs `python -m toolspeak` in forks of itself, for forked_commands.py: a process a command, and one import for all.
 
 It reads requests from the socket whose descriptor it is given: JSON (arguments, folder, environment, whether a session
 of its own is wanted) with descriptors: the three streams, a pipe for the process's number and its exit code, and maybe

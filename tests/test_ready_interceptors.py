@@ -30,7 +30,7 @@ from toolspeak.interceptors import (
     Retry,
     Timeout,
 )
-from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedProvider, ScriptedTurn
 from toolspeak.ui.timeline import timeline
 
 

@@ -25,7 +25,7 @@ from acp.schema import (
     WaitForTerminalExitResponse,
 )
 
-from forked import Command
+from forked_commands import Command
 
 FILES = FileSystemCapabilities(read_text_file=True, write_text_file=True)
 

@@ -15,7 +15,7 @@ from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
 from toolspeak.errors import AgentStop, ConfigurationError, ProviderError
 from toolspeak.journal import SqliteJournal
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 EVENTS = TypeAdapter(core.Event)
 

@@ -9,7 +9,7 @@ from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
 from toolspeak.journal.memory_journal import MemoryJournal
 from toolspeak.providers import Capabilities
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.tools import Toolset
 
 DIALECTS = ("cogency-json", "cogency-xml", "tool-call")

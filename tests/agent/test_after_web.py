@@ -11,7 +11,7 @@ from toolspeak.data.events import ToolFinished
 from toolspeak.errors import ConfigurationError, JournalError
 from toolspeak.execute import Interceptor, StandingRules
 from toolspeak.execute.approval import after_web
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 log = []
 

@@ -12,7 +12,7 @@ from toolspeak.agent.storage.runs import load_state
 from toolspeak.data.events import HistoryCompacted, InterceptorFailed, RunFinished, UserMessageQueued
 from toolspeak.data.messages import TextPart
 from toolspeak.execute import Answer, Block
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 
 
 def said_to(interceptor, *words):

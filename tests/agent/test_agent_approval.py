@@ -9,7 +9,7 @@ from toolspeak import Agent, Approval, ConfigurationError, Effects, Rule, RunCon
 from toolspeak.agent import fold
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested, RunPaused, RunResumed, ToolStarted
 from toolspeak.execute import Decision, StandingRules
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 
 TWO_NOTES = calling("cogency-json", ("note", {"path": "x"}), ("add", {"a": 1, "b": 2}), ("note", {"path": "y"}))
 

@@ -12,7 +12,7 @@ from toolspeak.data.deltas import CallCompleted, ReasoningDelta, TextDelta, Text
 from toolspeak.data.messages import Message, ReasoningPart, ToolCall
 from toolspeak.dialects import get_dialect
 from toolspeak.journal import MemoryJournal
-from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedProvider, ScriptedTurn
 
 FAMILIES = ["hermes", "qwen3-coder", "deepseek-v4", "ling3", "nemotron-v2", "glm45", "kimi-k2", "deepseek-v31", "auto"]
 PUBLISHED_DIALECTS = ["cogency-json", "cogency-xml", "tool-call"]

@@ -11,7 +11,7 @@ from agent_helpers import TOOLS, OpenProvider, WatchedJournal, adding, an_agent,
 from toolspeak import Agent, RunContext, tool
 from toolspeak.data.deltas import TextDelta
 from toolspeak.data.events import ToolFinished
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.tools.builtin import workspace_tools
 
 WAYS = ("run", "finish", "states", "iterate", "stream")

@@ -15,7 +15,7 @@ from toolspeak.agent.storage.runs import load_state
 from toolspeak.data.events import HistoryCompacted, ModelAsked
 from toolspeak.data.messages import Message, TextPart, ToolCall, ToolResult, Usage, characters, tokens_of
 from toolspeak.journal import MemoryJournal
-from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedProvider, ScriptedTurn
 
 words = st.integers(1, 3000).map("x".__mul__)
 

@@ -9,7 +9,7 @@ from agent_helpers import DIALECTS, WatchedJournal, calling
 from toolspeak import Agent, Effects, Execution, Message, RunContext, TextPart, ToolCall, ToolResult, tool
 from toolspeak.data.messages import JsonPart
 from toolspeak.execute import Decision
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 
 who = contextvars.ContextVar("who", default="nobody")
 VALUE = 's3cr3t"\nvalue'

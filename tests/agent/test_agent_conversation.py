@@ -24,7 +24,7 @@ from toolspeak.data.messages import (
 from toolspeak.dialects import DIALECTS, get_dialect, read_results, read_turn
 from toolspeak.dialects.prompt import Prompt
 from toolspeak.journal import MemoryJournal
-from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedProvider, ScriptedTurn
 from toolspeak.tools import Toolset
 
 

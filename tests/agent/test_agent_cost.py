@@ -14,7 +14,7 @@ from toolspeak.data.events import LimitReached, ModelAnswered, SubRunUsed
 from toolspeak.data.messages import Usage
 from toolspeak.data.prices import PRICES, Price, price_of, read_prices
 from toolspeak.errors import SubRunPaused
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 TEST_PRICES = {"scripted": Price(100, 1000, 10)}  # USD per million tokens: 1,000 tokens in are 0.10, 100 out too
 TURN = Usage(1000, 100)

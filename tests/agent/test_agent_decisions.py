@@ -18,7 +18,7 @@ from toolspeak.data.codec import dumps, loads
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested, ToolStarted
 from toolspeak.errors import FormatError, JournalError, RunBusy
 from toolspeak.execute import Escalate, Rule
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 
 ran = []
 
@@ -186,7 +186,7 @@ def test_what_an_approver_leaves_open_waits_and_what_it_decided_holds():
 OTHER_PROCESS = """
 import asyncio, sys
 from toolspeak import Agent, Effects, tool
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 
 @tool(effects=lambda path: Effects(writes={f"note:{path}"}))
 def note(path: str, text: str = "") -> str:

@@ -17,7 +17,7 @@ from toolspeak.data.events import ModelAnswered, ToolFinished, ToolStarted
 from toolspeak.errors import ProviderError
 from toolspeak.execute import Concurrency
 from toolspeak.providers import Capabilities
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.tools import Toolset
 
 

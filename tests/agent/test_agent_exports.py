@@ -13,7 +13,7 @@ from toolspeak import Agent, Session
 from toolspeak.agent.storage.exports import export_session, import_session
 from toolspeak.errors import FormatError, JournalError
 from toolspeak.journal import MemoryJournal, SqliteJournal
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.testing.journal import a_run, every_kind, write
 
 

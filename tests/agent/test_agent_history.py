@@ -10,7 +10,7 @@ from toolspeak import Agent, Limits, Message
 from toolspeak.agent import fold
 from toolspeak.data.messages import TextMessage
 from toolspeak.dialects import get_dialect
-from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedProvider, ScriptedTurn
 
 STEPS = {
     "one call": lambda d: adding(1, 2, d),

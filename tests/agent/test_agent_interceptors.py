@@ -31,7 +31,7 @@ from toolspeak.data.events import (
 )
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.execute import Answer, Block
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 
 ADDS = [adding(1, 2), "It is 3."]
 

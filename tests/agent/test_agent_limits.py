@@ -25,7 +25,7 @@ from toolspeak.data.events import LimitReached, ModelAnswered, ModelAsked, RunFi
 from toolspeak.data.messages import Usage
 from toolspeak.dialects import get_dialect
 from toolspeak.execute import Decision
-from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedProvider, ScriptedTurn
 
 NOTES = {
     "steps": "The limit of 2 steps is reached.",

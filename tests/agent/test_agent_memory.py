@@ -17,7 +17,7 @@ from toolspeak.data.events import MemoryChanged, ToolFinished
 from toolspeak.errors import ToolDefinitionError
 from toolspeak.execute import Interceptor, Secrets
 from toolspeak.journal import SqliteJournal
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.tools import Toolset
 from toolspeak.tools.builtin import workspace_tools
 

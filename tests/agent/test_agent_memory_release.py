@@ -14,7 +14,7 @@ from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
 from toolspeak.dialects.readers.body import Body
 from toolspeak.execute import Interceptor
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.tools import Toolset
 
 NATIVE = ScriptedTurn("", calls=[ScriptedCall("add", {"a": 1, "b": 2})])
@@ -84,9 +84,9 @@ def test_a_run_that_is_over_is_freed_at_once(drive, interceptors, turn):
         return weakref.ref(run), weakref.ref(run.journal)
 
     async def scene():
-        freed = await one()
+        references = await one()
         await asyncio.sleep(0)  # what has ended is still on its way through the event loop
-        return freed
+        return references
 
     with without_the_collector():
         run, journal = asyncio.run(scene())

@@ -7,7 +7,7 @@ from agent_helpers import DIALECTS, TOOLS, adding, assert_pairs, calling, play, 
 
 from toolspeak import DialectSettings, Execution, tool
 from toolspeak.data.events import ModelAnswered, ToolStarted
-from toolspeak.providers.scripted import ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedTurn
 from toolspeak.tools import Toolset
 
 BODY = {"cogency-json": ("<execute>", "</execute>"), "cogency-xml": ("<execute>", "</execute>"),

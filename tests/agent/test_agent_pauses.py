@@ -13,7 +13,7 @@ from toolspeak.data.deltas import PartEnded, TurnEnded
 from toolspeak.data.events import ModelAsked
 from toolspeak.data.messages import Opaque
 from toolspeak.providers import Capabilities
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.wire.anthropic import ANTHROPIC
 
 SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "news"}}

@@ -25,7 +25,7 @@ from toolspeak.data.events import (
 from toolspeak.data.messages import Message, Usage
 from toolspeak.execute import Decision
 from toolspeak.journal.memory_journal import MemoryJournal
-from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedProvider, ScriptedTurn
 
 STAMPS = {"principal": "user:7", "traceparent": "00-4bf92f35-00f067aa-01", "parent_run_id": "parent"}
 

@@ -13,7 +13,7 @@ from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, ForgedResults, 
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
 from toolspeak.execute.calls.secrets import Secrets
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 KEY = 'sk-"quoted"-0123456789'
 NAMES = {"KEY": KEY, "PEM": "-----BEGIN-----\\nabcdefghij\\nklmnopqrst\\n-----END-----"}

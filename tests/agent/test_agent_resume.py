@@ -14,7 +14,7 @@ from toolspeak.data.events import ApprovalDecided, ApprovalRequested, RunResumed
 from toolspeak.errors import FormatError, RunBusy, RunConflict
 from toolspeak.execute import Decision
 from toolspeak.journal import MemoryJournal
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.tools import Toolset
 
 ECHO = "what the last message says"

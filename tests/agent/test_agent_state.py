@@ -28,7 +28,7 @@ from toolspeak.data.events import (
     UnknownEvent,
 )
 from toolspeak.data.messages import Message, TextPart, ToolCall, ToolResult, Usage
-from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedProvider, ScriptedTurn
 
 
 def turns_in(dialect):

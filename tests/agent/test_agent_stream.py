@@ -25,7 +25,7 @@ from toolspeak.data.events import (
     ToolFinished,
     UserMessageQueued,
 )
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 
 def watch(agent, task="go"):

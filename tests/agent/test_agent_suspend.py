@@ -21,7 +21,7 @@ from toolspeak.data.events import (
 from toolspeak.errors import LeaseLost
 from toolspeak.execute import Decision, Interceptor
 from toolspeak.journal import MemoryJournal
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.tools import Toolset
 
 

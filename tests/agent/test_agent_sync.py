@@ -14,7 +14,7 @@ from agent_helpers import TOOLS, adding, an_agent, calling
 
 from toolspeak import Agent, ProviderError, tool
 from toolspeak.agent.sync import run_sync
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 
 
 def test_without_a_loop():
@@ -79,7 +79,7 @@ def test_an_asynchronous_tool_is_told_to_await_instead_of_waiting_for_itself():
 SCRIPT = """
     import asyncio, os, signal, sys
     from toolspeak import Agent, tool
-    from toolspeak.providers.scripted import ScriptedProvider
+    from toolspeak.providers.scripted_provider import ScriptedProvider
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     CALL = '<execute>[{"name": "hang", "args": {}}]</execute>'

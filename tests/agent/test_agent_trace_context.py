@@ -10,7 +10,7 @@ from mcp_helpers import mcp_servers, program
 from toolspeak import Agent
 from toolspeak.journal.memory_journal import MemoryJournal
 from toolspeak.providers.openai import OpenAIProvider
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 BUSY = whole("503 Service Unavailable", b"{}", "application/json", "retry-after: 0")

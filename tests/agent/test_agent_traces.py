@@ -21,7 +21,7 @@ from toolspeak import (
 from toolspeak.errors import ToolFailed
 from toolspeak.execute import BatchContext, Executor, approve_all
 from toolspeak.journal.memory_journal import MemoryJournal
-from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedProvider, ScriptedTurn
 from toolspeak.tools import Toolset
 
 

@@ -10,7 +10,7 @@ from toolspeak.agent.drivers.react import ReActDriver
 from toolspeak.dialects import DIALECTS
 from toolspeak.execute import Decision
 from toolspeak.execute.approval.policy_rules import may_need_approval
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.testing import scripted_request
 
 

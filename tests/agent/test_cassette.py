@@ -11,7 +11,7 @@ from toolspeak.agent import Cassette
 from toolspeak.data.events import ModelAnswered, ToolFinished
 from toolspeak.data.messages import Usage
 from toolspeak.errors import ReplayDiverged
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.tools import Toolset
 
 RAN = []

@@ -13,7 +13,7 @@ from toolspeak.data.approvals import Escalate, Rule
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested, ModelAnswered, RunPaused, ToolFinished
 from toolspeak.errors import ReplayDiverged
 from toolspeak.execute import StandingRules
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 RAN, LOOKUPS = [], []
 

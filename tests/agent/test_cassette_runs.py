@@ -32,7 +32,7 @@ from toolspeak.data.messages import Usage
 from toolspeak.data.prices import Price
 from toolspeak.errors import ReplayDiverged
 from toolspeak.providers import Capabilities
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.tools import Toolset
 
 RAN = []

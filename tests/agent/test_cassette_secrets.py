@@ -17,7 +17,7 @@ from toolspeak.data.deltas import ReasoningDelta
 from toolspeak.data.messages import FilePart, ImagePart
 from toolspeak.providers import Capabilities
 from toolspeak.providers.openai import OpenAIProvider
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 KEY = "s3cr3t\"k'ey\\né☃x"
 SECRETS = {"KEY": KEY, "PIN": "918273", "PEM": "-----BEGIN KEY-----\nabcdefghijkl\nmnopqrstuvwx\n"}

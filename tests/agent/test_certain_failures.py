@@ -10,7 +10,7 @@ from agent_helpers import WatchedJournal
 from toolspeak import Agent, Effects, RunContext, ToolError, tool
 from toolspeak.agent import Cassette, fold
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested, ToolFinished, ToolStarted
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.sandbox.command_sandbox import CommandSandbox
 from toolspeak.sandbox.no_sandbox import NoSandbox
 from toolspeak.tools.builtin import Workspace, edit_tool, read_tool, replace_tool, shell_tool, write_tool

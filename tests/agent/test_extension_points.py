@@ -42,7 +42,7 @@ from toolspeak.dialects import get_dialect
 from toolspeak.execute import BatchResult, StandingRules, ToolCallCompleted, ToolCallStarted
 from toolspeak.execute.calls.observe import DecisionTaken, DecisionValidationFailed
 from toolspeak.providers import Capabilities
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 
 
 def kinds(items):

@@ -9,7 +9,7 @@ import pytest
 
 from toolspeak import Agent, MemoryJournal, ProviderError, RunInterceptor, ToolError, tool
 from toolspeak.data.events import ModelFailed, RunFinished
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 
 
 @tool(read_only=True)

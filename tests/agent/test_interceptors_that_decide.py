@@ -9,7 +9,7 @@ from toolspeak import Approval, Decision, Effects, Interceptor, MemoryJournal, R
 from toolspeak.agent import Agent, fold
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested, InterceptorFailed, ToolFinished, ToolStarted
 from toolspeak.execute import Escalate
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 ALLOW = Decision(True, "the linter likes it", by="hook lint")
 DENY = Decision(False, "not on Fridays", by="hook lint")

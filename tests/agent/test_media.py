@@ -10,7 +10,7 @@ from toolspeak import Agent, tool
 from toolspeak.agent.drivers.text import with_marks, with_media
 from toolspeak.data.messages import FilePart, ImagePart, Message, TextMessage, TextPart
 from toolspeak.dialects import DIALECTS
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 
 CAT = ImagePart("image/png", b"cat")
 LETTER = FilePart("letter.pdf", "application/pdf", b"%PDF")

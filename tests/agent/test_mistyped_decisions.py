@@ -8,7 +8,7 @@ from agent_helpers import calling
 
 from toolspeak import Agent, Approval, ConfigurationError, Decision, Effects, Rule, tool
 from toolspeak.execute import Escalate, StandingRules
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 
 ran = []
 

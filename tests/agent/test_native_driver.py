@@ -16,7 +16,7 @@ from toolspeak.data.events import ModelAnswered
 from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall, ToolChoice, Usage
 from toolspeak.errors import ConfigurationError, ProviderError, UnknownDialect
 from toolspeak.providers import Capabilities
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 
 @tool(read_only=True)

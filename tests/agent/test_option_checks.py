@@ -27,7 +27,7 @@ from toolspeak import (
     tool,
 )
 from toolspeak.errors import ToolDefinitionError
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 
 TURNS = [adding(1, 2), "3"]
 

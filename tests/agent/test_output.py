@@ -17,7 +17,7 @@ from toolspeak.data.events import AnswerRejected
 from toolspeak.errors import ConfigurationError, RunError
 from toolspeak.execute import HookContext
 from toolspeak.providers import Capabilities
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 
 class Town(BaseModel):

@@ -13,7 +13,7 @@ from toolspeak.agent.turn_checkpoint import FLUSH_CHARACTERS, FLUSH_SECONDS
 from toolspeak.data.deltas import ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.events import ModelAnswered, ModelTextReceived
 from toolspeak.providers import Capabilities
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.ui.timeline import timeline
 
 KEY = "sk-secret-4711"

@@ -6,12 +6,12 @@ import os
 
 import pytest
 
-from forked import completed_text
+from forked_commands import completed_text
 from toolspeak import Agent, Approval, Effects, Message, SqliteJournal, ToolCall, get_dialect, tool
 from toolspeak.data.approvals import Rule
 from toolspeak.data.events import ApprovalRequested, ToolFinished
 from toolspeak.execute import StandingRules
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.tools.builtin import workspace_tools
 
 

@@ -21,7 +21,7 @@ from toolspeak.dialects.text.extract import json_object, json_values, only_objec
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.execute.calls.observe import DecisionExtractionFailed, DecisionValidationFailed, ToolCallStarted
 from toolspeak.providers import Capabilities
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.tools import Toolset
 
 

@@ -8,7 +8,7 @@ from agent_helpers import WatchedJournal, an_agent, calling, play, texts
 
 from toolspeak import Agent, ConfigurationError, Execution, SqliteJournal, ToolResult, tool
 from toolspeak.data.messages import ImagePart, JsonPart, TextPart
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.tools import Toolset
 from toolspeak.tools.builtin.read_result import read_result_tool
 

@@ -30,7 +30,7 @@ from toolspeak.data.events import (
 )
 from toolspeak.data.messages import Message, TextPart, ToolCall, ToolResult
 from toolspeak.data.tools import Effects
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 SVG = "{http://www.w3.org/2000/svg}"
 START = RunStarted((Message.user("go"),), "model")

@@ -20,7 +20,7 @@ from toolspeak.data.messages import ImagePart, Message, TextPart
 from toolspeak.errors import ProviderError
 from toolspeak.execute import Interceptor
 from toolspeak.journal import Journal
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.wire.openai_chat import openai_chat
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(40))

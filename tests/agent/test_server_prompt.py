@@ -20,7 +20,7 @@ from toolspeak.errors import ProviderError
 from toolspeak.providers import Provider, capabilities_of
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.openai import OpenAIProvider
-from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedProvider, ScriptedTurn
 
 MODEL = "Qwen/Qwen3-8B"
 BAD_CALL = '<tool_call>\n{"name": "look", "arguments": {"where": }}\n</tool_call>'

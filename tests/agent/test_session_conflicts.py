@@ -10,7 +10,7 @@ from toolspeak.agent.storage.runs import close_run
 from toolspeak.data.deltas import TextDelta
 from toolspeak.data.events import ModelAsked, RunFinished, ToolStarted
 from toolspeak.errors import ConfigurationError, RunConflict, RunError
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.tools import Toolset
 
 DIALECT = "cogency-json"

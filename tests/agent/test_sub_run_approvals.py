@@ -18,7 +18,7 @@ from toolspeak.data.events import CallSuspended, SubRunUsed
 from toolspeak.errors import SubRunPaused
 from toolspeak.execute import ApprovalRequest, Escalate
 from toolspeak.journal import MemoryJournal, SqliteJournal
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 
 def native(*calls, text=""):

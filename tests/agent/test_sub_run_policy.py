@@ -3,7 +3,7 @@
 import pytest
 
 from toolspeak import Agent, Approval, Decision, Effects, Rule, RunContext, tool
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 purchases = []
 

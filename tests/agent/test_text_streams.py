@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from toolspeak import Agent, AgentStop, ConfigurationError, MemoryJournal, Output, RunContext, RunError, Session, tool
 from toolspeak.agent import StreamedOutput, result_of, stream_output, stream_text
 from toolspeak.errors import ProviderError
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 
 @tool(read_only=True)

@@ -15,7 +15,7 @@ from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.data.deltas import CallStarted, TextDelta, TurnEnded
 from toolspeak.data.messages import MalformedCall, Message, Usage
 from toolspeak.providers.openai import OpenAIProvider
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 LIMIT = 40
 AT_LIMIT = Usage(10, LIMIT)

@@ -8,7 +8,7 @@ from toolspeak import Agent, tool
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import ToolChoice
 from toolspeak.errors import ConfigurationError, UnknownTool
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 
 @tool(read_only=True)

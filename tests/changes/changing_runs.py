@@ -9,7 +9,7 @@ from toolspeak import Agent
 from toolspeak.changes.change_recorder import ChangeRecorder
 from toolspeak.changes.run_changes import store_of
 from toolspeak.journal import SqliteJournal
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.tools.builtin import Workspace, workspace_tools
 
 

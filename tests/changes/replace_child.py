@@ -10,7 +10,7 @@ from pathlib import Path
 from crash_jobs import MortalJournal, die, main
 from toolspeak import Agent, Approval
 from toolspeak.changes import ChangeRecorder, store_of
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.tools.builtin import Workspace, workspace_tools
 
 ARGUMENTS = {"old": "name", "new": "name_2", "files": "*.txt"}

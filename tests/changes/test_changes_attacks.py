@@ -18,7 +18,7 @@ import pytest
 from changing_runs import ScriptedProvider, calling, change, shell, tree_of, write
 from test_undo import outcomes, undo
 
-from forked import PipedCommand, completed_text
+from forked_commands import PipedCommand, completed_text
 from toolspeak import Agent, RunContext, tool
 from toolspeak.agent import Execution
 from toolspeak.changes import ChangeRecorder, change_sets_of, net_changes, of_call, store_of

@@ -10,7 +10,7 @@ import pytest
 from chat_screen import calls, chat, reply
 from loopback_server import STREAM_HEAD, event, http_chunks
 
-from forked import completed_text
+from forked_commands import completed_text
 from toolspeak.data.approvals import Rule
 from toolspeak.project.user_files.rules_file import RulesFile
 

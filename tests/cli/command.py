@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from forked import completed_process
+from forked_commands import completed_process
 
 
 def toolspeak(

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from forked import Command
+from forked_commands import Command
 
 DEADLINE = 120.0  # a limit for what hangs: a machine may stand still for seconds
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from terminal_harness import DEADLINE, TerminalProcess, environment
 
-from forked import completed_text
+from forked_commands import completed_text
 from toolspeak.data.codec import loads
 from toolspeak.data.events import ApprovalDecided, Record
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from loopback_server import Exchange, event, says, serve, stream
 
-from forked import completed_text
+from forked_commands import completed_text
 
 
 def packed_without_end():

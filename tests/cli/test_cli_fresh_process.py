@@ -1,4 +1,4 @@
-"""A command started from nothing does what its fork does, as which the other tests of commands run it (forked.py)."""
+"""A command started from nothing does what its fork does, and other tests run its forks (forked_commands.py)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from terminal_harness import TerminalProcess, environment
 
-from forked import completed_process
+from forked_commands import completed_process
 from toolspeak.cli.command_table import COMMANDS
 from toolspeak.cli.main import cli
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forked import completed_text
+from forked_commands import completed_text
 from toolspeak.data.approvals import Rule
 from toolspeak.project.user_files.rules_file import RulesFile
 

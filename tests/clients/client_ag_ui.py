@@ -12,7 +12,7 @@ import uvicorn
 from toolspeak import Agent, Effects, tool
 from toolspeak.adapters import AgUiApp
 from toolspeak.journal import SqliteJournal
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 from uvicorn_here import serving
 
 PROGRAM = Path(__file__).parent / "npm/ag_ui.mjs"

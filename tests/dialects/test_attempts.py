@@ -15,7 +15,7 @@ from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
 from toolspeak.dialects.parser.blocks import BlockParser
 from toolspeak.dialects.text.block_delimiters import Signature
 from toolspeak.dialects.text.markers import Marker
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.testing import check_splits, chunks, parse_pieces
 
 READ = ToolSpec("read", "", {"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"]})

@@ -9,7 +9,7 @@ from toolspeak.data.messages import MalformedCall, Message, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
 from toolspeak.dialects.parser.quotes import MAX_REPORTS
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.testing import check_splits, chunks
 
 READ = ToolSpec("read", "", {"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"]})

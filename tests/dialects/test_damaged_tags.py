@@ -13,7 +13,7 @@ from toolspeak import Agent, tool
 from toolspeak.data.messages import MalformedCall, Message, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.testing import check_splits, chunks
 
 

@@ -14,7 +14,7 @@ from toolspeak import Agent, tool
 from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.testing import check_splits, chunks
 
 RUN = ToolSpec("run", "", {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]})

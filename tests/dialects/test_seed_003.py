@@ -12,7 +12,7 @@ from seed_examples import calls_of_turn, read_checked, result
 from toolspeak.agent import Agent
 from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall
 from toolspeak.dialects import get_dialect
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.testing import scripted_request
 from toolspeak.tools.builtin import workspace_tools
 

@@ -12,7 +12,7 @@ import toolspeak
 from toolspeak import Agent, SqliteJournal, tool
 from toolspeak.dialects import get_dialect
 from toolspeak.dialects.catalogue import DIALECTS
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 
 assert "site-packages" in toolspeak.__file__, toolspeak.__file__
 

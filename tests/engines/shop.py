@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from toolspeak import Agent, RunContext, tool
 from toolspeak.engines import RunClient, Worker
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 SECONDS = 60
 

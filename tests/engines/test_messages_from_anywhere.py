@@ -12,7 +12,7 @@ from toolspeak.engines import RunClient
 from toolspeak.errors import RunError
 from toolspeak.journal.base import RunInput
 from toolspeak.providers import Capabilities
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 
 PAY = task([("pay", {"order": "1"})])
 

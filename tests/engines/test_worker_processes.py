@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from shop import new_id, task
 
-from forked import PipedCommand, completed_text
+from forked_commands import PipedCommand, completed_text
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.data.events import ToolFinished, ToolStarted
 from toolspeak.data.run_values import Limits

@@ -7,7 +7,7 @@ import pytest
 from toolspeak import Agent, Decision, Effects, Executor, ToolCall, Toolset, ToolSpec, tool
 from toolspeak.errors import ConfigurationError, ToolDefinitionError
 from toolspeak.execute import ANSWERED_FROM, BatchContext
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.tools import RunContext
 from toolspeak.tools.builtin import read_result_tool
 

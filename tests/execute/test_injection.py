@@ -8,7 +8,7 @@ from executor_helpers import a_call, results_of, run_batch
 from toolspeak import Agent, RunContext, StateView, ToolCall, VerifiedResult, tool
 from toolspeak.errors import ToolDefinitionError
 from toolspeak.execute import CallsInDoubt
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 
 
 def test_the_call_and_the_state_are_injected_by_type_too():

@@ -13,7 +13,7 @@ from toolspeak.data.tools import UNDECLARED_EFFECTS, Effects
 from toolspeak.dialects import get_dialect, with_repair
 from toolspeak.execute import Decision, Rule, StandingRules, approve_all
 from toolspeak.execute.approval.approvers import approval_reason, approve_all_and_repaired
-from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedProvider, ScriptedTurn
 from toolspeak.tools import tool
 
 ran = []

@@ -16,7 +16,7 @@ from toolspeak import Agent, Effects, Limits, RunContext, VerifiedResult, tool
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 
 # What the model does, one batch a stage: calls of every policy, alone and together.
 STAGES = (

@@ -15,7 +15,7 @@ from toolspeak import Agent, RunContext, tool
 from toolspeak.errors import ConfigurationError, JournalError
 from toolspeak.journal import SqliteJournal, open_journal
 from toolspeak.journal.check import CheckProgress, check_journal
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.testing.journal import a_run, every_kind, write
 
 WRITER = Path(__file__).with_name("steady_writer.py")

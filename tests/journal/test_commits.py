@@ -14,7 +14,7 @@ from toolspeak.agent.storage.runs import load_state
 from toolspeak.data.events import Record, RunFinished, RunResumed, UserMessageQueued
 from toolspeak.errors import JournalError, RunConflict
 from toolspeak.journal import SqliteJournal, open_journal
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.testing.journal import a_run, every_kind, write
 
 STORES = ("sqlite", "postgres")

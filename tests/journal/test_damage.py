@@ -12,12 +12,12 @@ import pytest
 from test_crash import CHILD, check, records_of
 
 from crash_jobs import CrashJobs
-from forked import completed_text
+from forked_commands import completed_text
 from toolspeak import Agent, Message, ToolCall, get_dialect, tool
 from toolspeak.data.events import ToolFinished
 from toolspeak.errors import JournalError, RunError
 from toolspeak.journal import SqliteJournal
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.testing.journal import a_run, every_kind, write
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes as Unix has them")

@@ -16,7 +16,7 @@ from toolspeak import Agent, Decision, tool
 from toolspeak.data.events import ApprovalDecided, RunFinished, ToolFinished, ToolStarted
 from toolspeak.data.tools import Effects
 from toolspeak.journal import SqliteJournal
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 
 _CACHESTAT = 451  # of every architecture
 _LIBC = ctypes.CDLL(None, use_errno=True)

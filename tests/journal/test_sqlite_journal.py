@@ -18,7 +18,7 @@ from toolspeak.agent.storage.runs import load_state
 from toolspeak.data.events import Record, RunFinished, RunResumed
 from toolspeak.errors import ConfigurationError, JournalError, RunBusy, RunError
 from toolspeak.journal import SqliteJournal
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.testing.journal import a_run, every_kind, write
 
 SCHEMA_1 = (Path(__file__).parent / "schema_1.sql").read_text(encoding="utf-8")
@@ -279,7 +279,7 @@ def test_a_locked_file_is_waited_for_without_stopping_others_and_then_named(path
 FULL = """
 import asyncio, resource, sys
 from toolspeak import Agent, JournalError, Limits, SqliteJournal, tool
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 
 path, limit = sys.argv[1], int(sys.argv[2])
 marks = open(path + ".marks", "ab", buffering=0)

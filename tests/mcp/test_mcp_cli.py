@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from mcp_helpers import PATIENT, is_running, program, traces, wait_for_trace
 
-from forked import Command, completed_text
+from forked_commands import Command, completed_text
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
 

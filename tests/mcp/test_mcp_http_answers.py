@@ -15,7 +15,7 @@ from loopback_server import Exchange, serve
 from mcp_helpers import call, mcp_servers
 
 from toolspeak.mcp import HttpServer
-from toolspeak.mcp.bounded import DEEPEST, TOO_DEEP, Cutter
+from toolspeak.mcp.answer_limits import DEEPEST, TOO_DEEP, Cutter
 
 MIB = 1024 * 1024
 TOOL = {"name": "ask", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True, "openWorldHint": False}}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from mcp_helpers import mcp_servers, traces
 
-from forked import completed_text
+from forked_commands import completed_text
 from toolspeak.mcp import StdioServer, ToolPins
 
 READS = {"readOnlyHint": True, "openWorldHint": False}

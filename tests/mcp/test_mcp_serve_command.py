@@ -15,7 +15,7 @@ import pytest
 from mcp_clients import YES, Person, client_of, client_of_command, command, text_of
 from terminal_harness import TerminalProcess
 
-from forked import Command, completed_text
+from forked_commands import Command, completed_text
 from toolspeak.tools.builtin import WORKSPACE_TOOLS
 
 META = {
@@ -28,7 +28,7 @@ import asyncio, os
 from pathlib import Path
 from toolspeak import Agent, Effects, tool
 from toolspeak.journal import SqliteJournal
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 LOG = Path(os.environ["SHOP_LOG"])
 

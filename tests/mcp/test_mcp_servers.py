@@ -21,7 +21,7 @@ from toolspeak.data.tools import EVERYTHING, NO_VERSION, UNDECLARED_EFFECTS
 from toolspeak.dialects import get_dialect
 from toolspeak.errors import ConfigurationError, McpError
 from toolspeak.mcp import HttpServer, McpServers, StdioServer
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 
 @asynccontextmanager

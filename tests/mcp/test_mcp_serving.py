@@ -21,7 +21,7 @@ from toolspeak.execute import Rule, StandingRules
 from toolspeak.journal import MemoryJournal, SqliteJournal
 from toolspeak.journal.base import RunInput
 from toolspeak.mcp import McpApp
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 
 class Shop:

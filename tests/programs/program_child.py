@@ -12,7 +12,7 @@ from toolspeak import Agent, Approval, Effects, Limits, MemoryJournal, Rule, Run
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.journal import Journal
 from toolspeak.programs import interpreter  # noqa: F401 - the forks need not import it
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 PROGRAM = '''
 import asyncio

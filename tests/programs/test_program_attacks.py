@@ -13,7 +13,7 @@ import pytest
 from toolspeak import Agent, Effects, Limits, MemoryJournal, tool
 from toolspeak.data.events import ToolFinished, ToolStarted
 from toolspeak.programs import CodeMode
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 
 class Desk:

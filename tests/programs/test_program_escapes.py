@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 
 from toolspeak import Agent, tool
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 MARK = "mark-of-the-host-7731"
 FOLDER_MARK = "SECRET"  # what a list of the folder has, in capitals

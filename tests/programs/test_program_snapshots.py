@@ -11,7 +11,7 @@ from textwrap import dedent
 import pytest
 
 from toolspeak import Agent, Effects, tool
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 PROGRAM = """
 import random

@@ -28,7 +28,7 @@ from toolspeak import (
 from toolspeak.errors import UnknownTool
 from toolspeak.execute import Executor
 from toolspeak.programs import CodeMode
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 
 def program(code):

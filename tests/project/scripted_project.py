@@ -10,7 +10,7 @@ from typing import Any
 
 from terminal_harness import DEADLINE, environment
 
-from forked import completed_text
+from forked_commands import completed_text
 
 
 def calls(*tool_calls: tuple[str, dict[str, Any]], text: str = "") -> dict[str, Any]:

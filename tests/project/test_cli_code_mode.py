@@ -3,7 +3,7 @@
 from scripted_project import calls
 from terminal_harness import DEADLINE
 
-from forked import completed_text
+from forked_commands import completed_text
 
 PROGRAM = """\
 names = await find("*.txt")

@@ -9,7 +9,7 @@ import pytest
 from scripted_project import calls
 from terminal_harness import TerminalProcess
 
-from forked import Command
+from forked_commands import Command
 
 WRITE = ("write", {"path": "a.txt", "content": "x"})
 LIST = ("list", {})

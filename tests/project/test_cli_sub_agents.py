@@ -7,7 +7,7 @@ import pytest
 from scripted_project import calls
 from terminal_harness import TerminalProcess
 
-from forked import Command
+from forked_commands import Command
 
 TASK = ("task", {"agent": "reviewer", "task": "Look at a.txt"})
 

@@ -14,7 +14,7 @@ from loopback_server import Server, serve, whole
 from scripted_project import ScriptedProject, calls
 from terminal_harness import TerminalProcess
 
-from forked import Command
+from forked_commands import Command
 from toolspeak import Rule
 from toolspeak.execute import StandingRule, StandingRules
 
@@ -123,7 +123,7 @@ DESK = """
 import os
 from toolspeak import Agent, Decision, Effects, tool
 from toolspeak.journal import open_journal
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 @tool(effects=Effects(reads={"web:news.example"}, external=True, idempotent=True))
 def headlines() -> str:

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from forked import completed_text
+from forked_commands import completed_text
 from toolspeak.data.values import evolve
 from toolspeak.journal import SqliteJournal
 

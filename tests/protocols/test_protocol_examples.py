@@ -7,7 +7,7 @@ import json
 import pytest
 from protocol_examples import EXAMPLES, PAGE, Example, page, run_example, shape
 
-from forked import completed_process
+from forked_commands import completed_process
 from toolspeak.dialects import get_dialect, read_turn
 from toolspeak.tools.builtin import workspace_tools
 

@@ -14,7 +14,7 @@ from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JsonPart, Message, TextMessage, TextPart, ToolResult, Usage
 from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.providers import Capabilities, ModelRequest
-from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedProvider, ScriptedTurn
 
 
 def request(*texts: str) -> ModelRequest:

@@ -21,7 +21,7 @@ from toolspeak.data.messages import Message, TextMessage, ToolCall
 from toolspeak.dialects import get_dialect
 from toolspeak.engines import Worker, WorkLimits, open_engine
 from toolspeak.journal import Journal, open_journal
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 
 AGENT = "buyer"
 CALLS = 5

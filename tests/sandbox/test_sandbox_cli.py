@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from sandbox_levels import problem_with
 
-from forked import completed_text
+from forked_commands import completed_text
 from toolspeak.data.codec import loads
 from toolspeak.data.events import Record, ToolFinished, ToolStarted
 from toolspeak.journal import SqliteJournal

@@ -110,7 +110,7 @@ AGENTS = """
 import json, os
 from toolspeak import Agent
 from toolspeak.journal import SqliteJournal
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.testing import ScriptedCall, ScriptedTurn
 from toolspeak.tools.builtin import workspace_tools
 

@@ -13,7 +13,7 @@ from test_telemetry_cli import toolspeak
 
 from toolspeak import Agent, RunContext, SqliteJournal, tool
 from toolspeak.errors import RunError
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.telemetry.recorded_trace import recorded_trace
 
 

@@ -21,7 +21,7 @@ from toolspeak.execute import Decision
 from toolspeak.journal.memory_journal import MemoryJournal
 from toolspeak.providers import Capabilities
 from toolspeak.providers.openai import OpenAIProvider
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 
 
 def calls(*each: tuple[str, dict]) -> str:

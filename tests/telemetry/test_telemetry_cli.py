@@ -65,7 +65,7 @@ def test_an_exporter_that_is_not_here_is_named(tmp_path):
 AGENTS = """
 from toolspeak import Agent
 from toolspeak.journal import open_journal
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 
 mine = Agent(ScriptedProvider(["Done."]), name="mine", journal=open_journal("runs.db"))
 """

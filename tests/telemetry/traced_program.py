@@ -11,7 +11,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
 from toolspeak import Agent, SqliteJournal, telemetry, tool
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 TURNS = [f'<execute>[{{"name": "{name}", "args": {{}}}}]</execute>' for name in ("note", "die")] + ["Done."]

@@ -9,7 +9,7 @@ import difflib
 import sys
 
 from chat_templates import folder
-from compared import Comparison, compare
+from comparison import Comparison, compare
 from conversations import first_requests, requests_with_history
 from template_levels import LEVELS
 

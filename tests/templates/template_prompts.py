@@ -7,7 +7,7 @@ import json
 
 import pytest
 from chat_templates import folder, prompt_of
-from compared import Comparison, compare, sent_for
+from comparison import Comparison, compare, sent_for
 from conversations import ASK, SYSTEMS, TOOLS, Case, first_requests, requests_with_history
 from template_levels import LEVELS, Expected
 

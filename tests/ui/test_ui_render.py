@@ -42,7 +42,7 @@ from toolspeak.data.events import (
 from toolspeak.data.messages import JsonPart, MalformedCall, Message, TextPart, ToolCall, ToolResult, failure
 from toolspeak.data.tools import UNDECLARED_EFFECTS
 from toolspeak.execute import ApprovalRequest, Decision
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.ui import AnnouncingApprover, InStep, Renderer, make_console, summary, watch
 
 DIFF = "--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n"

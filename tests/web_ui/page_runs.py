@@ -49,7 +49,7 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import Effects
 from toolspeak.providers import Capabilities
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 NASTY = (
     "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'> \u202egnp.exe\u202c"

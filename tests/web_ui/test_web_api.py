@@ -29,7 +29,7 @@ from toolspeak.data.values import evolve
 from toolspeak.dialects import DIALECTS
 from toolspeak.engines import RunClient
 from toolspeak.execute.approval.approvers import definition_digest
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.testing.journal import a_run, every_kind, write
 from toolspeak.web_ui.access import Access
 from toolspeak.web_ui.api_operations import OPERATIONS, ROOT

@@ -29,7 +29,7 @@ from toolspeak.data.codec import load
 from toolspeak.data.events import ModelAnswered, UserMessageQueued
 from toolspeak.gateway.settings.api_keys import digest
 from toolspeak.journal import open_journal
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.testing.journal import a_run, write
 
 __all__ = ["browser"]  # a fixture

@@ -17,7 +17,7 @@ from page_runs import ASKS, HOSTILE, HOSTILE_AGENT, NASTY, SLOW, SlowProvider, p
 from toolspeak import Agent
 from toolspeak.engines import RunClient, Worker
 from toolspeak.journal import open_journal
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 
 HERE = Path(__file__).parent
 PATIENCE = 300

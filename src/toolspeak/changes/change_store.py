@@ -21,7 +21,7 @@ import msgspec
 
 from toolspeak.changes.file_states import ChangeSet, FileState, PathChange, columns_of, state_from
 from toolspeak.changes.tree_scan import StatKey, TreeState
-from toolspeak.data.protected import protect
+from toolspeak.data.protected_files import protect
 from toolspeak.errors import JournalError, ToolspeakError
 from toolspeak.journal.sqlite_connection import journal_error
 

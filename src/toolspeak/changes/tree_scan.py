@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from toolspeak.changes.file_states import FileState, PathChange, state_of_link
-from toolspeak.data.protected import protected_below
+from toolspeak.data.protected_files import protected_below
 from toolspeak.tools.builtin import Workspace
 from toolspeak.tools.files.folder import Folder
 from toolspeak.tools.files.paths import Parts

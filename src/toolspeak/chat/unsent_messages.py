@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from toolspeak.data.protected import protect
+from toolspeak.data.protected_files import protect
 from toolspeak.journal.leases import is_dead, new_owner
 from toolspeak.project.user_files.string_file import change_strings, read_strings
 from toolspeak.project.user_files.user_folders import NO_FOLDER, data_folder

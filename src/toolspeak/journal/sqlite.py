@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, cast, get_args
 
 from toolspeak.data.events import Record, RunStarted
-from toolspeak.data.protected import protect
+from toolspeak.data.protected_files import protect
 from toolspeak.errors import ConfigurationError, JournalError, ToolspeakError
 from toolspeak.journal.base import Lease
 from toolspeak.journal.commits import FIRST_WAIT, LONGEST_WAIT, Commits, Syncs, Waiting

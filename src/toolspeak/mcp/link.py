@@ -20,7 +20,7 @@ from mcp.shared.dispatcher import ProgressFnT
 from pydantic import TypeAdapter, ValidationError
 
 from toolspeak.errors import McpError, ToolError
-from toolspeak.mcp.bounded import ENCODINGS, MAX_ANSWER, limit_body
+from toolspeak.mcp.answer_limits import ENCODINGS, MAX_ANSWER, limit_body
 from toolspeak.mcp.incoming import Incoming
 from toolspeak.mcp.paused_limits import PausedLimits
 from toolspeak.mcp.program import start_program

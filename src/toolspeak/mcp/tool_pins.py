@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from mcp import types
 
-from toolspeak.data.protected import protect
+from toolspeak.data.protected_files import protect
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError
 from toolspeak.mcp.servers_file import HttpServer, Server

@@ -14,7 +14,7 @@ from toolspeak.agent import DEFAULT_DIALECT, Agent, Approval, Cassette, CodeMode
 from toolspeak.agent.interceptors import AnyInterceptor
 from toolspeak.changes.change_recorder import recorders
 from toolspeak.data.prices import Price, read_prices
-from toolspeak.data.protected import protect
+from toolspeak.data.protected_files import protect
 from toolspeak.data.values import evolve, quick
 from toolspeak.dialects import get_dialect
 from toolspeak.execute import Approve, Approver, BatchApprover, InDoubtPolicy, Observer

@@ -19,8 +19,8 @@ from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.http_client import HttpApi, body_bytes, json_bytes
 from toolspeak.providers.http_settings import ConnectionOptions
 from toolspeak.providers.provider_failures import wait_or_raise
-from toolspeak.providers.relayed import RELAYING, RelayedPart, Relaying, as_object, is_preamble
 from toolspeak.providers.reply import Reply, decode_json, drain
+from toolspeak.providers.request_relay import RELAYING, RelayedPart, Relaying, as_object, is_preamble
 from toolspeak.wire.base import Decoder, ModelRequest, WireFormat
 from toolspeak.wire.call_assembler import unread_turn
 from toolspeak.wire.json_conversion import token_limit

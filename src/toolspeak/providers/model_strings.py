@@ -19,7 +19,7 @@ PROVIDERS: Mapping[str, str] = {
     "ollama": "toolspeak.providers.ollama:OllamaProvider.from_env",
     "openai": "toolspeak.providers.openai:OpenAIProvider.from_env",
     "openai-responses": "toolspeak.providers.openai_responses:OpenAIResponsesProvider.from_env",
-    "scripted": "toolspeak.providers.scripted:ScriptedProvider.from_env",
+    "scripted": "toolspeak.providers.scripted_provider:ScriptedProvider.from_env",
     "openrouter": "toolspeak.providers.compatible:OPENROUTER.provider",
     "groq": "toolspeak.providers.compatible:GROQ.provider",
     "mistral": "toolspeak.providers.compatible:MISTRAL.provider",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from toolspeak.data.protected import protected_files
+from toolspeak.data.protected_files import protected_files
 
 # Each is run, or says what is run, by a program outside of the sandbox: git, a shell, an editor, toolspeak.
 _IN_FOLDERS = (

@@ -4,7 +4,7 @@ journals and engines. Needs no test framework."""
 from __future__ import annotations
 
 from toolspeak.agent import Cassette
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.testing.contract import check_dialect, written_turns
 from toolspeak.testing.dialects import (
     check_results_cannot_forge,

@@ -25,7 +25,7 @@ from toolspeak.engines.base import Delivery, Engine, WorkLimits
 from toolspeak.engines.worker import Worker
 from toolspeak.errors import ConfigurationError
 from toolspeak.journal.base import Journal
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.tools.context import RunContext
 from toolspeak.tools.decorator import tool
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toolspeak.data.messages import JsonPart, Message, TextMessage, TextPart, ToolResult
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.wire.base import ModelRequest
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast, overload
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.errors import ToolDefinitionError, ToolError, suggest
-from toolspeak.tools import typed
+from toolspeak.tools import pydantic_support
 from toolspeak.tools.context import RunContext, injected_values
 from toolspeak.tools.crashes import log_crash
 from toolspeak.tools.declaration import Declaration, by_name
@@ -151,7 +151,7 @@ def tool(
             raise ToolDefinitionError(f"{where}: aliases={aliases!r} must be a dict: {{'other name': 'parameter'}}")
         check_options(options, where)
         signature = read_signature(function, where)
-        schema, reader = typed.describe_parameters(signature, aliases or {}, where)
+        schema, reader = pydantic_support.describe_parameters(signature, aliases or {}, where)
         text = signature.description if description is None else description
         return build_tool(
             function, tool_name, text, signature, schema, reader, reader.names, options, aliases=dict(aliases or {})

@@ -15,7 +15,7 @@ from typing import Any, cast
 from toolspeak.data.messages import JSON, ContentPart, FilePart, ImagePart, JsonPart, TextPart, no_extra
 from toolspeak.data.values import quick
 from toolspeak.errors import ToolError
-from toolspeak.tools import typed
+from toolspeak.tools import pydantic_support
 from toolspeak.tools.places import Path, place_of, show
 
 MAX_DEPTH = 128  # as for arguments, so that every returned value can be read back
@@ -214,14 +214,16 @@ class _Conversion:
 
     def _by_pydantic(self, value: object, path: Path, inside: list[object]) -> JSON:
         try:
-            plain = typed.to_jsonable_python(value, fallback=lambda inner: self._inside(inner, value, path, inside))
+            plain = pydantic_support.to_jsonable_python(
+                value, fallback=lambda inner: self._inside(inner, value, path, inside)
+            )
         except Exception as error:
             # A serialiser its author wrote may raise anything.
-            detail = f" ({error})" if isinstance(value, typed.BaseModel) else ""
+            detail = f" ({error})" if isinstance(value, pydantic_support.BaseModel) else ""
             if self.odd is None:
                 raise _refusal(path, f"is of type {_type(value)}{detail}") from error
             return self._replacement(value, path, f"is of type {_type(value)}{detail}")
-        if isinstance(value, typed.BaseModel):
+        if isinstance(value, pydantic_support.BaseModel):
             self._check_numbers(value.model_dump(by_alias=True, warnings=False), plain, path)
         return self.convert(plain, path, inside)
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, g
 
 from toolspeak.data.values import quick
 from toolspeak.errors import ToolDefinitionError
-from toolspeak.tools import typed
+from toolspeak.tools import pydantic_support
 from toolspeak.tools.context import INJECTED_KINDS, InjectedKind
 
 NO_DEFAULT: Any = inspect.Parameter.empty
@@ -100,7 +100,7 @@ def read_signature(function: Callable[..., Any], where: str, *, has_schema: bool
         names = [name for name, one in injected_kinds.items() if one == kind]
         if len(names) > 1:
             raise ToolDefinitionError(f"{where}: parameters {names} all want the run's {kind}; keep one")
-    description, documentation = typed.read_docstring(_docstring(function))
+    description, documentation = pydantic_support.read_docstring(_docstring(function))
     is_async = inspect.iscoroutinefunction(plain)
     return FunctionSignature(tuple(parameters), injected_kinds, deps, is_async, description, documentation, takes_any)
 

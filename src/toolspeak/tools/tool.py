@@ -14,7 +14,7 @@ from toolspeak.data.messages import JSON, no_extra
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.errors import ToolDefinitionError
-from toolspeak.tools import typed
+from toolspeak.tools import pydantic_support
 from toolspeak.tools.context import InjectedKind, RunContext
 from toolspeak.tools.tool_options import ToolOptions
 from toolspeak.tools.verify import Verify
@@ -145,7 +145,7 @@ class Tool(Generic[ParametersT, ReturnedT]):
         Raises ToolDefinitionError for a schema that cannot be used, and for a function that cannot take all arguments
         that match the schema.
         """
-        return typed.tool_from_schema(function, name, description, parameters, options)
+        return pydantic_support.tool_from_schema(function, name, description, parameters, options)
 
     @staticmethod
     def from_openai(
@@ -154,7 +154,7 @@ class Tool(Generic[ParametersT, ReturnedT]):
         """Makes a tool from a function and a definition for OpenAI's APIs: `{"type": "function", "function": {"name":
         …, "description": …, "parameters": {…}}}`, or the same without the inner dict. Otherwise it works as
         `Tool.from_schema`."""
-        return typed.tool_from_openai(function, definition, options)
+        return pydantic_support.tool_from_openai(function, definition, options)
 
     @staticmethod
     def from_model(
@@ -174,7 +174,7 @@ class Tool(Generic[ParametersT, ReturnedT]):
 
         Raises ToolDefinitionError for a function with other arguments, and for a model that JSON cannot express.
         """
-        return typed.tool_from_model(function, name, description, options)
+        return pydantic_support.tool_from_model(function, name, description, options)
 
     def __call__(self, *args: ParametersT.args, **kwargs: ParametersT.kwargs) -> ReturnedT:
         return self.function(*args, **kwargs)

@@ -10,7 +10,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from forked import completed_text
+from forked_commands import completed_text
 from toolspeak.cli.demo_project import ALIAS, FILES, STEPS, TOOLS_USED, playbook
 from toolspeak.cli.run_commands.demo_command import play
 from toolspeak.dialects import PROTOCOLS, Dialect, read_turn

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from terminal_harness import DEADLINE, TerminalProcess, environment
 
-from forked import PipedCommand, completed_text
+from forked_commands import PipedCommand, completed_text
 from toolspeak import Agent, Session
 from toolspeak.cli.main import cli
 from toolspeak.data.codec import loads
@@ -23,7 +23,7 @@ from toolspeak.dialects import get_dialect
 from toolspeak.engines import RunClient
 from toolspeak.errors import ConfigurationError, ToolspeakError
 from toolspeak.journal import SqliteJournal
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.testing.journal import a_run
 
 

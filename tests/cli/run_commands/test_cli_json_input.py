@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from forked import PipedCommand, completed_text
+from forked_commands import PipedCommand, completed_text
 
 GATE = {"name": "shell", "arguments": {"command": "cat gate > /dev/null"}}
 """A call that lasts until somebody opens the FIFO `gate`."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from terminal_harness import DEADLINE, TerminalProcess, environment
 
-from forked import completed_text
+from forked_commands import completed_text
 
 CALL = '<execute>\n[{"name": "write", "args": {"path": "new.txt", "content": "new"}}]\n</execute>'
 

@@ -7,7 +7,7 @@ import asyncio
 from command import toolspeak
 
 from toolspeak import Agent, SqliteJournal, tool
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 
 @tool()

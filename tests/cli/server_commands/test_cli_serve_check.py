@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from loopback_server import Exchange, event, serve, stream, whole
 
-from forked import completed_text
+from forked_commands import completed_text
 
 VLLM_MODEL = "Qwen/Qwen3-Coder-30B-A3B-Instruct"
 

@@ -29,7 +29,7 @@ from serving import (
     texts,
 )
 
-from forked import completed_text
+from forked_commands import completed_text
 from toolspeak.data.messages import Message, TextPart, ToolCall, ToolChoice, ToolResult, Usage
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import ParsedTurn

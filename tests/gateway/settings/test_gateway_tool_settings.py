@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from mcp_helpers import is_running, program, traces
 
-from forked import completed_text
+from forked_commands import completed_text
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
 from toolspeak.errors import ConfigurationError

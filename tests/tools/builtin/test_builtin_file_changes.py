@@ -13,7 +13,7 @@ import pytest
 
 from toolspeak import Agent
 from toolspeak.errors import ToolError
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.tools.builtin import Workspace, workspace_tools
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="needs limits and attributes as Linux has them")

@@ -9,7 +9,7 @@ from toolspeak import Agent, SqliteJournal
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
 from toolspeak.execute import BatchContext, Executor, Secrets, approve_all
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.tools import Toolset, tool
 from toolspeak.tools.builtin import read_result_tool
 from toolspeak.tools.stored_results import KEY

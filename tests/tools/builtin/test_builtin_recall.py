@@ -9,7 +9,7 @@ from toolspeak import Agent, Effects, Session, SqliteJournal, tool
 from toolspeak.data.messages import JsonPart, Message, ToolCall
 from toolspeak.dialects import get_dialect
 from toolspeak.journal import MemoryJournal
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.tools.builtin import recall_tool
 
 ANSWERS = {

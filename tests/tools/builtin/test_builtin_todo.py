@@ -3,7 +3,7 @@
 import pytest
 
 from toolspeak import Agent
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.tools.builtin import todo_tool
 
 

@@ -20,7 +20,7 @@ from toolspeak.data.deltas import ToolProgress
 from toolspeak.data.messages import ImagePart, Message, TextPart, ToolCall
 from toolspeak.dialects import get_dialect
 from toolspeak.errors import ConfigurationError
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.tools.web import PageReader, WebAccess, fetch_tool
 
 PARAGRAPH = "<p>The harbour of the town is small, and the ferry <a href='/ferry'>comes twice a day</a> in summer.</p>"

@@ -10,7 +10,7 @@ from loopback_server import Answer, Exchange, Server, serve
 
 from toolspeak import Agent, Approval
 from toolspeak.data.messages import ToolResult
-from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.tools import Tool
 from toolspeak.tools.web import WebAccess, fetch_tool
 

@@ -37,7 +37,7 @@ from toolspeak.data.codec import dump
 from toolspeak.data.deltas import Delta
 from toolspeak.data.events import ApprovalDecided, SubRunUsed
 from toolspeak.data.messages import JSON, ToolCall
-from toolspeak.data.protected import protect
+from toolspeak.data.protected_files import protect
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ConfigurationError, ProviderError
 from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, CassetteResults, RecordedResult, Secrets

@@ -19,7 +19,7 @@ from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.data.values import quick
 from toolspeak.dialects.text.extract import json_values, only_object
 from toolspeak.errors import AgentStop, ConfigurationError
-from toolspeak.tools import Tool, Toolset, tool, typed
+from toolspeak.tools import Tool, Toolset, pydantic_support, tool
 from toolspeak.wire.base import OutputSchema
 from toolspeak.wire.strict_schema import is_closed
 
@@ -69,9 +69,9 @@ class AnswerType:
             raise ConfigurationError(f"Output(retries={retries!r}): expected a number from 0 up")
         self.mode = mode
         self.retries = retries
-        self._adapter: typed.TypeAdapter[Any]
+        self._adapter: pydantic_support.TypeAdapter[Any]
         try:
-            self._adapter = typed.TypeAdapter(type_)
+            self._adapter = pydantic_support.TypeAdapter(type_)
             schema = self._adapter.json_schema()
         except Exception as error:
             raise ConfigurationError(
@@ -119,12 +119,12 @@ class AnswerType:
             for value in self._readings(candidate):
                 try:
                     return CheckedAnswer(self._adapter.validate_json(json.dumps(value)))
-                except typed.ValidationError as error:
+                except pydantic_support.ValidationError as error:
                     problems = problems or _problems(error)
         # Plain text is an answer too where the type is a string, a word of an enumeration or a date. A JSON object with
         # a mistake in it is not read as such a text, unless the type is just a string.
         if self._plain.get("type") == "string" or only_object(answer) is None:
-            with suppress(typed.ValidationError):
+            with suppress(pydantic_support.ValidationError):
                 return CheckedAnswer(self._adapter.validate_json(json.dumps(answer.strip()), strict=True))
         return CheckedAnswer(None, problems or ("it holds no JSON",))
 
@@ -144,7 +144,7 @@ class AnswerType:
         return [value]
 
 
-def _problems(error: typed.ValidationError) -> tuple[str, ...]:
+def _problems(error: pydantic_support.ValidationError) -> tuple[str, ...]:
     errors = error.errors(include_url=False, include_context=False)
     problems = [f"{'.'.join(map(str, each['loc'])) or 'the value'}: {each['msg']}" for each in errors[:_MAX_PROBLEMS]]
     more = [f"and {len(errors) - _MAX_PROBLEMS} more"] if len(errors) > _MAX_PROBLEMS else []

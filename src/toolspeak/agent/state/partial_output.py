@@ -14,7 +14,7 @@ from typing import Annotated, Any, NotRequired, Required, Union, cast, get_args,
 from typing_extensions import is_typeddict
 
 from toolspeak.data.messages import JSON
-from toolspeak.tools import typed
+from toolspeak.tools import pydantic_support
 
 ABSENT: Any = object()
 """The value if nothing of it can be read yet."""
@@ -84,8 +84,8 @@ def _json_of(text: str, *, is_text: bool) -> tuple[JSON, bool]:
         return (answer.strip(), True) if is_text and answer.strip() else (ABSENT, True)
     begins = answer[start.start() :].lstrip()
     try:
-        value = typed.from_json(begins, allow_partial="trailing-strings")
-        is_open = value != typed.from_json(begins, allow_partial=True)
+        value = pydantic_support.from_json(begins, allow_partial="trailing-strings")
+        is_open = value != pydantic_support.from_json(begins, allow_partial=True)
     except ValueError:
         return ABSENT, True
     return (_without_last_number(value) if begins[-1] in "0123456789.eE+-" and not is_open else value), is_open
@@ -150,7 +150,7 @@ def _partial_object(
             return ABSENT
     if is_typeddict(kind):
         return values
-    if issubclass(kind, typed.BaseModel):
+    if issubclass(kind, pydantic_support.BaseModel):
         return kind.model_construct(set(values), **values)
     instance = object.__new__(kind)
     for field in dataclasses.fields(kind):
@@ -181,9 +181,9 @@ def _fields_of(kind: Any, origin: Any) -> Mapping[str, tuple[tuple[str, ...], An
         return {name: ((name,), each) for name, each in get_type_hints(origin, include_extras=True).items()}
     if not isinstance(origin, type):
         return None
-    if issubclass(origin, typed.BaseModel):
+    if issubclass(origin, pydantic_support.BaseModel):
         fields: dict[str, tuple[tuple[str, ...], Any]] = {}
-        for name, field in cast("type[typed.BaseModel]", kind).model_fields.items():
+        for name, field in cast("type[pydantic_support.BaseModel]", kind).model_fields.items():
             keys = (name, *(each for each in (field.alias, field.validation_alias) if isinstance(each, str)))
             field_type = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
             fields[name] = (keys, field_type)
@@ -197,12 +197,12 @@ def _fields_of(kind: Any, origin: Any) -> Mapping[str, tuple[tuple[str, ...], An
 
 def _whole(kind: Any, value: JSON) -> Any:
     try:
-        adapter = _adapter(kind) if isinstance(kind, Hashable) else typed.TypeAdapter(kind)
+        adapter = _adapter(kind) if isinstance(kind, Hashable) else pydantic_support.TypeAdapter(kind)
         return adapter.validate_json(json.dumps(value))
-    except (typed.ValidationError, typed.PydanticUserError):
+    except (pydantic_support.ValidationError, pydantic_support.PydanticUserError):
         return ABSENT
 
 
 @lru_cache(maxsize=256)
-def _adapter(kind: Any) -> typed.TypeAdapter[Any]:
-    return typed.TypeAdapter(kind)  # to make one takes a hundred times as long as to validate
+def _adapter(kind: Any) -> pydantic_support.TypeAdapter[Any]:
+    return pydantic_support.TypeAdapter(kind)  # to make one takes a hundred times as long as to validate

@@ -29,7 +29,7 @@ from toolspeak.data.messages import JsonPart, ToolCall, ToolResult
 from toolspeak.dialects import PROTOCOLS, Dialect, get_dialect
 from toolspeak.errors import ConfigurationError, ToolspeakError
 from toolspeak.providers import Capabilities, ModelRequest, Provider
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.tools.builtin import workspace_tools
 from toolspeak.ui import AnnouncingApprover, InStep, Renderer, make_console, watch
 from toolspeak.ui.console import write

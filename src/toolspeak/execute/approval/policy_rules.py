@@ -12,7 +12,7 @@ from toolspeak.data.approvals import Decision, Escalate, Rule, RuleAction, Stand
 from toolspeak.data.codec import dumps, loads
 from toolspeak.data.events import ApprovalDecided, Event
 from toolspeak.data.messages import JSON, Message
-from toolspeak.data.protected import protected_at
+from toolspeak.data.protected_files import protected_at
 from toolspeak.data.tools import CALLS_WITHIN, EVERYTHING, Effects, ToolSpec, covers
 from toolspeak.data.values import same_json
 from toolspeak.errors import ConfigurationError, FormatError

@@ -40,7 +40,7 @@ from toolspeak.gateway.responses.unknown_fields import (
 from toolspeak.gateway.upstreams.routing import Route
 from toolspeak.providers.api import ApiProvider
 from toolspeak.providers.http_client import json_bytes
-from toolspeak.providers.relayed import RelayedPart, is_preamble
+from toolspeak.providers.request_relay import RelayedPart, is_preamble
 from toolspeak.wire.base import Encoder, ModelRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 

@@ -18,7 +18,7 @@ from toolspeak.gateway.http.error_responses import Failure, with_code
 from toolspeak.gateway.upstreams.routing import Route
 from toolspeak.providers.api import ApiProvider
 from toolspeak.providers.http_client import json_bytes
-from toolspeak.providers.relayed import RelayedPart
+from toolspeak.providers.request_relay import RelayedPart
 from toolspeak.wire.base import ModelRequest, StreamFrame, WireRequest
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 

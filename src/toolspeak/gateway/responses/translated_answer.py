@@ -37,7 +37,7 @@ from toolspeak.gateway.turns.turn_gate import Note, ReleaseRules, TurnGate
 from toolspeak.gateway.turns.turn_report import Put, TurnReport, prompt_size, with_estimates
 from toolspeak.gateway.upstreams.routing import Route
 from toolspeak.providers.http_client import json_bytes
-from toolspeak.providers.relayed import RELAYING
+from toolspeak.providers.request_relay import RELAYING
 from toolspeak.wire.base import WireRequest
 
 WARNING_HEADER = b"x-toolspeak-warning"

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast, get_args
 
-from toolspeak.data.protected import protect
+from toolspeak.data.protected_files import protect
 from toolspeak.errors import ConfigurationError
 from toolspeak.gateway.settings.api_keys import Key, checked_keys, key_of_table
 from toolspeak.gateway.settings.config_tables import check_fields, checked_kind

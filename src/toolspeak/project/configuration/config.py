@@ -9,7 +9,7 @@ from dataclasses import field
 from typing import Any, Literal, cast
 
 from toolspeak.data.messages import JSON, no_extra
-from toolspeak.data.protected import protect
+from toolspeak.data.protected_files import protect
 from toolspeak.data.run_values import Limits
 from toolspeak.data.values import evolve, quick
 from toolspeak.dialects import Section

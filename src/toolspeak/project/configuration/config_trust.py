@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from toolspeak.data.protected import protect
+from toolspeak.data.protected_files import protect
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError
 from toolspeak.project.configuration.config_file import ConfigFile

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from toolspeak.data.protected import protect
+from toolspeak.data.protected_files import protect
 from toolspeak.errors import ConfigurationError
 from toolspeak.project.user_files.string_file import change_strings, read_strings
 from toolspeak.project.user_files.user_folders import NO_FOLDER, data_folder

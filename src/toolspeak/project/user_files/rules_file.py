@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from toolspeak.data.approvals import Decision, Escalate
-from toolspeak.data.protected import protect
+from toolspeak.data.protected_files import protect
 from toolspeak.errors import ConfigurationError, FormatError
 from toolspeak.execute import ApprovalRequest, StandingRule, StandingRules
 from toolspeak.execute.approval.approvers import ApprovalAnswer

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from toolspeak.data.protected import protect
+from toolspeak.data.protected_files import protect
 from toolspeak.data.values import quick
 from toolspeak.errors import ConfigurationError, ToolError, suggest
 from toolspeak.tools.files.folder import Folder

@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, Literal
 
-from toolspeak.data.protected import protected_as, protected_at
+from toolspeak.data.protected_files import protected_as, protected_at
 from toolspeak.data.tools import NO_VERSION
 from toolspeak.errors import ConfigurationError, ToolError
 from toolspeak.tools.files.folder import DESCRIPTORS, Folder

@@ -22,7 +22,7 @@ _PLACES = {
     "tool_from_openai": "toolspeak.tools.schema_tools",
     "tool_from_schema": "toolspeak.tools.schema_tools",
 }
-"""The module of each name. Type checkers read `typed.pyi`."""
+"""The module of each name. Type checkers read `pydantic_support.pyi`."""
 
 __all__ = list(_PLACES)
 

@@ -1,4 +1,4 @@
-# What `typed.py` gives, for type checkers: a test holds the two together.
+# What `pydantic_support.py` gives, for type checkers: a test holds the two together.
 
 from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_jsonable_python

@@ -1,6 +1,6 @@
 """Fuzzing guided by coverage: `atheris` mutates the bytes of `cases.py` towards code of the parsers not yet reached.
 
-    python fuzz/guided.py --family json --seconds 600 --work .fuzz
+    python fuzz/coverage_guided.py --family json --seconds 600 --work .fuzz
 
 Faults go to `WORK/findings`, the corpus stays in `WORK/corpus/FAMILY` and is taken up again.
 """
