@@ -452,7 +452,7 @@ def test_a_projects_hooks_of_claude_code_are_trusted_with_its_configuration(proj
     ("text", "problem"),
     [
         ("{", "it is not JSON"),
-        ("[]", "it is no JSON object"),
+        ("[]", "it is not a JSON object"),
         ('{"hooks": [1]}', "hooks: write a table"),
         ('{"hooks": {"Stop": [{"hooks": [{"command": 7}]}]}}', "write the command line"),
         ('{"hooks": {"Stop": [{"matcher": "(", "hooks": []}]}}', "is not a regular expression"),

@@ -55,9 +55,9 @@ def test_the_nearest_of_two_with_one_name_counts(project):
 @pytest.mark.parametrize(
     ("folder", "text", "problem"),
     [
-        ("pdf", skill(name="Pdf"), "must be of small letters, digits and single hyphens"),
-        ("a--b", skill(name="a--b"), "must be of small letters, digits and single hyphens"),
-        ("pdf", skill(name="../../x"), "must be of small letters, digits and single hyphens"),
+        ("pdf", skill(name="Pdf"), "must consist of lowercase letters, digits and single hyphens"),
+        ("a--b", skill(name="a--b"), "must consist of lowercase letters, digits and single hyphens"),
+        ("pdf", skill(name="../../x"), "must consist of lowercase letters, digits and single hyphens"),
         ("pdf", skill(name="other"), "is not the name of its folder, 'pdf'; rename one of them"),
         ("a" * 65, skill(name="a" * 65), "name has 65 characters, and must have 1 to 64"),
         ("pdf", skill(description="x" * 1025), "description has 1,025 characters, and must have 1 to 1,024"),

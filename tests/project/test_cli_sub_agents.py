@@ -104,8 +104,8 @@ def test_a_projects_file_cannot_choose_who_gets_the_conversation(project, model)
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (agent(name="Re Viewer"), "must be of small letters, digits, `-` and `_`"),
-        (agent(name="../../x"), "must be of small letters, digits, `-` and `_`"),
+        (agent(name="Re Viewer"), "must consist of lowercase letters, digits, `-` and `_`"),
+        (agent(name="../../x"), "must consist of lowercase letters, digits, `-` and `_`"),
         (agent(body=""), "there are no instructions; write them below the fields"),
         (agent(body="x" * 70_000), "and at most 65,536 are read"),
         (agent(more="tools: {a: b}\n"), "tools must be names with commas between them, or a list of names"),

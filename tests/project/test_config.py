@@ -173,7 +173,7 @@ KEYS = [
     ("key_env = 'sk_live_abcdefghijklmnop'", "key_env: this looks like a key"),
     ("key_env = 'aB3dE5gH7jK9mN1pQ3sT5v'", "key_env: this looks like a key"),
     ("key_env = 'my key'", "key_env: expected the name of an environment variable"),
-    ("base_url = 'https://me:hunter2@lab.example/v1'", "base_url: it holds a user or a password"),
+    ("base_url = 'https://me:hunter2@lab.example/v1'", "base_url: it holds a user name or a password"),
     ("base_url = 'https://lab.example/v1?key=sk-abcdefghijk'", "base_url: it looks like it holds a key"),
     ("headers = { Authorization = 'Basic c2VjcmV0' }", "headers.Authorization: a secret belongs in an environment"),
     ("headers = { X-Trace = 'Bearer abcdefghijk' }", "headers.X-Trace: it looks like it holds a key"),

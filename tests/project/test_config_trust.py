@@ -152,7 +152,7 @@ HOSTILE = [
     (b'["a\\nTrust it? "]\n', "a key holds a control character"),
     (b"[sandbox]\nmode = 'off'\n", "sandbox: only your own file may set it"),
     (b"rules = 'rules.json'\n", "rules: only your own file may set it: they would approve"),
-    (b"[providers.lab]\napi = 'openai'\nbase_url = 'https://me:hunter2@x.example'\n", "it holds a user or a password"),
+    (b"[providers.lab]\napi = 'openai'\nbase_url = 'https://me:hunter2@x.example'\n", "it holds a user name or a pass"),
 ]  # fmt: skip
 
 

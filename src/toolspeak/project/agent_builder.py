@@ -177,8 +177,8 @@ async def open_agent(
         reads_web = setup.web == "yes" or bool(setup.search)
         if reads_web and not is_attended and after_web == "ask" and setup.approve in ("all", "all+repaired"):
             warnings.append(
-                "once the run has read the web, calls that change something are refused: --approve answers for nobody"
-                " then (--after-web allow lets them pass)"
+                "once the run has read the web, calls that change something are refused: --approve does not"
+                " approve them (--after-web allow lets them pass)"
             )
         approval = Approval(
             with_permission_hooks(approver, hooks),

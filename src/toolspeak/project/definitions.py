@@ -73,7 +73,7 @@ def _entries(source: FileSource, problems: list[str], fits: Callable[[Path], boo
         problems.append(f"{source.path}: {error.strerror}")
         return
     if len(entries) > MOST_ENTRIES:
-        problems.append(f"{source.path}: only the first {MOST_ENTRIES} of {len(entries)} entries are looked at")
+        problems.append(f"{source.path}: only the first {MOST_ENTRIES} of {len(entries)} entries are read")
     for entry in entries[:MOST_ENTRIES]:
         path = source.path / entry
         if fits(path):

@@ -73,7 +73,7 @@ async def diagnose(setup: Setup, config: Config, journal: Journal) -> Sequence[D
 
 def _configuration(config: Config) -> Iterator[Diagnosis]:
     files = sorted({origin.file.path for origins in config.origins.values() for origin in origins if origin.file})
-    yield Diagnosis("configuration", "ok", ", ".join(files) or "none; the defaults count")
+    yield Diagnosis("configuration", "ok", ", ".join(files) or "none; the defaults apply")
     for warning in config.warnings:
         yield Diagnosis("configuration", "warning", warning)
 
@@ -242,9 +242,9 @@ async def _sandbox(setup: Setup) -> Sequence[Diagnosis]:
     if not outcome.why_no_better:
         return [Diagnosis("sandbox", "ok", text)]
     if outcome.sandbox.level == "none":
-        remedy = f"{BETTER}; until then no run begins where nobody can be asked, unless you say --sandbox off"
+        remedy = f"{BETTER}; until then, no run begins if nobody can be asked, unless you give --sandbox off"
         return [Diagnosis("sandbox", "warning", text, remedy)]
-    return [Diagnosis("sandbox", "warning", f"{text}; {outcome.why_no_better}", f"{BETTER}: it holds more")]
+    return [Diagnosis("sandbox", "warning", f"{text}; {outcome.why_no_better}", f"{BETTER}: its sandbox is stricter")]
 
 
 # --- MCP servers, the journal and the installation ------------------------------------------------------------------
@@ -282,7 +282,7 @@ async def _journal(journal: Journal) -> Sequence[Diagnosis]:
             remedy = "make it writable, or name another (--journal)"
             return [Diagnosis("journal", "problem", f"{journal.path}: {problem}", remedy)]
         if not journal.path.exists():
-            return [Diagnosis("journal", "ok", f"{journal.path} will be made by the first run")]
+            return [Diagnosis("journal", "ok", f"{journal.path} does not exist yet; the first run makes it")]
     try:
         async with asyncio.timeout(JOURNAL_SECONDS):
             await journal.runs(limit=1)
@@ -301,9 +301,9 @@ async def _journal(journal: Journal) -> Sequence[Diagnosis]:
 def _not_writable(path: Path) -> str:
     """Why the file cannot be written or made; "" if it can."""
     if path.exists():
-        return "" if path.is_file() and os.access(path, os.R_OK | os.W_OK) else "it is no file that can be written"
+        return "" if path.is_file() and os.access(path, os.R_OK | os.W_OK) else "it is not a readable and writable file"
     folder = next(each for each in path.parents if each.exists())
-    return "" if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK) else f"nothing can be made in {folder}"
+    return "" if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK) else f"no file can be made in {folder}"
 
 
 def _extras(setup: Setup) -> Diagnosis:

@@ -148,13 +148,13 @@ def answer_of(hook: CommandHook, text: str) -> HookAnswer:
         member: Any = source.get(name)
         if member is None or isinstance(member, Mapping):
             return cast("Mapping[str, Any] | None", member)
-        problems.append(f"wrote a {name} that is no object")
+        problems.append(f"wrote a {name} that is not an object")
         return None
 
     def text_of(name: str, *sources: Mapping[str, Any]) -> str:
         values = [source[name] for source in sources if source.get(name) is not None]
         if values and not isinstance(values[0], str):
-            problems.append(f"wrote a {name} that is no text")
+            problems.append(f"wrote a {name} that is not a text")
             return ""
         return _cut(values[0]) if values else ""
 

@@ -82,7 +82,7 @@ def hooks_of_claude(text: str) -> dict[str, list[JSON]]:
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"it is not JSON: {error}") from None
     if not isinstance(settings, dict):
-        raise ConfigurationError("it is no JSON object")
+        raise ConfigurationError("it is not a JSON object")
     events: Mapping[str, Any] = cast("dict[str, Any]", settings).get("hooks") or {}
     table: dict[str, list[JSON]] = {}
     for event, entries in _table(events, "hooks", ()).items():

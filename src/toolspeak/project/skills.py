@@ -65,7 +65,8 @@ def read_skill(folder: Path, source: FileSource) -> Skill:
     name = text_field(fields, "name", path, 64)
     if _NAME.fullmatch(name) is None:
         raise ConfigurationError(
-            f"{path}: name: {literal_text(name)} must be of small letters, digits and single hyphens between them"
+            f"{path}: name: {literal_text(name)} must consist of lowercase letters, digits and single hyphens between"
+            " them"
         )
     if name != folder.name:
         raise ConfigurationError(

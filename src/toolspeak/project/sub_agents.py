@@ -71,7 +71,9 @@ def read_sub_agent(path: Path, source: FileSource) -> SubAgent:
     file = read_markdown(path, source.top)
     name = text_field(file.fields, "name", path, 64)
     if _NAME.fullmatch(name) is None:
-        raise ConfigurationError(f"{path}: name: {visible(repr(name))} must be of small letters, digits, `-` and `_`")
+        raise ConfigurationError(
+            f"{path}: name: {visible(repr(name))} must consist of lowercase letters, digits, `-` and `_`"
+        )
     description = text_field(file.fields, "description", path, 4096)
     model = text_field(file.fields, "model", path, 200, optional=True) or INHERIT
     if not file.body.strip():

@@ -102,9 +102,9 @@ _COUNTS = ("steps", "calls", "tokens")
 
 _OF_THE_USER = {
     "rules": "they would approve calls without a question",
-    "sandbox": "a project's could open it",
-    "memory": "what is remembered is about you",
-    "web": "a project's could reach your network",
+    "sandbox": "a project's file could open the sandbox",
+    "memory": "the remembered facts are about you",
+    "web": "a project's file could reach your network",
     "theme": "it could hide what a question is about",
 }
 """Keys that a project's file may not set, and why."""
@@ -203,7 +203,9 @@ def _check_provider(file: ConfigFile, key: KeyPath, provider: ConfiguredProvider
         except ValueError:
             is_address, url = False, urlsplit("")
         if "@" in url.netloc:
-            raise file.error((*key, "base_url"), "it holds a user or a password; name the key's variable in key_env")
+            raise file.error(
+                (*key, "base_url"), "it holds a user name or a password; name the key's variable in key_env"
+            )
         if not is_address:
             raise file.error((*key, "base_url"), "expected an address that begins with http:// or https://")
         _refuse_key(file, (*key, "base_url"), provider.base_url)
