@@ -257,4 +257,4 @@ def test_a_worker_that_cannot_work_says_why(tmp_path, arguments, message):
 def test_a_worker_says_whose_journal_it_takes(shop):
     refusal = shop.run("worker", "worker_shop:shop", "--journal", "runs.db")
     assert refusal.returncode == 2
-    assert "a worker takes the journal of its agents: Agent(…, journal=" in refusal.stderr
+    assert "a worker uses the journal of its agents: Agent(…, journal=" in refusal.stderr

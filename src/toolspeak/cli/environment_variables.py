@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 VARIABLES: dict[str, str] = {
-    "TOOLSPEAK_CONFIG": "your file of configuration, in the place of the one in your configuration folder",
+    "TOOLSPEAK_CONFIG": "your configuration file, instead of the one in your configuration folder",
     "TOOLSPEAK_MODEL": "the model of run, chat and acp (--model)",
     "TOOLSPEAK_JOURNAL": "where runs are recorded (--journal)",
     "TOOLSPEAK_ENGINE": "the engine of workers (--engine)",
-    "TOOLSPEAK_SANDBOX": "required, auto or off, where neither --sandbox nor your configuration says it",
+    "TOOLSPEAK_SANDBOX": "required, auto or off, if neither --sandbox nor your configuration sets it",
     "TOOLSPEAK_LOG": "a file for the log: retried requests, tracebacks of tools that crash",
     "TOOLSPEAK_TELEMETRY": "1 exports traces and metrics (--telemetry)",
     "TOOLSPEAK_API_KEYS": "keys of the gateway's clients, separated by commas",
@@ -26,11 +26,11 @@ VARIABLES: dict[str, str] = {
     "LM_API_TOKEN, LMSTUDIO_BASE_URL": "key and address of lmstudio:",
     "BRAVE_API_KEY": "the key of --search brave",
     "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY": "proxies for model servers; this machine is reached without one",
-    "SSL_CERT_FILE, SSL_CERT_DIR": "the CAs to trust in the place of the system's",
+    "SSL_CERT_FILE, SSL_CERT_DIR": "the CAs to trust instead of the system's",
     "VISUAL, EDITOR": "your editor, for arguments and for `toolspeak config edit`",
     "NO_COLOR, FORCE_COLOR, TERM, COLUMNS, LINES": "how the terminal shows colours, and its size where it is unknown",
     "XDG_CONFIG_HOME, XDG_DATA_HOME, HOME": "where your configuration and your journal are",
-    "PATH, USER, LOGNAME, SHELL, LANG, LANGUAGE, LC_*, TZ, TMPDIR": "what commands get, too; --env adds",
+    "PATH, USER, LOGNAME, SHELL, LANG, LANGUAGE, LC_*, TZ, TMPDIR": "commands get these too; --env adds others",
     "OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER": "with --telemetry: otlp (the default), or none",
     "OTEL_EXPORTER_OTLP_PROTOCOL, OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "with --telemetry: http/protobuf; its exporter "
     "reads its other variables OTEL_* too",

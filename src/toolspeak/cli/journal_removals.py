@@ -64,7 +64,7 @@ def _selecting(command: CommandT) -> CommandT:
         required=True,
         help="How long ago a run or session must have changed last: 90d, 12h, 8w.",
     )
-    principal = click.option("--principal", metavar="NAME", help="Only what acts on behalf of this principal.")
+    principal = click.option("--principal", metavar="NAME", help="Only runs and sessions on behalf of this principal.")
     return journal_option(older(principal(command)))
 
 
@@ -74,7 +74,8 @@ def _selecting(command: CommandT) -> CommandT:
     "--to", "folder", metavar="FOLDER", type=click.Path(path_type=Path), required=True, help="Where the files go."
 )
 def archive(journal: str | None, age: float, principal: str | None, folder: Path) -> None:
-    """Move finished runs out of the journal into files, one for each month of their end: FOLDER/runs-2026-08.jsonl.
+    """Move finished runs out of the journal into files, one for each month in which runs ended:
+    FOLDER/runs-2026-08.jsonl.
 
     A run is deleted from the journal after its file was synced to the disk and read back. If the command is
     interrupted, nothing is lost: call it again. `journal import` reads the files. A session moves as a whole, once all
@@ -106,8 +107,8 @@ def _removal_text(removal: Removal) -> str:
 def prune(journal: str | None, age: float, principal: str | None, yes: bool) -> None:
     """Delete finished runs for good.
 
-    Prints how many those are, and asks at a terminal. Without a terminal, use --yes. A session is deleted as a whole,
-    once all of its runs have ended; a run is deleted with those that its tools started.
+    Prints how many runs these are, and asks at a terminal. Without a terminal, use --yes. A session is deleted as a
+    whole, once all of its runs have ended; a run is deleted with those that its tools started.
     """
     with_journal(journal, lambda open_journal: _prune(open_journal, time.time() - age, principal, yes))
 
@@ -136,7 +137,7 @@ async def _confirm(question: str = "Delete for good?") -> None:
 @click.command
 @click.argument("run", required=False)
 @journal_option
-@click.option("--principal", metavar="NAME", help="Only what acts on behalf of this principal.")
+@click.option("--principal", metavar="NAME", help="Only runs and sessions on behalf of this principal.")
 @click.option(
     "--output", metavar="FILE", type=click.Path(dir_okay=False), default="-", help="Where to write (standard output)."
 )
@@ -279,8 +280,8 @@ async def _erase(journal: MaintainedJournal, principal: str) -> tuple[int, int]:
 def close(journal: str | None, age: float, principal: str | None, restored: bool, yes: bool) -> None:
     """End runs that have not ended, so that none of their calls runs any more.
 
-    Those wait for an approval, an event, a worker or a person, or their process died. A run that a process drives
-    stays.
+    Such runs wait for an approval, an event, a worker or a person, or their process died. A run that a process drives
+    stays open.
     """
     with_journal(journal, lambda open_journal: _close(open_journal, time.time() - age, principal, restored, yes))
 

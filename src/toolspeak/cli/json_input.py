@@ -223,7 +223,7 @@ class JsonInput:
                 self._tasks.append(line["task"])
             case "resume":
                 if self._run is None or not (run is None or self._has_paused):
-                    self._refuse("there is no run that has paused: nothing to resume")
+                    self._refuse("no run has paused: there is nothing to resume")
                 else:
                     self._resumes = True
             case "decide":
@@ -244,7 +244,7 @@ class JsonInput:
                 self._early_decisions[call_id] = number, line  # the record came out just now
             else:
                 waiting = ", ".join(self._requests) or "none"
-                self._refuse(f"no question about the call {call_id!r} is open; these are: {waiting}", number)
+                self._refuse(f"no question about the call {call_id!r} is open; the open ones: {waiting}", number)
             return
         request, answer = self._requests[call_id]
         if line.get("digest", request.digest) != request.digest:
@@ -285,7 +285,7 @@ def _checked_line(value: object) -> tuple[str, dict[str, Any]]:
         what = "true" if expected_type is bool else "a text that is not empty"
         raise ValueError(f"expected {what} for {kind!r}")
     if unknown_keys := sorted(line.keys() - others - {kind}):
-        raise ValueError(f"a line with {kind!r} has no {', '.join(map(repr, unknown_keys))}")
+        raise ValueError(f"a line with {kind!r} cannot have {', '.join(map(repr, unknown_keys))}")
     if kind == "decide":
         if not isinstance(line.get("approved"), bool):
             raise ValueError("expected true or false for 'approved'")

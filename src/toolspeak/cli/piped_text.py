@@ -36,7 +36,7 @@ def piped_text() -> str:
     if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)):
         return ""
     if os.name == "posix" and not select.select([descriptor], [], [], _PATIENCE)[0]:
-        click.echo("toolspeak: waits for the end of standard input (add `< /dev/null` to leave it out)", err=True)
+        click.echo("toolspeak: waiting for the end of standard input (add `< /dev/null` to leave it out)", err=True)
     data = sys.stdin.buffer.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
         raise ConfigurationError(

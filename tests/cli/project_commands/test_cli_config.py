@@ -41,7 +41,7 @@ def test_the_files_and_whether_they_count(folder):
     assert "cannot be used: " in folder.toolspeak("config", "path").stdout
     every_value = folder.toolspeak("config")  # the error is said once
     assert "model" in every_value.stderr
-    assert f"{folder.project_file} (cannot be used, as is said above)" in every_value.stdout
+    assert f"{folder.project_file} (cannot be used; see above)" in every_value.stdout
 
 
 def test_trust_shows_the_content_and_asks_at_a_terminal(folder):

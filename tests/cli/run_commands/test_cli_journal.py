@@ -120,7 +120,7 @@ def test_a_killed_run_is_resumed_shown_and_compared(folder):
                      "tokens in", "answered (answer): Done.", f"{run_id}: answered: 3 steps, 2 calls"):  # fmt: skip
         assert expected in output
     assert "nothing to resume" in folder.toolspeak("resume", run_id[:6], code=1)
-    assert "no run that has not ended" in folder.toolspeak("resume", code=2)
+    assert "no run is unfinished" in folder.toolspeak("resume", code=2)
     assert folder.toolspeak("resume", "--all") == ""
 
     folder.plays("Another answer.")

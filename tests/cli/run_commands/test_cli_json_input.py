@@ -148,7 +148,7 @@ def test_wrong_lines_are_answered_with_errors_and_change_nothing(drive):
         b'{"hello": 1}': "expected exactly one of the keys task, say",
         b'{"task": ""}': "expected a text that is not empty for 'task'",
         b'{"task": "x", "say": "y"}': "expected exactly one of the keys",
-        b'{"task": "x", "model": "y"}': "a line with 'task' has no 'model'",
+        b'{"task": "x", "model": "y"}': "a line with 'task' cannot have 'model'",
         b'{"decide": "x"}': "expected true or false for 'approved'",
         b'{"decide": "x", "approved": true, "always": "ever"}': "for 'always'",
         b'{"interrupt": 1}': "expected true for 'interrupt'",

@@ -69,7 +69,7 @@ def test_a_pipe_that_stays_open_is_waited_for_and_the_person_reads_so(folder):
     ours, theirs = os.pipe()
     with subprocess.Popen(command, cwd=folder, stdin=ours, stdout=-1, stderr=-1, env=environment()) as process:
         os.close(ours)
-        assert b"waits for the end of standard input" in process.stderr.readline()
+        assert b"waiting for the end of standard input" in process.stderr.readline()
         os.write(theirs, b"late")
         os.close(theirs)
         assert process.stdout.read() == b"Done.\n"

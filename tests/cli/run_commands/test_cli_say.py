@@ -32,7 +32,7 @@ def test_a_run_that_waits_reads_what_was_said_from_elsewhere(tmp_path):
     call_id = asyncio.run(begin())
     process = say("wai", "In blue, please. \x1b[31m")
     assert (process.returncode, process.stderr) == (
-        0, b"toolspeak: sent to run waits: it reads it once the open question is decided\n"
+        0, b"toolspeak: sent to run waits: the run reads it once the open question is decided\n"
     )  # fmt: skip
     assert say("waits", "-", "--key", "k1", stdin="And größer.\n".encode()).returncode == 0
     again = say("waits", "something else", "--key", "k1")

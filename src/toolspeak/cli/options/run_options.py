@@ -109,7 +109,7 @@ def continue_option(command: CommandT) -> CommandT:
 
 def defer_option(command: CommandT) -> CommandT:
     text = (
-        "Tools of which the model reads the names alone, until it finds them with find_tools: `auto` (default: those"
+        "Tools of which the model reads only the names, until it finds them with find_tools: `auto` (default: those"
         " of --mcp and --tools, if their definitions would fill a tenth of --window, or 8,000 tokens without one),"
         " `none`, or patterns of names with commas between them, such as 'github__*,jira__*'."
     )

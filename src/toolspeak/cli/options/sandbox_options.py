@@ -17,7 +17,7 @@ def sandbox_options(command: _CommandT) -> _CommandT:
     """The parameters of `sandbox_fields`."""
     mode = (
         "Whether commands run in a sandbox. required: none starts without one (the default if nobody can be asked);"
-        " auto: in the best that there is (the default at a terminal); off: with all your rights."
+        " auto: in the best sandbox that this system has (the default at a terminal); off: with all your rights."
     )
     network = (
         "Let commands reach this host: api.example.com:443, *.example.com:443, or `all` for every host (default: no"

@@ -39,7 +39,6 @@ def after_web_option(command: _CommandT) -> _CommandT:
         type=click.Choice(["ask", "refuse", "allow"]),
         default=None,
         help="What happens to a call that changes something, or reads a URL that the model made up, once the run has"
-        " read the web. ask: you decide, whatever"
-        " approves it otherwise (the default if nobody can be asked: it is refused); refuse; allow: nothing special"
-        " (the default at a terminal).",
+        " read the web. ask: you decide, even if something else approves it (the default if nobody can be asked: then"
+        " it is refused); refuse: it is refused; allow: nothing special (the default at a terminal).",
     )(command)

@@ -44,7 +44,7 @@ _TOGETHER = ("env", "tools", "instructions", "hooks")
 """Keys whose values in several files all count."""
 
 _NEW_FILE = """\
-# The configuration of toolspeak: https://toolspeak.readthedocs.io, "Configure". `toolspeak config` shows what counts.
+# The configuration of toolspeak: https://toolspeak.readthedocs.io, "Configure". `toolspeak config` shows its values.
 
 # model = "fast"
 # approve = "ask"
@@ -87,7 +87,7 @@ def config_command(context: click.Context, workspace: str, as_json: bool) -> Non
 @config_command.command("path")
 @workspace_option
 def path_command(workspace: str) -> None:
-    """Print the files of configuration, and whether they count."""
+    """Print the configuration files, and whether they count."""
     for line in _files(workspace):
         click.echo(line)
 
@@ -100,7 +100,7 @@ def trust_command(workspace: str, yes: bool, revoke: bool) -> None:
     """Show the project's configuration, and trust it until its content changes.
 
     A project's configuration can name commands, MCP servers and addresses, so it counts only once you trust it. At a
-    terminal you are asked; without one, the command itself is the answer.
+    terminal you are asked; without one, the command trusts it without a question.
     """
     if revoke:
         place = project_config_file(workspace)
@@ -121,7 +121,7 @@ def trust_command(workspace: str, yes: bool, revoke: bool) -> None:
 @workspace_option
 @click.option("--project", "of_project", is_flag=True, help="The project's file instead of your own.")
 def edit_command(workspace: str, of_project: bool) -> None:
-    """Open your file of configuration in $VISUAL or $EDITOR, and check it afterwards.
+    """Open your configuration file in $VISUAL or $EDITOR, and check it afterwards.
 
     A project's file that you trust stays trusted after your edit.
     """
@@ -193,7 +193,7 @@ def _files(workspace: str, warnings: Sequence[str] = ()) -> Iterator[str]:
         state = "counts" if project is not None and is_trusted(project) else "not trusted: `toolspeak config trust`"
     except ConfigurationError as error:
         is_known = any(str(error) in warning for warning in warnings)
-        state = "cannot be used, as is said above" if is_known else f"cannot be used: {error}"
+        state = "cannot be used; see above" if is_known else f"cannot be used: {error}"
     yield f"the project's: {printable(place[0])} ({printable(state)})"
 
 

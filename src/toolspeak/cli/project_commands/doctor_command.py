@@ -48,8 +48,8 @@ def doctor_command(
 ) -> None:
     """Check what `run` needs: configuration, model and server, key, dialect, window, MCP servers, journal, extras.
 
-    MODEL is a model string or an alias (default: the configured one). The model itself is not asked. The exit code is 1
-    if something does not work that a run needs.
+    MODEL is a model string or an alias (default: the configured one). No request goes to the model itself. The exit
+    code is 1 if something does not work that a run needs.
     """
     if named_model is not None:
         if model is not None:

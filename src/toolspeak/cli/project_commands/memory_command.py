@@ -64,13 +64,13 @@ def show_fact(fact_id: str, principal: str | None) -> None:
 @click.argument("text", required=False)
 @_principal
 def edit_fact(fact_id: str, text: str | None, principal: str | None) -> None:
-    """Give a fact another text: TEXT, or what you write in your editor."""
+    """Replace the text of a fact by TEXT, or by the text that you write in your editor."""
     store = memory_files()
     with _refusals():
         fact = store.get(principal, fact_id)
     new_text = click.edit(fact.text) if text is None else text
     if new_text is None:
-        raise ConfigurationError("nothing was changed: the editor was left without saving")
+        raise ConfigurationError("nothing was changed: you left the editor without saving")
     with _refusals():
         fact = store.change(principal, fact_id, new_text)
     click.echo(one_line(fact.text))

@@ -105,7 +105,7 @@ def print_uncovered(change_sets: list[ChangeSet]) -> None:
         click.echo(f"toolspeak: not covered: {'; '.join(parts)}", err=True)
     for each in change_sets:
         if each.is_recovered:
-            text = f"the process died during the call {each.call_id}: what others changed since counts as its change"
+            text = f"the process died during the call {each.call_id}: changes by others since then count as its own"
             click.echo(f"toolspeak: {visible_name(text)}", err=True)
 
 

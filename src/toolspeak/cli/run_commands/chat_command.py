@@ -75,8 +75,8 @@ def chat_command(
 ) -> None:
     """Talk with a model that reads, writes and runs things in a folder, as you allow.
 
-    Everything is recorded: if the program or the machine dies, `toolspeak chat -c` goes on where it was. /help lists
-    the commands. Without a terminal this is `toolspeak run -`: the task comes from standard input.
+    Everything is recorded: if the program or the machine dies, `toolspeak chat -c` continues where it stopped. /help
+    lists the commands. Without a terminal this is `toolspeak run -`: the task comes from standard input.
     """
     explicit = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     if not has_two_way_terminal():

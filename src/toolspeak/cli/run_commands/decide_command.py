@@ -22,7 +22,7 @@ from toolspeak.ui import printable
 @click.argument("call")
 @click.argument("answer", type=click.Choice(["yes", "no"]))
 @click.option("--reason", default="", help="The reason of a refusal, which the model reads.")
-@click.option("--end", is_flag=True, help="With no: end the run, too.")
+@click.option("--end", is_flag=True, help="With `no`: end the run, too.")
 @click.option("--by", metavar="NAME", help="Who decides (default: your user name).")
 @engine_option
 @journal_option
@@ -38,11 +38,11 @@ def decide_command(
 ) -> None:
     """Decide about CALL of RUN (the beginning of its id is enough), which waits for approval.
 
-    The decision holds for the call as it is asked about now, and the first one counts. A worker goes on with the run,
-    or `toolspeak resume`. `toolspeak show RUN` shows the question.
+    The decision applies to the question as it is now, and the first decision counts. A worker or `toolspeak resume`
+    continues the run. `toolspeak show RUN` shows the question.
     """
     if answer == "yes" and (reason or end):
-        raise click.UsageError("--reason and --end go with no")
+        raise click.UsageError("--reason and --end are for the answer no")
     decision = Decision(answer == "yes", reason, by or getpass.getuser(), ends_run=end)
     run_to_end(_decide(run, call, decision, engine, journal_of(journal)))
 
@@ -53,7 +53,7 @@ async def _decide(prefix: str, call_id: str, decision: Decision, url: str | None
         info = await find_run(journal, prefix)
         await client.decide(info.run_id, call_id, decision, principal=decision.by)
         waiting = [each for each in (await client.status(info.run_id)).waiting if each != call_id]
-        rest = f"; {', '.join(waiting)} waits too" if waiting else ""
+        rest = f"; still waiting: {', '.join(waiting)}" if waiting else ""
         how = "approved" if decision.approved else "refused"
         click.echo(printable(f"toolspeak: {call_id} of run {short_id(info.run_id)} is {how}{rest}"), err=True)
     finally:

@@ -21,15 +21,15 @@ from toolspeak.ui import printable
 @click.argument("run")
 @click.argument("event")
 @click.argument("payload", required=False)
-@click.option("--key", help="Names this delivery: the same key counts once.")
+@click.option("--key", help="A key of this delivery: several deliveries with one key count once.")
 @engine_option
 @journal_option
 def deliver_command(
     run: str, event: str, payload: str | None, key: str | None, engine: str | None, journal: str | None
 ) -> None:
-    """Bring EVENT to RUN (the beginning of its id is enough), with PAYLOAD, which is JSON.
+    """Deliver EVENT to RUN (the beginning of its id is enough), with PAYLOAD, which is JSON.
 
-    A call that waits for the event gets the payload, also one that begins to wait later. A worker goes on with the run.
+    A call that waits for the event gets the payload, even if it begins to wait later. A worker continues the run.
     """
     try:
         data: JSON = None if payload is None else json.loads(payload)

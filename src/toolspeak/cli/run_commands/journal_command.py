@@ -52,7 +52,7 @@ def size_of(size: int) -> str:
 def check(journal: str | None, as_json: bool) -> None:
     """Read every record, and print what is wrong: records that cannot be read, missing ones, runs that others need.
 
-    The exit code is 0 if the journal is whole, and 1 if not. A note reports what is unusual, and nothing that is lost.
+    The exit code is 0 if the journal is whole, and 1 if not. A note reports something unusual, but no loss.
     Workers can go on meanwhile.
     """
     raise SystemExit(with_journal(journal, lambda open_journal: _check(open_journal, as_json)))
@@ -181,7 +181,7 @@ def vacuum(journal: str | None, full: bool) -> None:
 def backup(file: Path, journal: str | None) -> None:
     """Copy a journal that is a file to FILE, as it is at this moment. Workers can go on meanwhile.
 
-    The kept changes of files are copied to FILE.files.
+    The recorded changes of files are copied to FILE.files.
 
     Copying the file by other means misses what is in its log. For PostgreSQL use pg_dump.
     """

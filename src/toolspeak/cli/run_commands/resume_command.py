@@ -113,7 +113,7 @@ async def _resume(run: str | None, every: bool, watch: bool, how: _How, journal:
             return await _go_on_with_all(journal, how)
         waiting = await unfinished_runs(journal)
         if not waiting:
-            raise ConfigurationError("there is no run that has not ended")
+            raise ConfigurationError("no run is unfinished: there is nothing to resume")
         # If possible, not one that another process drives, or whose question is open at another terminal.
         return await _go_on(journal, next((each for each in waiting if not is_held(each)), waiting[0]), how)
     finally:

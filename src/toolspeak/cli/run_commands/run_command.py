@@ -128,8 +128,8 @@ that `toolspeak config edit` opens. Set the server's address or key too:
     "input_file",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-    help="With --json: read lines of JSON meanwhile, from FILE, a FIFO, or standard input (`-`): decisions, messages,"
-    " further tasks. The command ends with the input; TASK may be left out.",
+    help="With --json: read lines of JSON during the run, from FILE, a FIFO, or standard input (`-`): decisions,"
+    " messages, further tasks. The command ends with the input; TASK may be left out.",
 )
 @click.pass_context
 def run_command(
@@ -150,8 +150,8 @@ def run_command(
     timeline: str | None,
     **_of_setup: object,
 ) -> None:
-    """Do TASK with a model and the built-in tools. What is piped in is added to it: `git diff | toolspeak run "explain
-    this"`. Without TASK, and with `-`, it is the task.
+    """Do TASK with a model and the built-in tools. Piped text is added to TASK: `git diff | toolspeak run "explain
+    this"`. Without TASK, and with `-`, the piped text is the task.
 
     The answer goes to standard output. So does the run's progress if standard output is a terminal; else it goes to
     standard error. Ctrl-C ends the run and everything it started; `toolspeak resume` continues it.
@@ -170,7 +170,7 @@ def run_command(
             "--session is empty: name a session (`toolspeak sessions` lists them), or omit the option"
         )
     if task == "-" and input_file == "-":
-        raise ConfigurationError('standard input is --input: leave TASK out, and send it as a line {"task": …}')
+        raise ConfigurationError('--input reads standard input: leave TASK out, and send it as a line {"task": …}')
     pipe_text = "" if input_file or task == "-" else piped_text()
     text = read_reply() if task == "-" else pipe_text or None if task is None else task
     if text is None and not input_file:

@@ -18,12 +18,12 @@ from toolspeak.project.run_lookup import find_run, short_id, status_of
 from toolspeak.ui import printable
 
 _WHEN = {
-    "running": "it reads it at its next step",
-    "queued": "it reads it when a worker begins",
-    "waiting": "it reads it now, if a worker runs",
-    "awaiting_approval": "it reads it once the open question is decided",
-    "suspended": "it reads it once it is resumed",
-    "interrupted": "it reads it once it is resumed",
+    "running": "the run reads it at its next step",
+    "queued": "the run reads it when a worker begins",
+    "waiting": "the run reads it now, if a worker runs",
+    "awaiting_approval": "the run reads it once the open question is decided",
+    "suspended": "the run reads it once it is resumed",
+    "interrupted": "the run reads it once it is resumed",
 }
 """When a run of a status reads a message."""
 
@@ -31,11 +31,11 @@ _WHEN = {
 @click.command("say")
 @click.argument("run")
 @click.argument("text")
-@click.option("--key", help="Names this message: of the same key only the first one counts.")
+@click.option("--key", help="A key of this message: of several messages with one key, only the first counts.")
 @engine_option
 @journal_option
 def say_command(run: str, text: str, key: str | None, engine: str | None, journal: str | None) -> None:
-    """Say TEXT to RUN (the beginning of its id is enough), whichever process drives it. `-` reads TEXT from standard
+    """Send TEXT to RUN (the beginning of its id is enough), whichever process drives it. `-` reads TEXT from standard
     input.
 
     The model reads the message at the run's next step. A run that waits reads it when it goes on.

@@ -150,7 +150,7 @@ def rename(context: click.Context, session: str, title: str) -> None:
 def delete(context: click.Context, session: str, yes: bool) -> None:
     """Delete SESSION with its runs, for good.
 
-    Prints what that is, and asks at a terminal. Without a terminal SESSION must be the whole id, or use --yes.
+    Prints what it will delete, and asks at a terminal. Without a terminal, give the whole id of SESSION, or use --yes.
     """
 
     async def work(journal: Journal) -> None:

@@ -47,7 +47,7 @@ _POLL_SECONDS = 0.2
 def show_command(run: str, as_json: bool, follow: bool, svg: str | None, step: int | None, journal: str | None) -> None:
     """Show what happened in RUN (the beginning of its id is enough): steps, calls, times, tokens, approvals."""
     if step is not None and (as_json or follow or svg is not None):
-        raise click.UsageError("--request goes with no other option but --journal")
+        raise click.UsageError("--request allows no other option but --journal")
     if step is not None:
         run_to_end(_show_request(run, step, journal_of(journal)))
         return

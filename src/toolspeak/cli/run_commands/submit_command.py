@@ -27,7 +27,9 @@ from toolspeak.project.run_lookup import find_session
 @click.argument("agent")
 @click.argument("task")
 @click.option("--run-id", help="An id of your own. Submitting it twice gives the same run.")
-@click.option("--in", "delay", type=click.FloatRange(0), metavar="SECONDS", help="Not before so many seconds from now.")
+@click.option(
+    "--in", "delay", type=click.FloatRange(0), metavar="SECONDS", help="Not before this many seconds from now."
+)
 @click.option("--principal", help="On whose behalf the run acts.")
 @click.option("--session", metavar="ID", help="Continue this session (the beginning of its id is enough).")
 @limit_options

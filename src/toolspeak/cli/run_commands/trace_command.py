@@ -26,7 +26,7 @@ def trace_command(run: str, as_json: bool, content: bool, journal: str | None) -
     """Export RUN (the beginning of its id is enough) as OpenTelemetry spans, after the fact (needs the extra otel).
 
     The spans are those of a run that is traced live, with the times of the records, and include the runs that tools
-    started. They go by OTLP to where the variables OTEL_* say. A second export has the same trace id and span ids.
+    started. They go by OTLP to the address in the variables OTEL_*. A second export has the same trace id and span ids.
     """
     with_journal(journal, lambda open_journal: _trace(open_journal, run, as_json, content))
 

@@ -55,11 +55,12 @@ def undo_command(
     workspace: str | None,
     journal: str | None,
 ) -> None:
-    """Bring files back to what they were before RUN (the beginning of its id is enough; default: the last run of this
+    """Bring files back to their state before RUN (the beginning of its id is enough; default: the last run of this
     folder).
 
-    A file that somebody changed since is left. Each file is replaced as a whole or not at all. It needs no git, and
-    does not touch a repository. The exit code is 0 if everything is as before, and 1 if something is left.
+    A file that somebody changed since is left as it is. Each file is replaced as a whole or not at all. The command
+    needs no git, and does not touch a repository. The exit code is 0 if everything is as before, and 1 if
+    something is left.
     """
     if run is not None and session is not None:
         raise ConfigurationError("name a run or a session, not both")

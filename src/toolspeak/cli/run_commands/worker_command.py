@@ -31,7 +31,7 @@ from toolspeak.ui import printable
 def _refuse_journal(_context: click.Context, _option: click.Parameter, journal: str | None) -> None:
     if journal is not None:
         raise click.UsageError(
-            "a worker takes the journal of its agents: Agent(…, journal=open_journal(…)) in your module, which may read"
+            "a worker uses the journal of its agents: Agent(…, journal=open_journal(…)) in your module, which may read"
             " TOOLSPEAK_JOURNAL"
         )
 
@@ -50,14 +50,14 @@ def _refuse_journal(_context: click.Context, _option: click.Parameter, journal: 
 @click.option(
     "--deps",
     metavar="MODULE:FUNCTION",
-    help="A function, also an async one, that gets a run's RunInfo and returns the deps of its tools.",
+    help="A function, sync or async, that gets a run's RunInfo and returns the deps of its tools.",
 )
 @click.option(
     "--drain",
     type=click.FloatRange(0),
     default=30.0,
     show_default=True,
-    help="After a SIGTERM: how many seconds the turn or the calls under way of each run may take to end.",
+    help="After a SIGTERM: how many seconds the current turn or calls of each run may take to end.",
 )
 @sandbox_options
 @after_web_option
@@ -77,7 +77,7 @@ def worker_command(
 ) -> None:
     """Drive the submitted runs of the agents at MODULE:ATTRIBUTE (a module or the path of a .py file).
 
-    ATTRIBUTE is an Agent, several, or a function that returns them; without it, all agents that the module names. They
+    ATTRIBUTE is an Agent, several Agents, or a function that returns them; without it, all agents of the module. They
     share one journal, and each has a name of its own.
 
     SIGTERM and Ctrl-C drain: the worker takes no further run, each run under way stops before its next turn or call,

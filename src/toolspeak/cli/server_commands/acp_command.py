@@ -43,8 +43,8 @@ At a terminal use `toolspeak run`. The guide "Work in an editor" says what to wr
     "models",
     multiple=True,
     metavar="MODEL",
-    help="PROVIDER:NAME (openai:gpt-5, anthropic:…, ollama:…), a bare name for openai, or scripted:FILE. Several are "
-    "the ones that the user may choose in the editor; the first is the default.",
+    help="PROVIDER:NAME (openai:gpt-5, anthropic:…, ollama:…), a bare name for openai, or scripted:FILE. If it is "
+    "given several times, the user can choose among these models in the editor; the first is the default.",
 )
 @click.option(
     "--mode",
@@ -82,10 +82,10 @@ At a terminal use `toolspeak run`. The guide "Work in an editor" says what to wr
 @web_options
 @limit_options
 def acp_command(models: tuple[str, ...], mode: str | None, journal: str | None, **options: Any) -> None:
-    """Be the agent of an editor that speaks the Agent Client Protocol: Zed, JetBrains, Neovim, Emacs and others.
+    """Serve as the agent of an editor that speaks the Agent Client Protocol: Zed, JetBrains, Neovim, Emacs and others.
 
     The editor starts this command and shows its sessions. They are in the journal, so `toolspeak sessions` lists them,
-    and a session that was interrupted goes on in any editor. What the options leave open is configured
+    and a session that was interrupted goes on in any editor. Settings without an option come from your configuration
     (`toolspeak config`).
     """
     settings = {name: value for name, value in options.items() if value and name not in LIMIT_OPTIONS}

@@ -29,10 +29,10 @@ def keys_command() -> None:
     "roles",
     multiple=True,
     type=click.Choice(["approve", "run"]),
-    help="Of a key for `toolspeak ui`: what it may do besides reading; repeatable.",
+    help="For a key of `toolspeak ui`: what it may do besides reading; repeatable.",
 )
 @click.option(
-    "--principal", metavar="NAME", help="Of a key for `toolspeak ui`: it sees only runs on behalf of NAME (all runs)."
+    "--principal", metavar="NAME", help="For a key of `toolspeak ui`: it sees only runs on behalf of NAME (all runs)."
 )
 @click.option("--digest-only", is_flag=True, help="Print only the digest, to add it to the `sha256` of an old key.")
 def new(

@@ -111,7 +111,8 @@ def _setup(workspace: str, mcp: str | None) -> Setup:
 def list_command(server: str | None, workspace: str, mcp: str | None) -> None:
     """List the tools of the configured MCP servers, or of one, each with the state of its pin.
 
-    pinned: as when it was first used. changed: not so any more; each call asks you. new: not used yet.
+    pinned: the tool is as it was at its first use. changed: its definition differs; you are asked about each call.
+    new: not used yet.
     """
     run_to_end(list_tools(_setup(workspace, mcp), server))
 
@@ -128,5 +129,5 @@ def diff_command(server: str | None, workspace: str, mcp: str | None) -> None:
 @_server_options
 @click.option("--tool", "tools", multiple=True, metavar="NAME", help="Pin only the tool of this name. Repeatable.")
 def pin_command(server: str | None, workspace: str, mcp: str | None, tools: tuple[str, ...]) -> None:
-    """Pin tools as their servers define them now: their calls no longer ask because of a change."""
+    """Pin tools as their servers define them now: you are no longer asked about their calls because of a change."""
     run_to_end(pin_tools(_setup(workspace, mcp), server, tools))

@@ -67,8 +67,8 @@ _MISSING = "the gateway needs an extra: pip install 'toolspeak[gateway]' ({missi
     "--defer-tools",
     type=click.IntRange(0),
     metavar="COUNT",
-    help="Of more tools than COUNT in a request, show the model the names, and find_tools to find the definitions (all "
-    "definitions).",
+    help="If a request has more tools than COUNT, show the model only their names, and find_tools to find the "
+    "definitions (all definitions).",
 )
 @click.option(
     "--config", metavar="FILE", type=click.Path(dir_okay=False), help="A TOML file with several upstreams, by model."
