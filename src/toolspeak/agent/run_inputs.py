@@ -1,4 +1,4 @@
-"""What came for a run from outside, as its facts: messages, decisions about calls, and what its calls wait for."""
+"""Turns the inputs of a run into events: messages, decisions about calls, and what its calls wait for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that start under an id of the caller's: once, whoever asks and however often."""
+"""Starts a run under an id that the caller chooses: once, however often it is called."""
 
 from __future__ import annotations
 
@@ -193,8 +193,8 @@ async def submit_run(
 
 
 async def stored_result(journal: Journal, loaded_run: LoadedRun) -> RunResult[Any]:
-    """How a run stands in its journal, as a result. A question whose decision is stored is open no longer, also if no
-    process has continued the run since."""
+    """The state of a run in its journal, as a result. A question with a stored decision is not open, even if no process
+    has continued the run since."""
     state = loaded_run.existing_state
     result: RunResult[Any] = result_from(
         state.run_id, state, loaded_run.memory, journal, RunRecords(loaded_run.records, loaded_run.before)

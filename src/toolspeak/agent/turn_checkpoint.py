@@ -35,7 +35,7 @@ FLUSH_CHARACTERS = 4096
 
 @quick()
 class RawEnd:
-    """What the records of a complete turn lack of it, as the provider sent it, with placeholders for secrets.
+    """The part of a complete turn that its records lack, as the provider sent it, with placeholders for secrets.
 
     - `text`, `reasoning`: since the last `ModelTextReceived` of the turn.
     - `own_text`: `text` without the API's own calls at its end.

@@ -1,4 +1,4 @@
-"""How a run stands: its statuses, what it may use, and the events of a run that stops, pauses, goes on or ends."""
+"""The statuses and limits of a run, and the events of a run that stops, pauses, resumes or ends."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class HandlerCalls:
 
 
 async def steadily(act: Callable[[], Awaitable[_T]], is_outage: Callable[[Exception], bool]) -> _T:
-    """Repeats it while the database is away, which an error of it says."""
+    """The result of `act`, which is repeated while `is_outage` says that its error means an unreachable database."""
     while True:
         try:
             return await act()

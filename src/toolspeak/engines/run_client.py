@@ -1,4 +1,4 @@
-"""What a program that does not drive a run does with it: submit it, decide about its calls, bring events, follow it."""
+"""The client of runs that other processes drive: submits them, decides calls, delivers events, follows them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FollowedItem: TypeAlias = Delta | TurnRestarted | Record
 
 
 class RunClient:
-    """Does with runs what needs no agent: from a web server, a script or another host.
+    """Works on runs without their agent: from a web server, a script or another host.
 
         client = RunClient(SqliteJournal("runs.db"))
         await client.submit("support", "Refund order 4711", run_id="order-4711")

@@ -46,8 +46,8 @@ InputKind = Literal["decision", "event", "message", "resume"]
 
 @quick()
 class RunInput:
-    """Something that came for a run from outside. It stands beside the records, because only the holder of the lease
-    writes those; the next process that drives the run turns it into a record.
+    """An input for a run from another process. It is stored beside the records, because only the holder of the lease
+    writes those. The next process that drives the run turns it into a record.
 
     - `kind`: a decision about a call, an event, a user's message, or the wish that a suspended run goes on.
     - `name`: the call's id, or the event's name.

@@ -183,7 +183,7 @@ class Link:
     ) -> types.CallToolResult:
         """The server's answer to a call. Cancelling it cancels the call in the server. `seconds`: its time limit, in
         which the person's time for answers does not count. Raises MCPError, ValidationError, TimeoutError, and
-        ToolError if the server asks for something that is not there."""
+        ToolError if the server asks for input that this client cannot give."""
 
         # Not `Client.call_tool`: it checks results with a library that a pattern in a schema can hang.
         params = types.CallToolRequestParams(name=name, arguments=arguments)

@@ -1,4 +1,4 @@
-"""What a program may take of its host: the size of values, how often it turns there, and its interpreter's time."""
+"""The limits of a program: the size of its values, the number of its turns to the host, and its interpreter's time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where two runs part: the first record of each at which they did something else."""
+"""Finds the first record at which two runs differ."""
 
 from __future__ import annotations
 

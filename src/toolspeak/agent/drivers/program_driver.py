@@ -50,8 +50,8 @@ PROGRAM = "program"
 
 _NO_TOKENS = Usage(0, 0)
 _SNAPSHOTS = 1024 * 1024
-"""How many characters of snapshots a run may record, besides four for each of its results. A program whose values are
-larger is run again where it goes on."""
+"""How many characters of snapshots a run may record, besides four for each of its results. A program with larger values
+has no snapshot: when the run resumes, the program runs again from its beginning."""
 _WAITING_SHARE = 8
 """How many times as much, where a call may wait for an approval: that may be days."""
 _MOST_TURNS_WITHOUT = 63

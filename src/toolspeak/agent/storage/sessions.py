@@ -115,7 +115,7 @@ def _decide_first(state: RunState) -> str:
 
 
 async def take_back(journal: Journal, run_id: str) -> None:
-    """Lets the session of a run that has ended go on as if the run had not been. Its records stay."""
+    """Removes a run that has ended from the history of its session. Its records stay."""
     await set_metadata(journal, run_id, {_TAKEN_BACK: True})
 
 

@@ -46,7 +46,7 @@ def usual_after_web(approver: Approver | BatchApprover | None) -> AfterWeb:
 def answer_after_web(
     choice: Literal["ask", "refuse"], request: ApprovalRequest, answer: ApprovalAnswer | None
 ) -> ApprovalAnswer | None:
-    """What counts of the policy's answer about a call once the run has read the web. A decision of the policy stays."""
+    """The policy's answer about a call, limited if the run has read the web. A decision of the policy stays."""
     state = request.state
     if state is None or not state.sources or isinstance(answer, Decision):
         return answer

@@ -9,7 +9,7 @@ from toolspeak.tools.files.text_format import visible
 
 
 def rules_offered(question: ApprovalRequested) -> list[tuple[AlwaysScope, str]]:
-    """What a person may always approve because of this question, and in words; nothing for a question that an earlier
+    """The "always" rules that this question offers, each with its description; none for a question that an earlier
     toolspeak recorded."""
     if not question.definition:
         return []

@@ -32,7 +32,8 @@ class Sources:
 
     `upstreams` are those of the command line, `config` is the file that lists them in their place. `server` holds
     fields of `[server]`; they come before the file's. `api_keys`, `tools`, `approve_tools`, `sandbox` and
-    `responses` do so too. `pins` is where the definitions of tools are pinned, unless the file says it.
+    `responses` do so too. `pins` is the file of the
+    pinned definitions of tools, unless the configuration names one.
     """
 
     upstreams: tuple[Upstream, ...] = ()
