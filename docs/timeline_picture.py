@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from toolspeak import Agent, MemoryJournal, tool
-from toolspeak.agent.pictures.chart_svg import run_svg
+from toolspeak.agent.charts.chart_svg import run_svg
 from toolspeak.providers.scripted_provider import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 PICTURE = Path(__file__).parent / "images" / "timeline.svg"

@@ -104,10 +104,10 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "stored": {"database", "settings", "turns", "observability", "http"},
         "server_tools": {"settings", "turns", "observability", "upstreams"},
         "requests": {"settings", "turns", "upstreams", "http"},
-        "generation": {"settings", "observability", "upstreams", "usage", "stored", "server_tools"},
+        "settings_generation": {"settings", "observability", "upstreams", "usage", "stored", "server_tools"},
         "client_request": {
             *("settings", "turns", "observability", "upstreams", "http", "usage", "stored", "server_tools"),
-            *("generation", "running_streams"),
+            *("settings_generation", "running_streams"),
         },
         "responses": {
             *("settings", "turns", "observability", "upstreams", "http", "usage", "stored", "server_tools", "requests"),
@@ -119,7 +119,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "state": {"drivers"},
         "cassettes": {"drivers", "state"},
         "storage": {"state"},
-        "pictures": set(),
+        "charts": set(),
         "validation": {"options", "state"},
         "settings": {"options", "validation", "drivers", "state", "cassettes"},
         "handoffs": {"settings", "validation"},
@@ -315,7 +315,7 @@ VIOLATIONS = [
     ("project/user_files/x.py", "import toolspeak.project.folders", "project/user_files must not import"),
     (
         "chat/display/x.py",
-        "from toolspeak.chat.terminal.front import Front",
+        "from toolspeak.chat.terminal.front import ChatTerminal",
         "chat/display must not import toolspeak.chat.terminal.front",
     ),
     ("agent/recording/x.py", "import toolspeak.agent.run", "agent/recording must not import toolspeak.agent.run"),

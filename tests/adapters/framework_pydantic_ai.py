@@ -169,12 +169,12 @@ def test_their_test_model_calls_every_tool(tools, log):
 # --- from pydantic-ai -------------------------------------------------------------------------------------------------
 
 
-class Place(BaseModel):
+class SessionTip(BaseModel):
     name: str
     zoom: int = 3
 
 
-def look(ctx: RunContext[str], place: Place, times: int = 1) -> str:
+def look(ctx: RunContext[str], place: SessionTip, times: int = 1) -> str:
     """Looks at a place.
 
     Args:

@@ -7,8 +7,8 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 from toolspeak import Agent, tool
-from toolspeak.agent.pictures.chart_svg import MOST_BARS, as_chart_svg, run_svg
-from toolspeak.agent.pictures.run_chart import LABEL, ChartBuilder, call_label, chart_of
+from toolspeak.agent.charts.chart_svg import MOST_BARS, as_chart_svg, run_svg
+from toolspeak.agent.charts.run_chart import LABEL, ChartBuilder, call_label, chart_of
 from toolspeak.data.approvals import ApprovalDecided, ApprovalRequested
 from toolspeak.data.events import (
     CallSuspended,

@@ -91,11 +91,11 @@ def test_before_answers_with_a_value():
 
 
 def test_before_sees_the_batch():
-    class Steps(Interceptor):
+    class StateBody(Interceptor):
         async def before(self, call, context):
             return Answer([context.run_id, context.step])
 
-    assert through(Steps(), context=BatchContext("r", 7)).structured == ["r", 7]
+    assert through(StateBody(), context=BatchContext("r", 7)).structured == ["r", 7]
 
 
 class Trace(Interceptor):

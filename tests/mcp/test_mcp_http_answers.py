@@ -15,7 +15,7 @@ from loopback_server import Exchange, serve
 from mcp_helpers import call, mcp_servers
 
 from toolspeak.mcp import HttpServer
-from toolspeak.mcp.answer_limits import DEEPEST, TOO_DEEP, Cutter
+from toolspeak.mcp.answer_limits import DEEPEST, TOO_DEEP, DepthLimiter
 
 MIB = 1024 * 1024
 TOOL = {"name": "ask", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True, "openWorldHint": False}}
@@ -132,7 +132,7 @@ def test_a_schema_that_is_too_deep_leaves_out_that_tool_alone(kind: str, depth: 
 )
 def test_what_is_not_too_deep_passes_as_it_is_in_every_cut(value: Any, size: int):
     for text in (json.dumps(value).encode(), json.dumps(value, indent=1).encode()):
-        cutter = Cutter()
+        cutter = DepthLimiter()
         assert b"".join(cutter.cut(text[i : i + size]) for i in range(0, len(text), size)) == text
 
 
@@ -143,7 +143,7 @@ def test_what_is_too_deep_is_cut_alone(beside: int, below: int, size: int):
         deep = [*["]["] * beside, deep, 5]
     text = json.dumps({"a": deep, "b": [1, {"c": "d"}]}).encode()
     for again in (text, text + b'\n\n: "[\n\n' + text):
-        cutter = Cutter()
+        cutter = DepthLimiter()
         cut = b"".join(cutter.cut(again[i : i + size]) for i in range(0, len(again), size))
         read = json.loads(cut[-len(cut) if again is text else cut.index(b"\n\n{") + 2 :])
         assert read["b"] == [1, {"c": "d"}]

@@ -19,7 +19,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5)
 TOKENS = {"bos_token": "<BOS>", "eos_token": "<EOS>"}
 
 
-class Generation(Extension):
+class SettingsGeneration(Extension):
     """`{% generation %}`, which marks what a model is trained on: in a prompt it says nothing."""
 
     tags = {"generation"}  # noqa: RUF012 - as jinja2 declares it
@@ -48,7 +48,7 @@ def _raise(message: str) -> None:
 @cache
 def _environment() -> ImmutableSandboxedEnvironment:
     environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
+        trim_blocks=True, lstrip_blocks=True, extensions=[SettingsGeneration, loopcontrols]
     )
     environment.filters["tojson"] = _tojson
     # As llama.cpp's engine has it: jinja2's makes a Markup, which escapes all that is joined to it (`&#34;`), although

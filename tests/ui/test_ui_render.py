@@ -43,7 +43,7 @@ from toolspeak.data.messages import JsonPart, MalformedCall, Message, TextPart, 
 from toolspeak.data.tools import UNDECLARED_EFFECTS
 from toolspeak.execute import ApprovalRequest, Decision
 from toolspeak.providers.scripted_provider import ScriptedProvider
-from toolspeak.ui import AnnouncingApprover, InStep, Renderer, make_console, summary, watch
+from toolspeak.ui import AfterDisplayApprover, AnnouncingApprover, Renderer, make_console, summary, watch
 
 DIFF = "--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n"
 CALL = ToolCall("call_1_0", "read", {"path": "a"})
@@ -312,7 +312,7 @@ def test_questions_come_after_what_led_to_them():
             at_the_time.append(stream.getvalue())
             return await super().__call__(request)
 
-    approver = InStep(Looking(console, "a test"))
+    approver = AfterDisplayApprover(Looking(console, "a test"))
     agent = Agent(ScriptedProvider(TURNS, chunk=1), [touch], dialect="cogency-json", approve=approver)
     state = asyncio.run(watch(agent.start("go"), Renderer(console).show, approver))
     assert state.answer == "Done."

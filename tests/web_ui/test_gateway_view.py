@@ -23,10 +23,10 @@ from toolspeak.gateway.running_streams import (
     RunningStream,
     StreamTable,
     oldest_streams,
+    publish_streams,
     streams_of_workers,
-    written_down,
 )
-from toolspeak.gateway.server import GatewaySight
+from toolspeak.gateway.server import GatewayObserver
 from toolspeak.gateway.settings.api_keys import Key, digest
 from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.settings.upstream_settings import Upstream
@@ -45,7 +45,7 @@ async def gateway_view(settings: Settings, **options):
     """A view of a gateway of this process, which nobody asks; its metrics can be changed."""
     gateway = Gateway(settings, {})
     monitor = GatewayMonitor(
-        GatewaySight(
+        GatewayObserver(
             lambda: gateway.current.settings, gateway.metrics.families, partial(oldest_streams, gateway.streams)
         )
     )
@@ -166,7 +166,7 @@ def test_a_worker_lists_its_requests_for_the_process_that_shows_them_while_it_lo
     streams: StreamTable = {lambda: stream: None}
 
     async def main():
-        async with written_down(streams, str(tmp_path)), asyncio.timeout(PATIENCE):
+        async with publish_streams(streams, str(tmp_path)), asyncio.timeout(PATIENCE):
             while not (oldest := streams_of_workers(str(tmp_path))):  # noqa: ASYNC110 - as below
                 await asyncio.sleep(0.05)
             assert oldest == [stream]

@@ -21,7 +21,7 @@ from toolspeak.testing.journal import a_run, every_kind, write
 from toolspeak.web_ui.access import Access, UiKey, read_ui_keys
 from toolspeak.web_ui.api_operations import OPERATIONS, ROOT
 from toolspeak.web_ui.web_app import MOST_STREAMS
-from toolspeak.web_ui.web_server import UiSettings, open_door, serve_ui
+from toolspeak.web_ui.web_server import UiSettings, open_listener, serve_ui
 
 LOOK, APPROVE, RUN = ("l" * 20, "a" * 20, "r" * 20)
 KEYS = (
@@ -222,13 +222,13 @@ def test_a_file_of_keys_is_made_by_the_command_and_read(tmp_path):
 def test_other_machines_need_keys_and_the_port_must_be_free(tmp_path):
     async def main():
         with pytest.raises(ConfigurationError, match="open to other machines: give people keys"):
-            open_door(UiSettings("0.0.0.0", 0))
+            open_listener(UiSettings("0.0.0.0", 0))
         async with viewing(MemoryJournal()) as view:
             with pytest.raises(ConfigurationError, match="choose another --port"):
-                open_door(UiSettings(port=view.port))
+                open_listener(UiSettings(port=view.port))
         addresses: asyncio.Queue[str] = asyncio.Queue()
         settings = UiSettings(port=0, secret_file=tmp_path / "a" / "secret")
-        serving = asyncio.ensure_future(serve_ui(MemoryJournal(), open_door(settings), addresses.put_nowait))
+        serving = asyncio.ensure_future(serve_ui(MemoryJournal(), open_listener(settings), addresses.put_nowait))
         assert "/#token=" in await addresses.get()
         assert stat.S_IMODE((tmp_path / "a" / "secret").stat().st_mode) == 0o600
         serving.cancel()

@@ -56,7 +56,7 @@ class Lines(Protocol):
         ...
 
 
-class _Incoming(msgspec.Struct):
+class _MessageFilter(msgspec.Struct):
     """A message of the other side: a request, a notification or a response."""
 
     id: int | float | str | msgspec.UnsetType | None = msgspec.UNSET
@@ -69,7 +69,7 @@ class _Incoming(msgspec.Struct):
 Handler = Callable[[str, msgspec.Raw], Awaitable[JSON]]
 """Answers a request or takes a notification, by its method and its parameters. Raises RpcError."""
 
-_MESSAGES = msgspec.json.Decoder(_Incoming)
+_MESSAGES = msgspec.json.Decoder(_MessageFilter)
 
 
 def params_as(kind: type[ParamsT], params: msgspec.Raw) -> ParamsT:

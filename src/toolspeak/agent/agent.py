@@ -24,8 +24,8 @@ from toolspeak.agent.settings import USUAL_EXECUTION, RunSettings, executor_of
 from toolspeak.agent.state.history import Window
 from toolspeak.agent.state.output import Output, OutputT, choose_output, with_output
 from toolspeak.agent.storage.runs import suspend_run
-from toolspeak.agent.storage.sessions import Place
-from toolspeak.agent.submission import StartOnce, prepared_start, submit_run
+from toolspeak.agent.storage.sessions import SessionTip
+from toolspeak.agent.submission import IdempotentStart, prepared_start, submit_run
 from toolspeak.agent.sync import run_sync
 from toolspeak.agent.validation import (
     all_tools_of,
@@ -222,7 +222,7 @@ class Agent(RunStarter[DepsT, OutputT]):
             family = family_of(self._settings, [each._settings for each in agents.values()])
             self._settings = evolve(self._settings, family=family)
 
-    def start_after(self, place: Place | None, task: str | Message, options: RunOptions) -> Run[OutputT]:
+    def start_after(self, place: SessionTip | None, task: str | Message, options: RunOptions) -> Run[OutputT]:
         """As `start`, in a session: the run follows the messages of the session until this place."""
         check_deps(self._settings.toolset, options.get("deps"), self._deps_type)
         if self._settings.handoffs or self._settings.recording is not None:
@@ -236,7 +236,7 @@ class Agent(RunStarter[DepsT, OutputT]):
             run_id = sub_run_id(call, settings.agent, run_start.messages)
         elif run_id is None:
             return Run(settings, new_id(), [run_start], before=before)
-        start = StartOnce(Resumption(settings, run_id, {}), run_start, is_sub_run=call is not None)
+        start = IdempotentStart(Resumption(settings, run_id, {}), run_start, is_sub_run=call is not None)
         return Run(settings, run_id, (), memory=call and call.memory, before=before, load=start.load)
 
     async def submit(
@@ -253,7 +253,7 @@ class Agent(RunStarter[DepsT, OutputT]):
         return await self.submit_after(None, task, at, cast("RunOptions", options))
 
     async def submit_after(
-        self, place: Place | None, task: str | Message, at: float | None, options: RunOptions
+        self, place: SessionTip | None, task: str | Message, at: float | None, options: RunOptions
     ) -> RunResult[OutputT]:
         """As `submit`, in a session."""
         if self._journal is None:

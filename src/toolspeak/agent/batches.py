@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from toolspeak.agent.child_runs import ask_for_calls
-from toolspeak.agent.recording.recorder import BatchRecorder, Recorder, RunContexts
+from toolspeak.agent.recording.recorder import BatchContextFactory, BatchRecorder, Recorder
 from toolspeak.agent.state.decide import RunTools, decide, seconds_left, time_is_over
 from toolspeak.agent.turns import Turns
 from toolspeak.data.events import RunPaused
@@ -17,7 +17,7 @@ from toolspeak.execute.sub_runs import BatchHeld
 
 
 async def run_batch(
-    action: RunTools, recorder: Recorder, turns: Turns, facts: BatchRecorder, contexts: RunContexts
+    action: RunTools, recorder: Recorder, turns: Turns, facts: BatchRecorder, contexts: BatchContextFactory
 ) -> tuple[ApprovalRequest, ...]:
     """Runs a batch to its results, or until the run pauses. Returns the questions that it pauses with.
 
@@ -76,7 +76,7 @@ async def run_batch(
     return questions
 
 
-async def pause_run(recorder: Recorder, turns: Turns, contexts: RunContexts) -> None:
+async def pause_run(recorder: Recorder, turns: Turns, contexts: BatchContextFactory) -> None:
     """Records that the run pauses where nothing is under way: a person suspends it, or its worker ends."""
     await turns.drop_early()
     await recorder.record(RunPaused(contexts.pause.reason))

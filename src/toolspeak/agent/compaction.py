@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from toolspeak.agent.interceptors import InterceptorRunner
-from toolspeak.agent.recording.recorder import Recorder, RunContexts
+from toolspeak.agent.recording.recorder import BatchContextFactory, Recorder
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.history import full_window, plan_compaction, plan_summary
 from toolspeak.agent.state.state import FINAL
@@ -53,7 +53,7 @@ async def compact_run(
         settings = evolve(settings, window=window)
         recorder = Recorder(settings, run_id, state, loaded_run.before)
         recorder.lease = lease
-        contexts = RunContexts(settings, run_id, recorder, loaded_run.memory)
+        contexts = BatchContextFactory(settings, run_id, recorder, loaded_run.memory)
         interceptors = InterceptorRunner(settings.interceptors, settings.secrets, contexts.hook)
         turns = Turns(settings, interceptors, recorder, contexts)
         try:

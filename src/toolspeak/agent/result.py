@@ -128,7 +128,7 @@ class RunResult(Generic[AnswerT]):
 
     def _repr_html_(self) -> str:
         """The run's timeline, for notebooks."""
-        pictures = importlib.import_module("toolspeak.agent.pictures.chart_svg")  # of no use to other programs
+        pictures = importlib.import_module("toolspeak.agent.charts.chart_svg")  # of no use to other programs
         return pictures.run_svg(self.run_records.records, str(self) or self.run_id)
 
     def __str__(self) -> str:

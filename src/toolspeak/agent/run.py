@@ -14,9 +14,9 @@ from toolspeak.agent.interceptors import InterceptorRunner, RunInterception, Run
 from toolspeak.agent.recording.channel import Channel
 from toolspeak.agent.recording.publisher import Publisher
 from toolspeak.agent.recording.recorder import (
+    BatchContextFactory,
     BatchRecorder,
     Recorder,
-    RunContexts,
     RunEvent,
     StreamItem,
     UsageRollUp,
@@ -72,7 +72,7 @@ class Run(Generic[AnswerT]):
         self._first_events, self._load, self._is_driven = first_events, load, False
         self._inbox, self.run_id = Inbox(), run_id
         self.take_back = self._inbox.take_back
-        self._contexts = contexts = RunContexts(settings, run_id, recorder, {} if memory is None else memory)
+        self._contexts = contexts = BatchContextFactory(settings, run_id, recorder, {} if memory is None else memory)
         self._pause = contexts.pause
         self._work_with(settings)
         self._run_interception: RunInterception | None = None

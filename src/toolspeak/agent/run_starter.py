@@ -15,7 +15,7 @@ from toolspeak.agent.result import RunResult
 from toolspeak.agent.run import Run
 from toolspeak.agent.state.output import OutputT
 from toolspeak.agent.state.state import RunState
-from toolspeak.agent.storage.sessions import Place
+from toolspeak.agent.storage.sessions import SessionTip
 from toolspeak.agent.streams import StreamedOutput, stream_output, stream_text
 from toolspeak.agent.sync import run_sync
 from toolspeak.data.messages import Message
@@ -25,7 +25,7 @@ class RunStarter(Generic[DepsT, OutputT]):
     """What `Agent` inherits: `run` and the other methods that start a run."""
 
     @abstractmethod
-    def start_after(self, place: Place | None, task: str | Message, options: RunOptions) -> Run[OutputT]:
+    def start_after(self, place: SessionTip | None, task: str | Message, options: RunOptions) -> Run[OutputT]:
         """As `start`, in a session: the run follows the messages of the session until this place."""
 
     @abstractmethod

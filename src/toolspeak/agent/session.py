@@ -12,7 +12,7 @@ from toolspeak.agent.run import Run
 from toolspeak.agent.state.output import OutputT
 from toolspeak.agent.storage.runs import suspend_run
 from toolspeak.agent.storage.sessions import (
-    Place,
+    SessionTip,
     WhenOpen,
     end_of_session,
     fork_session,
@@ -104,7 +104,7 @@ class Session(Generic[DepsT, OutputT]):
         own = cast("RunOptions", {**options, "principal": self._principal})
         return await self._agent.submit_after(place, task, at, own)
 
-    async def _place(self, when_open: WhenOpen, run_id: str | None) -> Place:
+    async def _place(self, when_open: WhenOpen, run_id: str | None) -> SessionTip:
         return await place_for(self._journal, self.session_id, run_id, self._principal, when_open)
 
     @overload

@@ -15,7 +15,7 @@ from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.history import pair_results, without_secrets
 from toolspeak.agent.state.steps import RunRecords
 from toolspeak.agent.storage.runs import LoadedRun, load_whole
-from toolspeak.agent.storage.sessions import Place
+from toolspeak.agent.storage.sessions import SessionTip
 from toolspeak.agent.validation import check_messages, check_options, check_priced, checked_choice
 from toolspeak.data.events import Record, RunStarted
 from toolspeak.data.messages import Message, ToolChoice
@@ -40,7 +40,7 @@ def check_run_id(run_id: object) -> None:
 
 
 @quick()
-class StartOnce:
+class IdempotentStart:
     """Starts a run, or goes on with it if it is there: one that a call's function starts and that the function, entered
     again, finds; or one under an id of the caller's.
 
@@ -87,7 +87,7 @@ def check_same(records: Sequence[Record], run_start: RunStarted, agent: str, pri
 
 
 def prepared_start(
-    settings: RunSettings, task: str | Message, options: RunOptions, place: Place | None
+    settings: RunSettings, task: str | Message, options: RunOptions, place: SessionTip | None
 ) -> tuple[RunSettings, RunStarted]:
     """The settings of one run, and its first record. Raises as `Agent.start`."""
     check_options(options, RunOptions.__annotations__)
@@ -124,7 +124,7 @@ def prepared_start(
     return settings, run_start
 
 
-def with_place(run_start: RunStarted, place: Place) -> RunStarted:
+def with_place(run_start: RunStarted, place: SessionTip) -> RunStarted:
     """The first record of a run that goes on with a session."""
     return evolve(
         run_start,
@@ -137,7 +137,12 @@ def with_place(run_start: RunStarted, place: Place) -> RunStarted:
 
 
 async def submit_by_name(
-    journal: Journal, agent: str, task: str | Message, options: RunOptions, at: float | None, place: Place | None = None
+    journal: Journal,
+    agent: str,
+    task: str | Message,
+    options: RunOptions,
+    at: float | None,
+    place: SessionTip | None = None,
 ) -> RunResult[Any]:
     """As `submit_run`, for an agent of which only the name is known here. `place`: where a session goes on."""
     check_options(options, RunOptions.__annotations__)

@@ -34,7 +34,7 @@ FLUSH_CHARACTERS = 4096
 
 
 @quick()
-class RawEnd:
+class UnrecordedText:
     """The part of a complete turn that its records lack, as the provider sent it, with placeholders for secrets.
 
     - `text`, `reasoning`: since the last `ModelTextReceived` of the turn.
@@ -148,7 +148,7 @@ class TurnCheckpoint:
         finally:
             self._begin_turn()
 
-    async def end(self) -> RawEnd:
+    async def end(self) -> UnrecordedText:
         """Ends a turn that is complete, and returns what no record has of it. Raises the error of the last record, if
         it failed."""
         # The timer keeps running: most turns end before it fires.
@@ -156,7 +156,7 @@ class TurnCheckpoint:
         own_text = text[: len(text) - self._call_size] if self._call_size and not self._has_records else text
         if self._secrets.has_values:
             text, reasoning, own_text = map(self._secrets.hide_text, (text, reasoning, own_text))
-        raw_end = RawEnd(text, reasoning, own_text, self._has_records)
+        raw_end = UnrecordedText(text, reasoning, own_text, self._has_records)
         self._begin_turn()
         if self._saving is not None:
             await self._wait_for_save()
@@ -243,7 +243,7 @@ class TurnAnswers:
         history: Sequence[Message],
         prompt: str,
         request_digest: str,
-        raw_end: RawEnd | None,
+        raw_end: UnrecordedText | None,
         *,
         costs: bool,
         wrapping_up: bool,

@@ -17,14 +17,14 @@ from toolspeak.agent.drivers.request_parts import NO_PARTS, RecordedParts
 from toolspeak.agent.drivers.text import text_digest
 from toolspeak.agent.history_summary import LEFT_OUT, NoSummary, summary_of
 from toolspeak.agent.interceptors import Compaction, InterceptorRunner, turn_of
-from toolspeak.agent.recording.recorder import Recorder, RunContexts
+from toolspeak.agent.recording.recorder import BatchContextFactory, Recorder
 from toolspeak.agent.redact import Redactor
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.decide import AskModel, Finish, seconds_left, time_is_over
 from toolspeak.agent.state.history import Plan, Window, hide_call, summary_message
 from toolspeak.agent.state.state import RunState
 from toolspeak.agent.state.steps import memory_after
-from toolspeak.agent.turn_checkpoint import RawEnd, TurnAnswers, TurnCheckpoint
+from toolspeak.agent.turn_checkpoint import TurnAnswers, TurnCheckpoint, UnrecordedText
 from toolspeak.agent.validation import check_deps, check_submitted_options, checked_choice, toolset_of
 from toolspeak.data.deltas import CallCompleted, CallMalformed, CallStarted, Delta, TurnEnded, TurnRestarted
 from toolspeak.data.events import HistoryCompacted, ModelAnswered, ModelAsked, ModelFailed, RetryScheduled
@@ -61,7 +61,7 @@ class Turns:
         settings: RunSettings,
         interceptors: InterceptorRunner,
         recorder: Recorder,
-        contexts: RunContexts,
+        contexts: BatchContextFactory,
     ) -> None:
         self._settings = settings
         self._interceptors = interceptors
@@ -83,7 +83,7 @@ class Turns:
         self._last_tools: Sequence[ToolSpec] = ()
         self._last_terms: tuple[Any, ...] = ()  # of the last request, without its messages and tools
         self._request_digest = ""  # of the current turn
-        self._raw_end: RawEnd | None = None  # of the current turn
+        self._raw_end: UnrecordedText | None = None  # of the current turn
         self._reads = 0  # of the current turn: interceptors may proceed more than once
         self.error: ProviderError | None = None
         """The failure of the model's API that ended the run."""

@@ -25,7 +25,7 @@ No model is chosen. Name one: /model ollama:qwen3:8b (a server at OLLAMA_HOST, b
 --model or TOOLSPEAK_MODEL names it at the start."""
 
 
-class AgentKeeper:
+class LazyAgent:
     """Holds one open agent.
 
     - `note`: shows a line to the person, in a style.

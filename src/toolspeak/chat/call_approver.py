@@ -13,7 +13,7 @@ from toolspeak.chat.display.call_lanes import call_line
 from toolspeak.chat.display.code_colours import colour_line, lexer_of_file
 from toolspeak.chat.display.styled_text import StyledLine, cells, pieces_of, rows_of, truncate, wrap
 from toolspeak.chat.display.theme import theme_class
-from toolspeak.chat.terminal.front import AGAIN, NEXT, PREVIOUS, Front
+from toolspeak.chat.terminal.front import AGAIN, NEXT, PREVIOUS, ChatTerminal
 from toolspeak.data.approvals import Decision, Rule
 from toolspeak.data.events import ApprovalRequested, Record
 from toolspeak.errors import ConfigurationError
@@ -93,7 +93,7 @@ class CallApprover:
 
     def __init__(
         self,
-        front: Front,
+        front: ChatTerminal,
         rules_path: str = "",
         on_standing_approval: Callable[[str], None] = lambda _: None,
         before_end: Callable[[], object] = lambda: None,

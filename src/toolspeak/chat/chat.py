@@ -13,7 +13,7 @@ from typing import Literal
 from toolspeak.agent import Agent, Run, RunState, Session
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.agent.storage.sessions import end_of_session, new_session_id, session_messages, take_back
-from toolspeak.chat.agent_keeper import NO_MODEL, AgentKeeper
+from toolspeak.chat.agent_keeper import NO_MODEL, LazyAgent
 from toolspeak.chat.attachments import attachment_lines, message_with_files
 from toolspeak.chat.call_approver import CallApprover
 from toolspeak.chat.display.call_lanes import spinner
@@ -23,7 +23,7 @@ from toolspeak.chat.display.transcript import Transcript
 from toolspeak.chat.next_message import NextMessage
 from toolspeak.chat.other_terminals import busy_note, messages_of_others, until_free
 from toolspeak.chat.run_driver import RunDriver
-from toolspeak.chat.terminal.front import Front
+from toolspeak.chat.terminal.front import ChatTerminal
 from toolspeak.chat.undo_note import with_undo_note
 from toolspeak.chat.unsent_messages import keep_unsent, take_unsent
 from toolspeak.data.events import Limits
@@ -58,7 +58,7 @@ class Chat:
 
     def __init__(
         self,
-        front: Front,
+        front: ChatTerminal,
         setup: Setup,
         journal: Journal,
         session: SessionInfo | None = None,
@@ -76,7 +76,7 @@ class Chat:
         self.approver = CallApprover(
             front, setup.rules, self.transcript.show_with_result, lambda: self.driver.give_back_messages()
         )
-        self.keeper = AgentKeeper(journal, self.approver, self.transcript.note)
+        self.keeper = LazyAgent(journal, self.approver, self.transcript.note)
         self.servers_of = self.keeper.servers_of
         self.transcript.thoughts = thoughts
         self._continues = session

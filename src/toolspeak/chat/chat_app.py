@@ -13,7 +13,7 @@ from typing import Any
 
 from prompt_toolkit.data_structures import Size
 
-from toolspeak.chat.terminal.front import Front
+from toolspeak.chat.terminal.front import ChatTerminal
 from toolspeak.chat.terminal.message_input import history_of
 from toolspeak.chat.terminal.screen import Screen
 from toolspeak.chat.terminal.steady_output import SteadyOutput
@@ -21,7 +21,7 @@ from toolspeak.project.user_files.user_folders import data_folder
 
 _LOG = logging.getLogger("toolspeak.chat")
 
-Hold = Callable[[Front, "asyncio.Queue[str]"], Awaitable[None]]
+Hold = Callable[[ChatTerminal, "asyncio.Queue[str]"], Awaitable[None]]
 """Holds the conversation at a front, with the lines that the person sends, until it is cancelled."""
 
 _PLAIN_TERMINALS = ("", "dumb", "unknown")

@@ -13,7 +13,7 @@ from toolspeak.chat.attachments import attachment_lines
 from toolspeak.chat.display.settings_row import tokens_of_conversation
 from toolspeak.chat.display.transcript import Transcript
 from toolspeak.chat.display.waiting_lines import WaitingLines
-from toolspeak.chat.terminal.front import Front
+from toolspeak.chat.terminal.front import ChatTerminal
 from toolspeak.data.events import HistoryCompacted, Record, RunStarted, UserMessageQueued
 from toolspeak.data.messages import Message
 from toolspeak.data.run_values import UNFINISHED_STATUSES
@@ -32,7 +32,7 @@ class RunDriver:
     def __init__(
         self,
         journal: Journal,
-        front: Front,
+        front: ChatTerminal,
         transcript: Transcript,
         saw: Callable[[Any], None],
         keep: Callable[[Sequence[str]], object],

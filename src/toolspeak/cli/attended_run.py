@@ -36,7 +36,16 @@ from toolspeak.execute import Approver, InDoubtPolicy
 from toolspeak.journal import Journal, MemoryJournal
 from toolspeak.project.agent_builder import open_agent
 from toolspeak.project.run_setup import Setup
-from toolspeak.ui import AnnouncingApprover, InStep, OneAtATime, Renderer, make_console, printable, summary, watch
+from toolspeak.ui import (
+    AfterDisplayApprover,
+    AnnouncingApprover,
+    Renderer,
+    SerialApprover,
+    make_console,
+    printable,
+    summary,
+    watch,
+)
 from toolspeak.ui.format import count
 from toolspeak.ui.lanes import batches
 from toolspeak.ui.terminal_approver import has_terminal, terminal_approver
@@ -89,7 +98,7 @@ async def work(
     """Drives the run that `begin` makes, and shows it. Returns the command's exit code. `cassette` records the run or
     replays it."""
     live = make_console(sys.stdout if sys.stdout.isatty() and not display.as_json else sys.stderr, setup.theme)
-    person = OneAtATime(terminal_approver(live, setup.rules, waits=True)) if has_terminal() else None
+    person = SerialApprover(terminal_approver(live, setup.rules, waits=True)) if has_terminal() else None
     approver = _approver(setup, live, display.as_json, person)
     renderer = Renderer(live, thoughts=display.thoughts)
 
@@ -114,7 +123,7 @@ async def work(
         show = printer(display) if display.as_json else renderer.show
         run = await begin(ready_agent.agent)
         try:
-            state = await watch(run, show, approver if isinstance(approver, InStep) else None)
+            state = await watch(run, show, approver if isinstance(approver, AfterDisplayApprover) else None)
         except ProviderError:
             _print_summary(run.state)
             raise
@@ -149,10 +158,10 @@ def _approver(
             # It still announces each call, unless the output is JSON: previews take time.
             person = terminal_approver(live, setup.rules, waits=True) if has_terminal() else None
             announcing = AnnouncingApprover(live, f"--approve {approve}", approve == "all+repaired", person)
-            return approve if as_json else InStep(announcing)
+            return approve if as_json else AfterDisplayApprover(announcing)
         case "ask":
             # Without a terminal the run pauses: it does not refuse the call, and the exit code differs.
-            return None if person is None else InStep(person)
+            return None if person is None else AfterDisplayApprover(person)
 
 
 async def work_on_input(

@@ -11,7 +11,7 @@ from toolspeak.chat.chat import Chat
 from toolspeak.chat.chat_commands import ChatCommands
 from toolspeak.chat.display.theme import theme_class
 from toolspeak.chat.display.theme_looks import styles_with
-from toolspeak.chat.terminal.front import Front
+from toolspeak.chat.terminal.front import ChatTerminal
 from toolspeak.cli.configuration import content_lines
 from toolspeak.cli.options.journal_option import continuing, journal_of
 from toolspeak.errors import ToolspeakError
@@ -31,7 +31,7 @@ _ROWS = 8
 
 
 async def hold_conversation(
-    front: Front,
+    front: ChatTerminal,
     lines: asyncio.Queue[str],
     workspace: str,
     choices: SetupChoices,
@@ -92,7 +92,7 @@ async def hold_conversation(
         await run_journal.aclose()
 
 
-async def _configuration(front: Front, workspace: str, tell: Callable[[str, str], None]) -> Config:
+async def _configuration(front: ChatTerminal, workspace: str, tell: Callable[[str, str], None]) -> Config:
     """The configuration for work in a folder. Asks at the front about a project's that is not trusted."""
     loop = asyncio.get_running_loop()
 
@@ -110,7 +110,7 @@ async def _configuration(front: Front, workspace: str, tell: Callable[[str, str]
     return config
 
 
-async def _may_count(front: Front, project: ProjectConfig) -> bool:
+async def _may_count(front: ChatTerminal, project: ProjectConfig) -> bool:
     """Shows a project's configuration, a screen at a time, and asks whether it counts."""
     question = Question(content_lines(project))
     while True:

@@ -40,7 +40,7 @@ tools and agents over MCP" says what to write into the client's settings. Ctrl-C
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ServeOptions:
     """The options that say what is served, and who decides about calls."""
 
     tools: tuple[str, ...]
@@ -54,7 +54,7 @@ class Offer:
 
 
 async def serve(
-    offer: Offer, journal_place: str | None, http: str | None, key_file: str | None, hosts: Sequence[str]
+    offer: ServeOptions, journal_place: str | None, http: str | None, key_file: str | None, hosts: Sequence[str]
 ) -> None:
     """Serves until the client closes standard input, or until SIGTERM."""
     address = None if http is None else _address(http)
@@ -102,7 +102,7 @@ async def serve(
 
 
 async def _tools_and_agents(
-    offer: Offer, journal: Journal, opened_parts: AsyncExitStack
+    offer: ServeOptions, journal: Journal, opened_parts: AsyncExitStack
 ) -> tuple[list[Tool[..., Any] | Agent[Any, Any]], list[AnyInterceptor]]:
     """The tools and agents that the options name, and their interceptors. The stack closes what they opened."""
     commands, line = await open_command_sandbox(offer.workspace, is_attended=False, **offer.sandbox)

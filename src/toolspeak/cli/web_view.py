@@ -60,7 +60,7 @@ def beside_gateway(
     open_store = None if journal is None else lambda: shared_journal(journal)
     if open_store is not None:
         shared_journal(journal)  # a wrong address is an error before anything is served
-    return view.beside_gateway(server.open_door(settings, option="--ui-"), print_view_address, open_store)
+    return view.beside_gateway(server.open_listener(settings, option="--ui-"), print_view_address, open_store)
 
 
 def view_module(name: str) -> Any:

@@ -1,6 +1,6 @@
 """The leaves of the codec: checked conversion of scalars, arrays and JSON values (see `codec`).
 
-Each function takes a value and returns its stored form, or the other way round. It raises `Misfit` for other values.
+Each function takes a value and returns its stored form, or the other way round. It raises `FieldMismatch` for others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ to_text = json.JSONEncoder(ensure_ascii=True, allow_nan=False, check_circular=Fa
 """A JSON value as one line of ASCII text."""
 
 
-class Misfit(Exception):
+class FieldMismatch(Exception):
     """A value does not fit the format; the codec makes a FormatError of it.
 
     `place` grows from the inside out while the exception rises.
@@ -38,37 +38,37 @@ def identity(value: Any) -> Any:
 
 def text(value: Any) -> str:
     if not isinstance(value, str):
-        raise Misfit(f"expected text, found {kind_of(value)}")
+        raise FieldMismatch(f"expected text, found {kind_of(value)}")
     return value
 
 
 def integer(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise Misfit(f"expected an integer, found {kind_of(value)}")
+        raise FieldMismatch(f"expected an integer, found {kind_of(value)}")
     return value
 
 
 def number(value: Any) -> float:
     if not isinstance(value, _NUMBERS) or isinstance(value, bool):
-        raise Misfit(f"expected a number, found {kind_of(value)}")
+        raise FieldMismatch(f"expected a number, found {kind_of(value)}")
     try:
         result = float(value)
     except OverflowError:
         result = math.inf
     if not math.isfinite(result):
-        raise Misfit("NaN and infinite numbers are not JSON")
+        raise FieldMismatch("NaN and infinite numbers are not JSON")
     return result
 
 
 def boolean(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise Misfit(f"expected true or false, found {kind_of(value)}")
+        raise FieldMismatch(f"expected true or false, found {kind_of(value)}")
     return value
 
 
 def base64_of(value: Any) -> str:
     if not isinstance(value, bytes):
-        raise Misfit(f"expected bytes, found {kind_of(value)}")
+        raise FieldMismatch(f"expected bytes, found {kind_of(value)}")
     return base64.b64encode(value).decode("ascii")
 
 
@@ -76,7 +76,7 @@ def bytes_of(value: Any) -> bytes:
     try:
         return base64.b64decode(text(value), validate=True)
     except ValueError as error:
-        raise Misfit("expected base64 text") from error
+        raise FieldMismatch("expected base64 text") from error
 
 
 def array(convert: Convert, accepted_types: tuple[type, ...], build: Callable[[list[Any]], Any]) -> Convert:
@@ -84,12 +84,12 @@ def array(convert: Convert, accepted_types: tuple[type, ...], build: Callable[[l
 
     def walk(value: Any) -> Any:
         if not isinstance(value, accepted_types):
-            raise Misfit(f"expected a list, found {kind_of(value)}")
+            raise FieldMismatch(f"expected a list, found {kind_of(value)}")
         items: list[Any] = []
         try:
             for item in cast("Iterable[Any]", value):
                 items.append(convert(item))  # noqa: PERF401 (its length is the place when an item misfits)
-        except Misfit as misfit:
+        except FieldMismatch as misfit:
             misfit.place.append(f"[{len(items)}]")
             raise
         return build(items)
@@ -107,7 +107,7 @@ def json_value(value: Any) -> JSON:
         return json_object(value)
     if isinstance(value, _ARRAYS):
         return _json_array(value)
-    raise Misfit(f"{kind_of(value)} is not a JSON value")
+    raise FieldMismatch(f"{kind_of(value)} is not a JSON value")
 
 
 def json_object(value: Any) -> dict[str, JSON]:
@@ -123,20 +123,20 @@ def text_object(value: Any) -> dict[str, str]:
 def plain_object(value: Any) -> dict[str, JSON]:
     """The value itself, if it is an object as `json.loads` makes it."""
     if type(value) is not dict:
-        raise Misfit(f"expected an object, found {kind_of(value)}")
+        raise FieldMismatch(f"expected an object, found {kind_of(value)}")
     return cast("dict[str, JSON]", value)
 
 
 def _object(convert: Convert, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise Misfit(f"expected an object, found {kind_of(value)}")
+        raise FieldMismatch(f"expected an object, found {kind_of(value)}")
     entries: dict[str, Any] = {}
     for key, item in cast("Mapping[Any, Any]", value).items():
         if not isinstance(key, str):
-            raise Misfit(f"the key {quote(key)} is not text")
+            raise FieldMismatch(f"the key {quote(key)} is not text")
         try:
             entries[key] = convert(item)
-        except Misfit as misfit:
+        except FieldMismatch as misfit:
             misfit.place.append(f"[{quote(key)}]")
             raise
     return entries

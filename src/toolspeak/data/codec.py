@@ -32,7 +32,7 @@ from typing import Any, Literal, NoReturn, cast
 
 import msgspec
 
-from toolspeak.data.checks import Misfit, kind_of, quote, to_text
+from toolspeak.data.checks import FieldMismatch, kind_of, quote, to_text
 from toolspeak.data.events import Event, Record
 from toolspeak.data.forms import ANY, CLASSES, FORMAT, codec_of
 from toolspeak.data.messages import JSON, no_extra
@@ -53,8 +53,8 @@ def dump(value: Any) -> dict[str, JSON]:
     try:
         data = codec.encode(value)
         if "format" in data:
-            raise Misfit("a field named 'format' cannot be written at the outermost level")
-    except (Misfit, RecursionError) as error:
+            raise FieldMismatch("a field named 'format' cannot be written at the outermost level")
+    except (FieldMismatch, RecursionError) as error:
         raise _format_error(error, codec.tag) from error
     return {"format": FORMAT, **data}
 
@@ -84,7 +84,7 @@ def _load(data: JSON, *, finite: bool) -> Any:
     try:
         # Only events may be of an unknown type, so an unknown type at the top is one.
         return ANY.decode(bare)
-    except (Misfit, RecursionError) as error:
+    except (FieldMismatch, RecursionError) as error:
         raise _format_error(error, tag if isinstance(tag, str) and tag in CLASSES else "value") from error
 
 
@@ -222,12 +222,12 @@ def _encode_by_msgspec(value: Any, decode: Callable[[bytes], Any]) -> str:
         raw = _encode(value)
         if raw.isascii() and b"\x7f" not in raw:
             if decode(raw) != value:
-                raise Misfit("is read back as another value")
+                raise FieldMismatch("is read back as another value")
             return _shallow(raw.decode())
     # Python's own writer escapes all but printable ASCII, and has other digits for very large and very small numbers.
     data = msgspec.to_builtins(value, str_keys=True)
     if msgspec.convert(data, cast("type[Any]", type(value))) != value:
-        raise Misfit("is read back as another value")
+        raise FieldMismatch("is read back as another value")
     return _shallow(to_text(data))
 
 
@@ -243,7 +243,7 @@ def _shallow(text: str) -> str:
             return text
         brackets = brackets.replace(b"[]", b"")  # the innermost level
     if brackets:
-        raise Misfit("may be nested too deeply")
+        raise FieldMismatch("may be nested too deeply")
     return text
 
 
@@ -266,7 +266,7 @@ def _has_plain_digits(value: Any) -> bool:
             if not 1e-4 <= item < 1e16:
                 return False
         elif kind is int:
-            raise Misfit("an integer")
+            raise FieldMismatch("an integer")
         elif item is not None and _fractions(kind) and not _has_plain_digits(item):
             return False
     return True
@@ -314,7 +314,7 @@ def _check_version(data: Mapping[str, JSON]) -> None:
     )
 
 
-def _format_error(error: Misfit | RecursionError, root: str) -> FormatError:
+def _format_error(error: FieldMismatch | RecursionError, root: str) -> FormatError:
     if isinstance(error, RecursionError):
         return FormatError(f"{root}: nested too deeply")
     return FormatError(f"{root}{''.join(reversed(error.place))}: {error.problem}")

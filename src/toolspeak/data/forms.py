@@ -16,7 +16,7 @@ from toolspeak.data import approvals, deltas, events, interceptor_events, messag
 from toolspeak.data.checks import (
     SCALARS,
     Convert,
-    Misfit,
+    FieldMismatch,
     array,
     identity,
     json_object,
@@ -101,7 +101,7 @@ class Codec:
             name = "extra"
             if self.has_extra and value.extra:
                 self._add_extra(data, value.extra)
-        except Misfit as misfit:
+        except FieldMismatch as misfit:
             misfit.place.append(f".{name}")
             raise
         return data
@@ -109,7 +109,7 @@ class Codec:
     def _add_extra(self, data: dict[str, JSON], extra: Any) -> None:
         for key, item in json_object(extra).items():
             if key in self.reserved_keys:
-                raise Misfit(f"{quote(key)} is a field of {self.tag} and cannot be in its extra")
+                raise FieldMismatch(f"{quote(key)} is a field of {self.tag} and cannot be in its extra")
             data[key] = item
 
     def decode(self, data: dict[str, JSON]) -> Any:
@@ -121,8 +121,8 @@ class Codec:
                 if name in data:
                     arguments[name] = field.rule.decode(data[name])
                 elif field.default is MISSING:
-                    raise Misfit("missing")
-        except Misfit as misfit:
+                    raise FieldMismatch("missing")
+        except FieldMismatch as misfit:
             misfit.place.append(f".{name}")
             raise
         # One more than the fields: the tag.
@@ -141,22 +141,22 @@ def _decode_tagged(data: Any, classes_by_tag: Mapping[str, type], unknown_events
     fields = plain_object(data)
     tag = fields.get("type")
     if not isinstance(tag, str):
-        raise Misfit("missing the text field 'type'" if tag is None else f"'type' is {kind_of(tag)}, not text")
+        raise FieldMismatch("missing the text field 'type'" if tag is None else f"'type' is {kind_of(tag)}, not text")
     if unknown_events and (tag not in CLASSES or tag == UnknownEvent.__name__):
         return UnknownEvent(tag, {key: item for key, item in fields.items() if key != "type"})
     cls = classes_by_tag.get(tag)
     if cls is None:
-        raise Misfit(f"type {quote(tag)} does not belong here; expected {one_of(classes_by_tag)}")
+        raise FieldMismatch(f"type {quote(tag)} does not belong here; expected {one_of(classes_by_tag)}")
     return codec_of(cls).decode(fields)
 
 
 def _encode_unknown(event: UnknownEvent) -> dict[str, JSON]:
     kind = text(event.kind)
     if kind in CLASSES and kind != UnknownEvent.__name__:
-        raise Misfit(f"an unknown event cannot be of the known type {kind!r}")
+        raise FieldMismatch(f"an unknown event cannot be of the known type {kind!r}")
     data = json_object(event.data)
     if "type" in data:
-        raise Misfit("the data of an unknown event cannot have a field 'type'")
+        raise FieldMismatch("the data of an unknown event cannot have a field 'type'")
     return {"type": kind, **data}
 
 
@@ -203,7 +203,7 @@ def _tagged_rule(classes: Iterable[type[Any]]) -> TypeRule:
     def encode(value: Any) -> dict[str, JSON]:
         cls = typing.cast("type[Any]", type(value))
         if classes_by_tag.get(cls.__name__) is not cls:
-            raise Misfit(f"expected {one_of(classes_by_tag)}, found {kind_of(value)}")
+            raise FieldMismatch(f"expected {one_of(classes_by_tag)}, found {kind_of(value)}")
         return codec_of(cls).encode(value)
 
     return TypeRule(encode, lambda data: _decode_tagged(data, classes_by_tag, unknown_events))
@@ -213,7 +213,7 @@ def _literal(choices: tuple[Any, ...]) -> TypeRule:
     def check(value: Any) -> Any:
         if isinstance(value, str) and value in choices:
             return value
-        raise Misfit(f"{quote(value)} is not one of: {', '.join(map(repr, choices))}")
+        raise FieldMismatch(f"{quote(value)} is not one of: {', '.join(map(repr, choices))}")
 
     return TypeRule(check, check)
 

@@ -17,7 +17,7 @@ from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from toolspeak.engines.base import Delivery, RunHandler, WorkLimits
-from toolspeak.engines.handler_calls import HandlerCalls, database_of, refuse_principals, steadily
+from toolspeak.engines.handler_calls import HandlerCalls, database_of, refuse_principals, retry_during_outage
 from toolspeak.errors import EngineError
 from toolspeak.journal.base import Journal
 
@@ -90,7 +90,9 @@ class DbosEngine:
             again, count = await calls.call(delivery, failures)
             if again is not None:
                 request = partial(self._enqueue, again, run_id, agent, principal, count)
-                await steadily(lambda: asyncio.to_thread(request), lambda error: isinstance(error, _PROBLEMS))
+                await retry_during_outage(
+                    lambda: asyncio.to_thread(request), lambda error: isinstance(error, _PROBLEMS)
+                )
 
         @DBOS.workflow(name="drive")
         async def _workflow(run_id: str, agent: str, principal: str | None, failures: int) -> None:

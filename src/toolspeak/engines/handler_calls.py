@@ -77,7 +77,7 @@ class HandlerCalls:
             task.cancel()
 
 
-async def steadily(act: Callable[[], Awaitable[_T]], is_outage: Callable[[Exception], bool]) -> _T:
+async def retry_during_outage(act: Callable[[], Awaitable[_T]], is_outage: Callable[[Exception], bool]) -> _T:
     """The result of `act`, which is repeated while `is_outage` says that its error means an unreachable database."""
     while True:
         try:

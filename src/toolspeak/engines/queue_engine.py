@@ -20,7 +20,13 @@ from procrastinate.manager import JobManager, NotificationCallback
 from procrastinate.worker import Worker as ProcrastinateWorker
 
 from toolspeak.engines.base import Delivery, RunHandler, WorkLimits
-from toolspeak.engines.handler_calls import HandlerCalls, cancel_and_wait, database_of, refuse_principals, steadily
+from toolspeak.engines.handler_calls import (
+    HandlerCalls,
+    cancel_and_wait,
+    database_of,
+    refuse_principals,
+    retry_during_outage,
+)
 from toolspeak.errors import ConfigurationError, EngineError
 from toolspeak.journal.base import Journal
 
@@ -173,10 +179,10 @@ class QueueEngine:
         finally:
             jobs.workers[context.job.worker_id] -= 1
         if again is not None:
-            await steadily(lambda: self._defer(run_id, agent, principal, again, failures), _is_outage)
+            await retry_during_outage(lambda: self._defer(run_id, agent, principal, again, failures), _is_outage)
 
     async def _ring(self, run_id: str, agent: str, principal: str | None, failures: int = 0) -> None:
-        await steadily(lambda: self._defer(run_id, agent, principal, failures=failures), _is_outage)
+        await retry_during_outage(lambda: self._defer(run_id, agent, principal, failures=failures), _is_outage)
 
     async def _beat(self, jobs: _JobsUnderWay) -> None:
         """Shows that the workers live, also while they end and procrastinate's own heartbeat has stopped."""
@@ -254,7 +260,7 @@ class _SteadyManager(JobManager):
     """
 
     async def update_heartbeat(self, worker_id: int) -> None:
-        await steadily(lambda: super(_SteadyManager, self).update_heartbeat(worker_id), _is_outage)
+        await retry_during_outage(lambda: super(_SteadyManager, self).update_heartbeat(worker_id), _is_outage)
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
         try:
@@ -272,12 +278,12 @@ class _SteadyManager(JobManager):
             if current and current[0].worker_id == job.worker_id and current[0].status == Status.DOING.value:
                 await super(_SteadyManager, self).finish_job(job, status, delete_job)
 
-        await steadily(finish, _is_outage)
+        await retry_during_outage(finish, _is_outage)
 
     async def listen_for_jobs(
         self, *, on_notification: NotificationCallback, queues: Iterable[str] | None = None
     ) -> None:
-        await steadily(
+        await retry_during_outage(
             lambda: super(_SteadyManager, self).listen_for_jobs(on_notification=on_notification, queues=queues),
             _is_outage,
         )

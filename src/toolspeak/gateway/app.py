@@ -16,8 +16,7 @@ from typing import Any, TypeVar, cast
 from toolspeak.data.values import evolve
 from toolspeak.errors import McpError, ToolspeakError
 from toolspeak.gateway.admission import Admission, answer_preflight, authenticate, expect, is_preflight
-from toolspeak.gateway.client_request import Answering, Request
-from toolspeak.gateway.generation import first_generation, next_generation
+from toolspeak.gateway.client_request import AnswerContext, Request
 from toolspeak.gateway.http.asgi import ClientGone, Fields, Receive, Scope, Send, header, read_body, with_notes
 from toolspeak.gateway.http.error_responses import (
     UPSTREAM_CODES,
@@ -45,10 +44,11 @@ from toolspeak.gateway.responses.endpoint_relay import KINDS, RELAY_PATHS, pass_
 from toolspeak.gateway.responses.relayed_answer import relay
 from toolspeak.gateway.responses.translated_answer import answer, warning_header
 from toolspeak.gateway.running_streams import StreamTable
-from toolspeak.gateway.server_tools.hosted_tools import OPTIONAL_TOOLS, HostedTools, able_routes
+from toolspeak.gateway.server_tools.hosted_tools import OPTIONAL_TOOLS, HostedTools, routes_that_support
 from toolspeak.gateway.server_tools.tool_loop import with_tools
 from toolspeak.gateway.server_tools.tool_servers import ServerTools
 from toolspeak.gateway.settings.gateway_settings import LOOPBACK, Settings
+from toolspeak.gateway.settings_generation import first_generation, next_generation
 from toolspeak.gateway.stored.response_memory import PATH, ResponseMemory
 from toolspeak.gateway.token_counting import count_request_tokens
 from toolspeak.gateway.turns.turn_gate import Note
@@ -302,7 +302,7 @@ class Gateway:
             request.stream = relay_request.stream
             async with self._routes_of(request, account) as routes:
                 wire_request = WireRequest(ModelRequest(()), request.model, relay_request.stream, True)
-                answering = Answering(request, wire_request, routes, self.admission.is_stopped)
+                answering = AnswerContext(request, wire_request, routes, self.admission.is_stopped)
                 account.usage_of = partial(answering.relayed_usage, 0 if FORM in KINDS[request.path] else request.size)
                 await self._run_answer(request, answering, pass_on(answering, relay_request, request.path, kind))
 
@@ -338,9 +338,9 @@ class Gateway:
             hosted_tools: HostedTools | None = None
             if request.wire is OPENAI_RESPONSES:
                 optional = {kind.strip() for kind in header(request.scope, OPTIONAL_TOOLS.encode()).split(",")}
-                routes, hosted_tools, left_out = able_routes(wire_request, routes, optional, current.tools)
+                routes, hosted_tools, left_out = routes_that_support(wire_request, routes, optional, current.tools)
                 notes = [*notes, *left_out]
-            answering = Answering(request, wire_request, routes, self.admission.is_stopped)
+            answering = AnswerContext(request, wire_request, routes, self.admission.is_stopped)
             answering.hosted_tools = hosted_tools
             if routes.pool.policy == "sticky":
                 answering.prefix = await self._apart(request, partial(prefix_of, fields))
@@ -360,7 +360,7 @@ class Gateway:
             working = relay(answering, fields, headers) if is_relay else answer(answering)
             await self._run_answer(request, answering, working)
 
-    async def _run_answer(self, request: Request, answering: Answering, working: Coroutine[Any, Any, None]) -> None:
+    async def _run_answer(self, request: Request, answering: AnswerContext, working: Coroutine[Any, Any, None]) -> None:
         """Runs the work of an answer, and stores its facts for the log."""
         self.streams[answering.running] = None
         try:

@@ -11,7 +11,6 @@ from typing import Any, cast
 
 from toolspeak.data.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, Usage
-from toolspeak.gateway.generation import Generation
 from toolspeak.gateway.http.asgi import (
     EVENTS,
     EventStream,
@@ -32,7 +31,8 @@ from toolspeak.gateway.server_tools.tool_search import ClientSearch
 from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
 from toolspeak.gateway.settings.api_keys import Key
 from toolspeak.gateway.settings.gateway_settings import ANY_ORIGIN
-from toolspeak.gateway.stored.response_memory import Keeping, ResponseMemory
+from toolspeak.gateway.settings_generation import SettingsGeneration
+from toolspeak.gateway.stored.response_memory import ResponseMemory, ResponseStorage
 from toolspeak.gateway.turns.turn_report import BYTES_PER_TOKEN, TurnReport, with_estimates
 from toolspeak.gateway.upstreams.routing import Route, Routes
 from toolspeak.gateway.usage.accounts import Account
@@ -66,7 +66,7 @@ class Request:
     id: str
     began_at: float
     """`time.perf_counter()` at its arrival."""
-    current: Generation
+    current: SettingsGeneration
     """The settings and routes that answer it."""
     wire: WireFormat = OPENAI_CHAT
     model: str = ""
@@ -79,7 +79,7 @@ class Request:
     """Bytes of the body."""
     fields: Fields = field(default_factory=dict[str, JSON])
     """The JSON of the body, once it is read."""
-    keeping: Keeping | None = None
+    keeping: ResponseStorage | None = None
     """How its response is stored, if it is."""
     runs: bool = False
     """Whether it is answered in the background."""
@@ -163,7 +163,7 @@ def is_allowed(origin: str, origins: Sequence[str]) -> bool:
 
 
 @dataclass(slots=True)
-class Answering:
+class AnswerContext:
     """The answer to a request by the upstreams of its model, and its facts for the log."""
 
     request: Request
@@ -277,7 +277,7 @@ class Answering:
 
 
 async def stream_answer(
-    answering: Answering,
+    answering: AnswerContext,
     stream: EventStream,
     work: Coroutine[Any, Any, None],
     fail: Callable[[Failure], Awaitable[None]],

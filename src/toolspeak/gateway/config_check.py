@@ -14,10 +14,10 @@ from toolspeak.agent.drivers.server_prompt import ServerPromptDriver, writes_too
 from toolspeak.agent.drivers.text import TextDriver
 from toolspeak.dialects import known_dialect
 from toolspeak.errors import ConfigurationError, JournalError, ProviderError, suggest
-from toolspeak.gateway.generation import check_settings
 from toolspeak.gateway.listening_socket import PortInUse, listen
 from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.settings.upstream_settings import Upstream
+from toolspeak.gateway.settings_generation import check_settings
 from toolspeak.gateway.stored.response_store import ResponseStore, open_store
 from toolspeak.gateway.upstreams.routing import Route, Router
 from toolspeak.gateway.usage.usage_store import UsageStore, open_usage

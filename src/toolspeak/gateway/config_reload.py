@@ -14,10 +14,10 @@ from types import FrameType
 
 from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.app import Gateway
-from toolspeak.gateway.generation import with_fixed_settings
 from toolspeak.gateway.observability import log
 from toolspeak.gateway.settings.gateway_settings import Settings, changed_keys
 from toolspeak.gateway.settings.settings_sources import Sources, Stamp, stamp
+from toolspeak.gateway.settings_generation import with_fixed_settings
 
 POLL_SECONDS = 0.25
 """Seconds between two looks at the files. A changed file is read once two looks see the same content: before, its

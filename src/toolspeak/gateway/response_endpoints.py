@@ -12,7 +12,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.gateway.client_request import Request
 from toolspeak.gateway.http.asgi import AsgiMessage
 from toolspeak.gateway.http.error_responses import Failure, failure_of, gateway_stopped
-from toolspeak.gateway.stored.response_memory import PATH, Keeping, ResponseMemory
+from toolspeak.gateway.stored.response_memory import PATH, ResponseMemory, ResponseStorage
 from toolspeak.providers.http_client import json_bytes
 from toolspeak.wire.base import WireRequest
 
@@ -76,7 +76,7 @@ async def begin_background(
 async def _run(
     memory: ResponseMemory,
     run: Request,
-    keeping: Keeping,
+    keeping: ResponseStorage,
     body: JSON,
     work: Callable[[Request], Awaitable[None]],
     finish: Callable[[Request], None],

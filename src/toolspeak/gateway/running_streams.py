@@ -59,7 +59,7 @@ def oldest_streams(streams: StreamTable) -> Sequence[RunningStream]:
 
 
 @asynccontextmanager
-async def written_down(streams: StreamTable, folder: str) -> AsyncGenerator[None]:
+async def publish_streams(streams: StreamTable, folder: str) -> AsyncGenerator[None]:
     """During the context, writes this worker's list into the folder of all workers, while somebody looks."""
 
     async def write() -> None:

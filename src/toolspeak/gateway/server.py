@@ -26,7 +26,6 @@ from uvicorn.supervisors.multiprocess import Multiprocess, Process
 from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.app import Gateway
 from toolspeak.gateway.config_reload import LoadedSettings, Reloader, load, on_hangup, reloading
-from toolspeak.gateway.generation import check_settings
 from toolspeak.gateway.http.asgi import Receive, Scope, Send
 from toolspeak.gateway.listening_socket import listen
 from toolspeak.gateway.observability import (
@@ -38,9 +37,10 @@ from toolspeak.gateway.observability import (
     worker_gone,
 )
 from toolspeak.gateway.ready_server import ReadyServer
-from toolspeak.gateway.running_streams import RunningStream, oldest_streams, streams_of_workers, written_down
+from toolspeak.gateway.running_streams import RunningStream, oldest_streams, publish_streams, streams_of_workers
 from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.settings.settings_sources import Sources
+from toolspeak.gateway.settings_generation import check_settings
 
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain\r\nconnection: close\r\n"
@@ -84,7 +84,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 @dataclass(frozen=True, slots=True)
-class GatewaySight:
+class GatewayObserver:
     """What the process that started a gateway sees of it, in any thread: its settings as they are now, the metrics of
     all its workers, and the requests that they answer."""
 
@@ -93,7 +93,7 @@ class GatewaySight:
     streams: Callable[[], Sequence[RunningStream]]
 
 
-Beside: TypeAlias = Callable[[GatewaySight], AbstractContextManager[None]]
+Beside: TypeAlias = Callable[[GatewayObserver], AbstractContextManager[None]]
 """What runs in the process that started the gateway, from when it serves until it ends."""
 
 
@@ -161,7 +161,7 @@ class _WithLifespan:
             return
         follows = nullcontext() if self._loaded_settings is None else reloading(self._gateway, self._loaded_settings)
         folder = os.environ.get(MULTIPROCESS)
-        lists = nullcontext() if folder is None else written_down(self._gateway.streams, folder)
+        lists = nullcontext() if folder is None else publish_streams(self._gateway.streams, folder)
         async with _drain_on_sigterm(self._gateway), follows, lists:
             if self._loaded_settings is not None:
                 log("serving", {"pid": os.getpid()})
@@ -362,7 +362,7 @@ def serve(
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     stack = ExitStack()
 
-    def serves(sight: GatewaySight) -> None:
+    def serves(sight: GatewayObserver) -> None:
         ready(address)
         if beside is not None:
             stack.enter_context(beside(sight))
@@ -374,7 +374,7 @@ def serve(
         def one_serves() -> None:
             (gateway,) = gateways
             streams = partial(oldest_streams, gateway.streams)
-            serves(GatewaySight(lambda: gateway.current.settings, gateway.metrics.families, streams))
+            serves(GatewayObserver(lambda: gateway.current.settings, gateway.metrics.families, streams))
 
         _OneWorker(config, one_serves, stack).run(sockets=[sock])
         return
@@ -383,7 +383,7 @@ def serve(
     try:
         log_to_stderr()
         workers = _Workers(server_config(application), [sock], loaded_settings, lambda: serves(sight))
-        sight = GatewaySight(workers.settings, families_of_workers, lambda: streams_of_workers(folder))
+        sight = GatewayObserver(workers.settings, families_of_workers, lambda: streams_of_workers(folder))
         with stack, on_hangup(lambda: workers.signal_queue.append(signal.SIGHUP)):
             workers.run()
         if not workers.has_served and any(process.exitcode == STARTUP_FAILURE for process in workers.processes):

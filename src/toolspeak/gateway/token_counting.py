@@ -10,7 +10,7 @@ from toolspeak.errors import ProviderError, ToolspeakError
 from toolspeak.gateway.requests.request_mapping import turn_of
 from toolspeak.gateway.turns.turn_gate import Note
 from toolspeak.gateway.turns.turn_report import request_size, tokens_of
-from toolspeak.gateway.upstreams.load_balancing import most_telling
+from toolspeak.gateway.upstreams.load_balancing import best_client_error
 from toolspeak.gateway.upstreams.routing import Route, Routes
 from toolspeak.gateway.upstreams.upstream_health import allows_failover
 from toolspeak.providers.api import ApiProvider
@@ -53,4 +53,4 @@ async def count_request_tokens(wire_request: WireRequest, routes: Routes, client
         if tokens is None:
             return TokenCount(tokens_of(request_size(request)), route, (_ESTIMATE_NOTE,))
         return TokenCount(tokens, route)
-    raise most_telling(errors)
+    raise best_client_error(errors)

@@ -45,7 +45,7 @@ class _LimitedBody(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size = 0
-        cutter = Cutter()
+        cutter = DepthLimiter()
         async for piece in self._pieces():
             size += len(piece)
             if self._longest is not None and size > self._longest:
@@ -81,7 +81,7 @@ _OUTSIDE = re.compile(rb'["\[\]{}\n]')
 _IN_TEXT = re.compile(rb'["\\\n]')
 
 
-class Cutter:
+class DepthLimiter:
     """Replaces each JSON value below `DEEPEST` levels with `TOO_DEEP`, in a text that arrives in pieces.
 
     A blank line resets it: it ends an event of a stream, whose other lines need not be JSON.

@@ -32,7 +32,7 @@ _CACHEABLE = ("tools", "prompts", "resources", "resourceTemplates", "contents", 
 _LONGEST_REASON = 500
 
 
-class Incoming:
+class MessageFilter:
     """A stream of messages.
 
     `on_end`: called when the stream ends. The SDK reports that only to callers that wait for an answer.
@@ -51,7 +51,7 @@ class Incoming:
     async def aclose(self) -> None:
         await self._stream.aclose()
 
-    def __aiter__(self) -> Incoming:
+    def __aiter__(self) -> MessageFilter:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from toolspeak.errors import McpError, ToolError
 from toolspeak.mcp.answer_limits import ENCODINGS, MAX_ANSWER, limit_body
-from toolspeak.mcp.incoming import Incoming
+from toolspeak.mcp.incoming import MessageFilter
 from toolspeak.mcp.paused_limits import PausedLimits
 from toolspeak.mcp.program import start_program
 from toolspeak.mcp.server_questions import ServerQuestions
@@ -315,20 +315,20 @@ class Link:
             if server.transport == "sse":
                 async with sse_client(server.url, httpx_client_factory=http_client) as (read_stream, write):
                     # All answers come over the one connection.
-                    yield Incoming(read_stream, self._ending.set, self.unreadable), write
+                    yield MessageFilter(read_stream, self._ending.set, self.unreadable), write
                 return
             async with (
                 http_client() as http,
                 streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_ANSWER) as streams,
             ):
                 read_stream, write = streams
-                yield Incoming(read_stream, lambda: None, self.unreadable), write
+                yield MessageFilter(read_stream, lambda: None, self.unreadable), write
             return
         assert self._stderr is not None
         async with _running(server, self._stderr.file, self._note_failure, self._set_boundary) as (read_stream, write):
             self._stderr.close()
             try:
-                yield Incoming(read_stream, self._ending.set, self.unreadable), write
+                yield MessageFilter(read_stream, self._ending.set, self.unreadable), write
             finally:
                 self._ends_process = True
 

@@ -106,7 +106,7 @@ def servers_of(
     variables = {**(os.environ if environ is None else environ)}
     servers: list[Server] = []
     for name, entry in entries.items():
-        server = _server(name, entry, _Place(f"{place}.{name}", variables, workspace))
+        server = _server(name, entry, _SessionTip(f"{place}.{name}", variables, workspace))
         if server is not None:
             servers.append(server)
     return tuple(servers)
@@ -125,7 +125,7 @@ def _load(place: Path) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _SessionTip:
     """A server's place in the file, for errors, and the variables."""
 
     at: str
@@ -164,7 +164,7 @@ class _Place:
         return value
 
 
-def _server(name: str, entry: Any, at: _Place) -> Server | None:
+def _server(name: str, entry: Any, at: _SessionTip) -> Server | None:
     if not isinstance(entry, dict):
         raise at.error("", f'expected {{"command": …}} or {{"url": …}}, found {_excerpt(entry)}')
     settings = cast("dict[str, Any]", entry)
@@ -204,7 +204,7 @@ def confine_servers(servers: Iterable[Server]) -> tuple[Server, ...]:
     )
 
 
-def _sandbox(entry: Any, at: _Place) -> ServerSandbox | Literal["off"] | None:
+def _sandbox(entry: Any, at: _SessionTip) -> ServerSandbox | Literal["off"] | None:
     if entry is None:
         return None
     if isinstance(entry, bool):
@@ -236,7 +236,7 @@ def _sandbox(entry: Any, at: _Place) -> ServerSandbox | Literal["off"] | None:
 _SANDBOX_KEYS = ("allowNet", "writable", "readable")
 
 
-def _http(name: str, settings: Mapping[str, Any], at: _Place) -> HttpServer:
+def _http(name: str, settings: Mapping[str, Any], at: _SessionTip) -> HttpServer:
     url = at.text("url", settings["url"])
     if not url.startswith(("http://", "https://")):
         raise at.error("url", f"expected an address that begins with http:// or https://, found {_excerpt(url)}")

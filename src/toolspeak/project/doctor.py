@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from toolspeak import mcp
-from toolspeak.agent.drivers.choose import DEFAULT_DIALECT, choose_driver, telling_name
+from toolspeak.agent.drivers.choose import DEFAULT_DIALECT, choose_driver, model_name_for_lookup
 from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.agent.drivers.probing import ProbingDriver
 from toolspeak.agent.drivers.server_prompt import ServerPromptDriver
@@ -186,7 +186,7 @@ def _dialect(setup: Setup, provider: Provider) -> Iterator[Diagnosis]:
     except ConfigurationError as error:
         yield Diagnosis("dialect", "problem", str(error))
         return
-    own = known_dialect(telling_name(provider))
+    own = known_dialect(model_name_for_lookup(provider))
     text = f"{own.name}, by the model's name" if own is not None else f"{DEFAULT_DIALECT}: the model's own is not known"
     if setup.dialect == "react":
         yield Diagnosis("dialect", "ok", "react, as you chose")

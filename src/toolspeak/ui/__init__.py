@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolspeak.ui.approval import AnnouncingApprover, InStep, OneAtATime
+from toolspeak.ui.approval import AfterDisplayApprover, AnnouncingApprover, SerialApprover
 from toolspeak.ui.console import make_console, write
 from toolspeak.ui.format import printable, summary
 from toolspeak.ui.question import Question, screen_rows
@@ -11,11 +11,11 @@ from toolspeak.ui.run_watch import watch
 from toolspeak.ui.terminal_approver import TerminalApprover
 
 __all__ = [
+    "AfterDisplayApprover",
     "AnnouncingApprover",
-    "InStep",
-    "OneAtATime",
     "Question",
     "Renderer",
+    "SerialApprover",
     "TerminalApprover",
     "make_console",
     "printable",

@@ -37,7 +37,7 @@ class AnnouncingApprover:
         return Decision(not refusal, refusal, by=self.by)
 
 
-class OneAtATime:
+class SerialApprover:
     """Implements `Approver`: passes one request on after the other. A terminal has room for one question."""
 
     def __init__(self, approver: Approver) -> None:
@@ -49,7 +49,7 @@ class OneAtATime:
             return await self._approver(request)
 
 
-class InStep:
+class AfterDisplayApprover:
     """Implements `Approver`: passes a request on once the stream's reader has shown everything before it.
 
     The reader of a run's stream is behind the run. Without this a question could appear above the text that led to it.

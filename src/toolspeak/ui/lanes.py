@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from toolspeak.agent.pictures.chart_svg import NOT_XML, seconds_text, ticks
+from toolspeak.agent.charts.chart_svg import NOT_XML, seconds_text, ticks
 from toolspeak.data.events import ModelAnswered, Record, ToolFinished, ToolStarted
 from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.data.values import quick

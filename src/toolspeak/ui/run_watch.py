@@ -7,10 +7,10 @@ from contextlib import aclosing
 
 from toolspeak.agent import Run, RunState
 from toolspeak.agent.recording.recorder import StreamItem
-from toolspeak.ui.approval import InStep
+from toolspeak.ui.approval import AfterDisplayApprover
 
 
-async def watch(run: Run, show: Callable[[StreamItem], None], approver: InStep | None = None) -> RunState:
+async def watch(run: Run, show: Callable[[StreamItem], None], approver: AfterDisplayApprover | None = None) -> RunState:
     """Drives a run to its end or pause, and shows every item. `approver`: the one in the agent's settings.
 
     Raises ProviderError if the model API fails. Cancelling it cancels the run.

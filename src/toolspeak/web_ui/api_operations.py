@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolspeak.agent.pictures.run_chart import RunChart
+from toolspeak.agent.charts.run_chart import RunChart
 from toolspeak.version import __version__
 from toolspeak.web_ui import gateway_views, reply_readings, run_actions, run_comparison, run_views, turn_views
 from toolspeak.web_ui.api_errors import ErrorBody

@@ -9,22 +9,22 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 
-from toolspeak.gateway.server import Beside, GatewaySight
+from toolspeak.gateway.server import Beside, GatewayObserver
 from toolspeak.journal.base import Journal
 from toolspeak.web_ui.gateway_monitor import GatewayMonitor
-from toolspeak.web_ui.web_server import UiDoor, serve_ui
+from toolspeak.web_ui.web_server import UiListener, serve_ui
 
 _LOG = logging.getLogger("toolspeak.web_ui")
 
 _END_SECONDS = 10.0
 
 
-def beside_gateway(door: UiDoor, say: Callable[[str], None], open_store: Callable[[], Journal] | None) -> Beside:
+def beside_gateway(door: UiListener, say: Callable[[str], None], open_store: Callable[[], Journal] | None) -> Beside:
     """Serves the web view while the gateway serves. `open_store`: opens the journal whose runs are shown; None: no runs
     are shown. If the view fails, the log says why, and the gateway goes on."""
 
     @contextmanager
-    def beside(sight: GatewaySight) -> Generator[None]:
+    def beside(sight: GatewayObserver) -> Generator[None]:
         stopper: Future[Callable[[], None]] = Future()
         thread = threading.Thread(
             target=_run, args=(door, say, open_store, sight, stopper), name="web-view", daemon=True
@@ -40,10 +40,10 @@ def beside_gateway(door: UiDoor, say: Callable[[str], None], open_store: Callabl
 
 
 def _run(
-    door: UiDoor,
+    door: UiListener,
     say: Callable[[str], None],
     open_store: Callable[[], Journal] | None,
-    sight: GatewaySight,
+    sight: GatewayObserver,
     stopper: Future[Callable[[], None]],
 ) -> None:
     async def main() -> None:

@@ -9,9 +9,9 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 
 from toolspeak.errors import JournalError
-from toolspeak.gateway.server import GatewaySight
+from toolspeak.gateway.server import GatewayObserver
 from toolspeak.gateway.usage.usage_store import UsageStore, open_usage
-from toolspeak.gateway.usage.usage_values import Counts, Standing, day_of
+from toolspeak.gateway.usage.usage_values import Counts, KeyUsage, day_of
 from toolspeak.web_ui.gateway_status import RECENT, gateway_status
 from toolspeak.web_ui.gateway_values import GatewayStatus
 from toolspeak.web_ui.metric_history import MetricHistory
@@ -29,7 +29,7 @@ _SAMPLE_SECONDS = 10.0
 class GatewayMonitor:
     """How the gateway stands, read again while somebody looks. For one event loop."""
 
-    def __init__(self, sight: GatewaySight) -> None:
+    def __init__(self, sight: GatewayObserver) -> None:
         self._sight = sight
         self._since = time.time()
         self._history = MetricHistory(RECENT)
@@ -91,7 +91,7 @@ class GatewayMonitor:
         # In a thread: the files of several workers take some milliseconds.
         points, window = await asyncio.to_thread(lambda: self._history.read(now, self._sight.metrics()))
         usage: Mapping[str, Counts] | None = None
-        standings: Mapping[str, Standing] = {}
+        standings: Mapping[str, KeyUsage] = {}
         problem = ""
         if settings.usage is not None and settings.keys:
             try:

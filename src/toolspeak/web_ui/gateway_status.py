@@ -12,7 +12,7 @@ from toolspeak.gateway.settings.api_keys import Key
 from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.settings.upstream_settings import Upstream, labels_of
 from toolspeak.gateway.upstreams.upstream_health import HEALTH_STATES
-from toolspeak.gateway.usage.usage_values import Counts, Standing, UsageLimit
+from toolspeak.gateway.usage.usage_values import Counts, KeyUsage, UsageLimit
 from toolspeak.web_ui.gateway_values import (
     DialectStatus,
     GatewayStatus,
@@ -59,7 +59,7 @@ def gateway_status(
     since: float,
     window: float,
     usage: Mapping[str, Counts] | None = None,
-    standings: Mapping[str, Standing] | None = None,
+    standings: Mapping[str, KeyUsage] | None = None,
     problem: str = "",
     streams: Sequence[RunningStream] = (),
 ) -> GatewayStatus:
@@ -178,14 +178,14 @@ def _dialects(points: Points) -> list[DialectStatus]:
 
 
 def _keys(
-    keys: Sequence[Key], points: Points, usage: Mapping[str, Counts] | None, standings: Mapping[str, Standing]
+    keys: Sequence[Key], points: Points, usage: Mapping[str, Counts] | None, standings: Mapping[str, KeyUsage]
 ) -> list[KeyStatus]:
     counts = _counts_since_start(points) if usage is None else usage
-    rows = [_key(key, counts.get(key.name, Counts()), standings.get(key.name, Standing(0.0))) for key in keys]
+    rows = [_key(key, counts.get(key.name, Counts()), standings.get(key.name, KeyUsage(0.0))) for key in keys]
     return sorted(rows, key=lambda row: -row.requests)
 
 
-def _key(key: Key, counts: Counts, standing: Standing) -> KeyStatus:
+def _key(key: Key, counts: Counts, standing: KeyUsage) -> KeyStatus:
     usage = {
         "requests_per_minute": standing.requests,
         "streams": standing.load.streams,

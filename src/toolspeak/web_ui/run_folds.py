@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import cast
 
+from toolspeak.agent.charts.run_chart import ChartBuilder, RunChart
 from toolspeak.agent.drivers.request_parts import TOOLS
-from toolspeak.agent.pictures.run_chart import ChartBuilder, RunChart
 from toolspeak.agent.state.fold import apply
 from toolspeak.agent.state.state import RunState
 from toolspeak.data.events import ApprovalRequested, ModelAsked

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, cast
 
-from toolspeak.agent.pictures.run_chart import RunChart
+from toolspeak.agent.charts.run_chart import RunChart
 from toolspeak.agent.result import why_unanswered
 from toolspeak.agent.run_inputs import decision_key
 from toolspeak.agent.state.state import RunState

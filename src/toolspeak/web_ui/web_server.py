@@ -58,7 +58,7 @@ class _UiServer(ReadyServer):
 
 
 @dataclass(frozen=True, slots=True)
-class UiDoor:
+class UiListener:
     """A socket that listens, the keys for it (None: a one-time token), and the secret that signs cookies."""
 
     settings: UiSettings
@@ -67,7 +67,7 @@ class UiDoor:
     secret: bytes
 
 
-def open_door(settings: UiSettings, *, option: str = "--") -> UiDoor:
+def open_listener(settings: UiSettings, *, option: str = "--") -> UiListener:
     """Listens where the settings say. `option`: how the names of the command's options begin.
 
     Raises ConfigurationError for a port that is in use, for keys or a secret that cannot be read, and for an address of
@@ -80,12 +80,12 @@ def open_door(settings: UiSettings, *, option: str = "--") -> UiDoor:
         )
     keys = None if settings.keys is None else read_ui_keys(settings.keys)
     secret = _secret(settings.secret_file)
-    return UiDoor(settings, listen(settings.host, settings.port, backlog=256, option=f"{option}port"), keys, secret)
+    return UiListener(settings, listen(settings.host, settings.port, backlog=256, option=f"{option}port"), keys, secret)
 
 
 async def serve_ui(
     journal: Journal | None,
-    door: UiDoor,
+    door: UiListener,
     say: Callable[[str], None],
     *,
     engine: Engine | None = None,

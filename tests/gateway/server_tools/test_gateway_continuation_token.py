@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from toolspeak.data.codec import dump
 from toolspeak.data.messages import ImagePart, JsonPart, Message, TextPart, ToolCall, ToolResult
-from toolspeak.gateway.server_tools.continuation_token import MARK, MAX_ID, carrying, restore_messages
+from toolspeak.gateway.server_tools.continuation_token import MARK, MAX_ID, encode_in_call_id, restore_messages
 
 TEXTS = st.text(max_size=40)
 VALUES = st.recursive(st.none() | st.booleans() | st.integers() | TEXTS, lambda each: st.lists(each, max_size=3))
@@ -41,7 +41,7 @@ def conversation(call_id: str) -> list[Message]:
 @given(st.lists(st.tuples(TEXTS, st.dictionaries(TEXTS, VALUES, max_size=2), st.lists(PARTS).map(tuple)), min_size=1))
 def test_what_an_id_carries_comes_back_in_front_of_its_turn(ran):
     messages = a_run(ran)
-    call_id = carrying("call_1", messages)
+    call_id = encode_in_call_id("call_1", messages)
     assert call_id is not None
     assert re.fullmatch(r"[A-Za-z0-9_-]+", call_id)
     plain = conversation("call_1")
@@ -50,7 +50,7 @@ def test_what_an_id_carries_comes_back_in_front_of_its_turn(ran):
 
 def test_several_ids_carry_each_its_own():
     one, other = a_run([("a", {}, (TextPart("1"),))]), a_run([("b", {}, (TextPart("2"),))])
-    first, second = carrying("c1", one), carrying("c2", other)
+    first, second = encode_in_call_id("c1", one), encode_in_call_id("c2", other)
     history = restore_messages([*conversation(str(first)), *conversation(str(second))])
     assert history == [
         conversation("c1")[0],
@@ -65,7 +65,7 @@ def test_several_ids_carry_each_its_own():
 @pytest.mark.parametrize("size", [100, 5_000, 100_000])
 def test_results_are_shortened_until_the_id_is_short_enough(size):
     text = "".join(str(n) for n in range(size // 4))  # nothing that packs well
-    call_id = carrying(
+    call_id = encode_in_call_id(
         "c", a_run([("read", {"path": "x"}, (TextPart(text), ImagePart("image/png", text.encode())))] * 20)
     )
     assert call_id is not None
@@ -78,7 +78,7 @@ def test_results_are_shortened_until_the_id_is_short_enough(size):
 
 def test_arguments_that_are_too_long_are_not_carried_at_all():
     noise = base64.b64encode(zlib.compress(json.dumps([n * 7919 for n in range(60_000)]).encode())).decode()
-    assert carrying("c", a_run([("write", {"content": noise}, ())])) is None
+    assert encode_in_call_id("c", a_run([("write", {"content": noise}, ())])) is None
 
 
 def pack(data: bytes) -> str:

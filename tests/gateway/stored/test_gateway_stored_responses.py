@@ -18,11 +18,11 @@ from loopback_server import serve
 from serving import Gateway, at, call_text, events, in_turn, run_gateway, texts
 
 from toolspeak.errors import ConfigurationError, JournalError
-from toolspeak.gateway.generation import check_settings
 from toolspeak.gateway.settings.api_keys import digest, unnamed_key
 from toolspeak.gateway.settings.gateway_settings import ResponseSettings, Settings, read_config
 from toolspeak.gateway.settings.settings_sources import Sources
 from toolspeak.gateway.settings.upstream_settings import Upstream
+from toolspeak.gateway.settings_generation import check_settings
 from toolspeak.gateway.stored.response_store import open_store
 
 PATH = "/v1/responses"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sweeps import fewer
 from toolspeak.errors import ProviderError
-from toolspeak.gateway.upstreams.load_balancing import Asking, Pool, in_order
+from toolspeak.gateway.upstreams.load_balancing import Pool, UpstreamRequest, in_order
 from toolspeak.gateway.upstreams.upstream_health import DOUBLINGS, FAILURES, HEALTHY, LONGEST_WAIT, Health
 from toolspeak.wire.error_table import RETRYABLE
 
@@ -180,7 +180,7 @@ def test_no_request_fails_while_an_upstream_that_would_answer_was_not_asked(cour
             upstream_failures: list[tuple[str, str]] = []
             outcome = "ok"
             try:
-                await pool.serve(Asking((0, 1, 2), ask, has_left, "p", upstream_failures))
+                await pool.serve(UpstreamRequest((0, 1, 2), ask, has_left, "p", upstream_failures))
             except ProviderError as error:
                 outcome = str(error)
             last = outcomes[members[-1]]

@@ -29,7 +29,7 @@ from toolspeak.gateway.settings.gateway_settings import (
 )
 from toolspeak.gateway.settings.usage_settings import UsageSettings, default_store
 from toolspeak.gateway.usage.usage_store import open_usage
-from toolspeak.gateway.usage.usage_values import Load, Standing, StartRequest, usage_decision
+from toolspeak.gateway.usage.usage_values import KeyUsage, StartRequest, UsageInProgress, usage_decision
 
 ALICE, BOB = "alice" * 5, "bobby" * 5
 CHAT, RESPONSES, MESSAGES = ENDPOINTS
@@ -354,16 +354,16 @@ LIMITS = st.none() | st.integers(1, 5)
     st.builds(Key, st.just("k"), st.just(""), requests_per_minute=LIMITS, streams=LIMITS, tokens_per_day=LIMITS),
     st.integers(0, 5),
     st.builds(
-        Standing,
+        KeyUsage,
         st.just(1e9),
         st.integers(0, 6),
-        st.builds(Load, st.integers(0, 6), st.integers(0, 6)),
+        st.builds(UsageInProgress, st.integers(0, 6), st.integers(0, 6)),
         st.integers(0, 6),
         st.just(1e9 + 30),
         st.just(1e9 + 50),
     ),
 )
-def test_who_is_let_in_keeps_every_limit_and_who_is_refused_counts_nowhere(key: Key, tokens: int, standing: Standing):
+def test_who_is_let_in_keeps_every_limit_and_who_is_refused_counts_nowhere(key: Key, tokens: int, standing: KeyUsage):
     verdict = usage_decision(StartRequest(key, tokens), standing)
     after = verdict.standing
     if verdict.limit is not None:

@@ -63,7 +63,7 @@ def choose_driver(
     if not isinstance(dialect, str) and not hasattr(dialect, "parser"):
         raise ConfigurationError(f"`dialect` is a name (`toolspeak dialects` lists them) or a Dialect, not {dialect!r}")
     if dialect == "auto" or dialect == "native":
-        trained_dialect, text = dialects_of(telling_name(provider))
+        trained_dialect, text = dialects_of(model_name_for_lookup(provider))
         text_driver = _text_driver(provider, text, trained_dialect, trained_dialect, listing, starts_in, grace)
         if dialect == "auto" and not provider.capabilities.tools:
             if probes_server and getattr(provider, "is_unknown", False):
@@ -72,14 +72,14 @@ def choose_driver(
         return NativeDriver(provider, fallback=text_driver if dialect == "auto" else None, late_leaks=late_leaks), None
     if dialect == "react":
         return ReActDriver(provider), None
-    dialect_of_model = _get_dialect(dialect, telling_name(provider)) if isinstance(dialect, str) else dialect
-    trained_dialect = dialects.known_dialect(telling_name(provider))
+    dialect_of_model = _get_dialect(dialect, model_name_for_lookup(provider)) if isinstance(dialect, str) else dialect
+    trained_dialect = dialects.known_dialect(model_name_for_lookup(provider))
     return _text_driver(
         provider, dialect_of_model, dialect_of_model, trained_dialect, listing, starts_in, grace
     ), dialect_of_model
 
 
-def telling_name(provider: Provider) -> str:
+def model_name_for_lookup(provider: Provider) -> str:
     """The name of a provider and its model that tells the model's family."""
     return getattr(provider, "api_name", provider.name)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from toolspeak import dialects
 from toolspeak.agent.drivers.base import Driver, TurnRequest
-from toolspeak.agent.drivers.choose import dialects_of, telling_name
+from toolspeak.agent.drivers.choose import dialects_of, model_name_for_lookup
 from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.agent.drivers.probing import ProbingDriver
 from toolspeak.agent.drivers.react import ReActDriver
@@ -69,12 +69,12 @@ def request_parts(driver: Driver, request: TurnRequest) -> Mapping[str, str]:
     try:
         about = {
             "provider": provider.name,
-            "api_name": telling_name(provider),
+            "api_name": model_name_for_lookup(provider),
             "capabilities": msgspec.to_builtins(provider.capabilities),
             "wire": {"format": body_format.wire.name, **body_format.wire.settings},
             "model": body_format.model,
             "options": dict(body_format.options),
-            "kind": _driver_json(driver, telling_name(provider)),
+            "kind": _driver_json(driver, model_name_for_lookup(provider)),
         }
         return {
             DRIVER: json.dumps(about, default=dict),

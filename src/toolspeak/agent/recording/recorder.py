@@ -276,7 +276,9 @@ async def _report_to(parent: UsageRollUp, usage_event: SubRunUsed) -> None:
 class BatchRecorder:
     """Records the events of one run's batches. `first`: the settings of the agent that started the run."""
 
-    def __init__(self, settings: RunSettings, recorder: Recorder, contexts: RunContexts, first: RunSettings) -> None:
+    def __init__(
+        self, settings: RunSettings, recorder: Recorder, contexts: BatchContextFactory, first: RunSettings
+    ) -> None:
         self._settings = settings
         self._first = first
         self._recorder = recorder
@@ -336,7 +338,7 @@ class BatchRecorder:
             )
 
 
-class RunContexts:
+class BatchContextFactory:
     """Makes the contexts of a run's batches and interceptors, and holds what they share.
 
     It has no reference to the `Run`, so that a run that is over is freed at once with its messages, and not by the

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from toolspeak.agent.storage.runs import close_run, load_state
 from toolspeak.agent.storage.sessions import known_session
-from toolspeak.data.checks import Misfit, integer, kind_of, number, text
+from toolspeak.data.checks import FieldMismatch, integer, kind_of, number, text
 from toolspeak.data.codec import dump, dumps, load, load_text, loads
 from toolspeak.data.events import Record
 from toolspeak.data.messages import Message
@@ -134,19 +134,19 @@ def session_of(data: Any) -> tuple[SessionInfo, int]:
 def _read(name: str, check: Callable[[Any], Any], value: Any) -> Any:
     try:
         return check(value)
-    except (Misfit, FormatError) as error:
+    except (FieldMismatch, FormatError) as error:
         raise FormatError(f"the field {name!r}: {error}") from error
 
 
 def _plain(value: Any) -> str:
     if plain(text(value)) != value:
-        raise Misfit("expected text without NUL and lone surrogates")
+        raise FieldMismatch("expected text without NUL and lone surrogates")
     return value
 
 
 def _name(value: Any) -> str:
     if not _plain(value):
-        raise Misfit("expected an id, found no text")
+        raise FieldMismatch("expected an id, found no text")
     return value
 
 
@@ -156,13 +156,13 @@ def _title(value: Any) -> str:
 
 def _count(value: Any) -> int:
     if not 0 <= integer(value) < 1 << 63:
-        raise Misfit("expected a number of things, 0 or more")
+        raise FieldMismatch("expected a number of things, 0 or more")
     return value
 
 
 def _time(value: Any) -> float:
     if not 0 <= number(value) < _YEAR_10_000:
-        raise Misfit("expected a time: seconds since 1970, before the year 10,000")
+        raise FieldMismatch("expected a time: seconds since 1970, before the year 10,000")
     return float(value)
 
 
@@ -173,7 +173,7 @@ def _or_none(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def _place(value: Any) -> tuple[str, int]:
     items = _items(value)
     if len(items) != 2:
-        raise Misfit("expected a run and how many of its records")
+        raise FieldMismatch("expected a run and how many of its records")
     return _name(items[0]), _count(items[1])
 
 
@@ -181,13 +181,13 @@ def _messages(value: Any) -> tuple[Message, ...]:
     messages = tuple(load(item) for item in _items(value))
     for message in messages:
         if not isinstance(message, Message):
-            raise Misfit(f"expected messages, found {type(message).__name__}")
+            raise FieldMismatch(f"expected messages, found {type(message).__name__}")
     return messages
 
 
 def _items(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise Misfit(f"expected a list, found {kind_of(value)}")
+        raise FieldMismatch(f"expected a list, found {kind_of(value)}")
     return cast("list[Any]", value)
 
 

@@ -27,7 +27,7 @@ _TAKEN_BACK = "taken_back"
 
 
 @quick()
-class Place:
+class SessionTip:
     """The end of a session. The next run follows the first `follows_seq` records of the run `follows`; `before` are
     the messages until there, and `found_tools` the deferred tools that were found until there."""
 
@@ -56,7 +56,7 @@ async def place_of(
     session_id: str,
     principal: str | None = None,
     when_open: WhenOpen = "refuse",
-) -> Place:
+) -> SessionTip:
     """Where the session's next run begins. An unknown session is a new one.
 
     A session continues only after a run that has ended: otherwise calls of that run could run later, and no message of
@@ -70,11 +70,11 @@ async def place_of(
         raise ConfigurationError(f"when_open must be 'refuse' or 'close', not {when_open!r}")
     info = await journal.session(session_id)
     if info is None:
-        return Place(session_id)
+        return SessionTip(session_id)
     if info.principal != principal:
         raise RunError(f"session {session_id} belongs to another user; start one of your own")
     if info.last_run is None:
-        return Place(session_id, info.version, before=info.history)
+        return SessionTip(session_id, info.version, before=info.history)
     last = await journal.run(info.last_run)
     if last is not None and last.status == "running" and is_held(last):
         began = time.strftime("%H:%M", time.localtime(last.created))
@@ -89,17 +89,17 @@ async def place_of(
         await close_run(journal, info.last_run)
     state = await end_of_session(journal, info)
     if state is None:
-        return Place(session_id, info.version, before=info.history)
-    return Place(session_id, info.version, state.run_id, state.seq, closed_history(state), state.found_tools)
+        return SessionTip(session_id, info.version, before=info.history)
+    return SessionTip(session_id, info.version, state.run_id, state.seq, closed_history(state), state.found_tools)
 
 
 async def place_for(
     journal: Journal, session_id: str, run_id: str | None, principal: str | None = None, when_open: WhenOpen = "refuse"
-) -> Place:
+) -> SessionTip:
     """As `place_of`, for a run whose id may have been chosen (`run_id`): a run that is there has its place already."""
     run = None if run_id is None else await journal.run(run_id)
     if run is not None and run.session_id == session_id:
-        return Place(session_id)
+        return SessionTip(session_id)
     return await place_of(journal, session_id, principal, when_open)
 
 

@@ -16,7 +16,7 @@ AGAIN = "\0again"
 """What `Front.reply` gets if what is asked may be decided by now."""
 
 
-class Front(Protocol):
+class ChatTerminal(Protocol):
     """A terminal: a screen that is drawn again, or plain lines."""
 
     live: Callable[[int, int], list[StyledLine]]

@@ -18,7 +18,7 @@ _TWICE = 2.0
 
 
 class PlainTerminal:
-    """Implements `Front` with plain lines on standard input and output. `take` gets each line that the person sends."""
+    """Implements `ChatTerminal` with plain lines on standard input and output. `take` gets each line of the person."""
 
     def __init__(self, take: Callable[[str], None]) -> None:
         self.live: Callable[[int, int], list[StyledLine]] = lambda _columns, _rows: []

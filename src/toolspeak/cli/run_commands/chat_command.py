@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from toolspeak.chat.chat_app import has_two_way_terminal, open_chat
-from toolspeak.chat.terminal.front import Front
+from toolspeak.chat.terminal.front import ChatTerminal
 from toolspeak.cli.options.run_options import (
     approve_option,
     code_mode_option,
@@ -85,7 +85,7 @@ def chat_command(
         return
     choices = {name: context.params[name] for name in explicit.difference(_OWN)}
 
-    async def hold(front: Front, lines: asyncio.Queue[str]) -> None:
+    async def hold(front: ChatTerminal, lines: asyncio.Queue[str]) -> None:
         # In a thread, so that the person can write meanwhile.
         work = await asyncio.to_thread(importlib.import_module, "toolspeak.cli.chat_work")
         gc.freeze()  # what was imported stays: a pass of the collector over it would hold a key's echo up

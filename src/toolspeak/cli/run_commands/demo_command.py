@@ -31,7 +31,7 @@ from toolspeak.errors import ConfigurationError, ToolspeakError
 from toolspeak.providers import Capabilities, ModelRequest, Provider
 from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.tools.builtin import workspace_tools
-from toolspeak.ui import AnnouncingApprover, InStep, Renderer, make_console, watch
+from toolspeak.ui import AfterDisplayApprover, AnnouncingApprover, Renderer, make_console, watch
 from toolspeak.ui.console import write
 from toolspeak.ui.format import count
 
@@ -101,7 +101,7 @@ async def play(
         _lay_out(root, files)
         tools = workspace_tools(root)
         model = _SlowProvider(ScriptedProvider(playbook(dialect, tools.specs), chunk=_CHUNK), pause)
-        approver = InStep(AnnouncingApprover(console, "the demo"))
+        approver = AfterDisplayApprover(AnnouncingApprover(console, "the demo"))
         agent = Agent(model, tools, dialect=dialect, approve=approver)
         run, log = agent.start(TASK), _Log(Renderer(console))
         try:

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from toolspeak.agent import RunState
-from toolspeak.agent.pictures.chart_svg import as_chart_svg
-from toolspeak.agent.pictures.run_chart import ChartBuilder
+from toolspeak.agent.charts.chart_svg import as_chart_svg
+from toolspeak.agent.charts.run_chart import ChartBuilder
 from toolspeak.agent.sent_requests import sent_request
 from toolspeak.agent.storage.runs import load_state
 from toolspeak.cli.options.command_options import write_json_line, write_text

@@ -9,7 +9,7 @@ import click
 from toolspeak.cli.configuration import configuration
 from toolspeak.cli.exit_codes import NO_ANSWER
 from toolspeak.cli.mcp_pinning import list_tools, pin_tools, show_changes
-from toolspeak.cli.mcp_serving import Offer, serve
+from toolspeak.cli.mcp_serving import ServeOptions, serve
 from toolspeak.cli.options.journal_option import journal_option
 from toolspeak.cli.options.run_options import CommandT, mcp_option, own_tools_option, rules_option, workspace_option
 from toolspeak.cli.options.sandbox_options import sandbox_fields, sandbox_options
@@ -91,7 +91,7 @@ def serve_command(
     Over standard input and output, for a client that starts this command (Claude Code, codex, editors), or over HTTP.
     Each call is a run of the journal: `toolspeak show` shows it, `toolspeak undo` undoes what it changed.
     """
-    offer = Offer(
+    offer = ServeOptions(
         tools, agents, builtin or not (tools or agents), workspace, env, approve, rules, sandbox_fields(sandbox)
     )
     run_to_end(serve(offer, journal, http, api_keys, hosts))

@@ -42,6 +42,6 @@ def ui_command(
 async def _serve(server: Any, settings: Any, journal: Journal, url: str | None) -> None:
     engine = open_engine(url, journal) if url else None
     try:
-        await server.serve_ui(journal, server.open_door(settings), print_view_address, engine=engine)
+        await server.serve_ui(journal, server.open_listener(settings), print_view_address, engine=engine)
     finally:
         await asyncio.gather(journal.aclose(), *([] if engine is None else [engine.aclose()]))

@@ -26,7 +26,7 @@ from toolspeak.dialects.detection.wrapped_dialect import WrappedDialect
 from toolspeak.dialects.models.hermes import HERMES
 from toolspeak.dialects.parser.block_format import BlockFormat
 from toolspeak.dialects.parser.blocks import BlockParser
-from toolspeak.dialects.parser.prefill import OpenedParser
+from toolspeak.dialects.parser.prefill import PrefilledParser
 from toolspeak.dialects.parser.quotes import QuoteKind
 from toolspeak.dialects.parser.reasoning import ThinkingParser
 from toolspeak.dialects.readers.body import Body
@@ -227,7 +227,7 @@ class AutoDialect(WrappedDialect):
         if alone is not None and starts_in == "reasoning" and any(turns.dialect is self.own for turns in TURNS):
             return alone
         parser = kind(own, tools, starts_in, self.prompt_dialect is not None)
-        return alone.around(parser) if isinstance(alone, OpenedParser) else parser
+        return alone.around(parser) if isinstance(alone, PrefilledParser) else parser
 
 
 _INFO = DialectInfo(

@@ -142,7 +142,7 @@ class _TableIndex:
         return sorted(tables, key=lambda each: not each[0].own)
 
 
-class Union:
+class CombinedTable:
     """Implements `Table` over the tables of many dialects. Asks only those with a marker that may begin there.
 
     The model's own dialects come first, then `current`, which is that of the last block, then the others in the order
@@ -164,9 +164,9 @@ class Union:
             id(reader) for reader in readers if any(marker.forms for marker in reader.format.table.markers)
         }
 
-    def of_a_turn(self) -> Union:
+    def of_a_turn(self) -> CombinedTable:
         """A copy for one turn, with its own current dialect."""
-        new = object.__new__(Union)
+        new = object.__new__(CombinedTable)
         vars(new).update(vars(self))
         return new
 
@@ -174,7 +174,7 @@ class Union:
     def candidate(self) -> re.Pattern[str]:
         return self._index.candidate
 
-    def for_turn(self, has_text: bool) -> Union:
+    def for_turn(self, has_text: bool) -> CombinedTable:
         self._index = self._indexes[has_text]
         return self
 
@@ -292,7 +292,7 @@ class SharedReaders:
     """What all turns with the same dialects and tools share."""
 
     readers: Sequence[Reader]
-    union: Union
+    union: CombinedTable
     begins: Callable[[str], bool | None]
     """Whether a turn begins with a header; None asks for more text."""
     beginner: Reader
@@ -312,7 +312,7 @@ def shared_readers(own: IdentityKey, tools: IdentityKey, other_prompt: bool) -> 
         for dialect in map(load_dialect, DETECTION)
         for reader in _readers(dialect, specs, any(dialect is each for each in dialects), other_prompt)
     ]
-    union = Union(readers)
+    union = CombinedTable(readers)
     turns = next((turns for turns in TURNS if dialects and turns.dialect is dialects[0]), None)
     first = turns.dialect if turns else MUSE
     markers = [reader.format.table.markers for reader in readers if not dialects or reader.own]

@@ -147,7 +147,7 @@ def _begins_literally(node: Node) -> bool:
             return False
 
 
-def behead(node: Node) -> tuple[Node, Node]:
+def split_leading_literals(node: Node) -> tuple[Node, Node]:
     """The literals with which a node begins, and the rest."""
     match node:
         case Literal():

@@ -27,10 +27,10 @@ from toolspeak.dialects.grammar.ir import (
     Rules,
     Text,
     Token,
-    behead,
     choice,
     optional,
     series,
+    split_leading_literals,
     strip_prefix,
 )
 from toolspeak.dialects.text.block_delimiters import Matches, Signature
@@ -138,7 +138,7 @@ def build_turn(
     more = min(bounds) - 1 if bounds else None
     # The literals that begin a call are joined with the frame before it, so that a lexer distinguishes the calls at
     # once.
-    split = {spec.name: behead(frame.call(spec, rules)) for spec in allowed_tools}
+    split = {spec.name: split_leading_literals(frame.call(spec, rules)) for spec in allowed_tools}
     each = [(head, rules.add(f"call-{name}", rest)) for name, (head, rest) in split.items()]
     later = choice(*(series(frame.joint, head, rest) for head, rest in each))
     following = Repeat(rules.add("next", later), 0, more) if more != 0 and each else EMPTY

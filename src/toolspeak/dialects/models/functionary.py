@@ -15,7 +15,7 @@ from toolspeak.dialects.grammar.ir import optional
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.tool_choice import Frame
 from toolspeak.dialects.models.pythonic import LLAMA_HEAD
-from toolspeak.dialects.parser.prefill import OpenedParser
+from toolspeak.dialects.parser.prefill import PrefilledParser
 from toolspeak.dialects.prompts.rendering import result_text
 from toolspeak.dialects.readers.named_calls import Header, NamedCalls, NamedShape
 from toolspeak.dialects.text.block_delimiters import Follows
@@ -112,7 +112,7 @@ class _FunctionaryV32(DeclaredDialect):
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
         names = frozenset(spec.name for spec in tools)
-        return OpenedParser(super().parser(tools, starts_in), _TO, lambda text: _opens_v32(text, names))
+        return PrefilledParser(super().parser(tools, starts_in), _TO, lambda text: _opens_v32(text, names))
 
 
 def _opens_v32(text: str, tools: frozenset[str]) -> bool | None:

@@ -9,7 +9,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo, Parser
 from toolspeak.dialects.declarations.declared_dialect import DeclaredDialect
 from toolspeak.dialects.declarations.json_dialect import EACH_ALONE, frames, json_dialect
-from toolspeak.dialects.parser.prefill import OpenedParser
+from toolspeak.dialects.parser.prefill import PrefilledParser
 from toolspeak.dialects.readers.json_call import CallShape
 from toolspeak.dialects.text.block_delimiters import Signature, Starts
 from toolspeak.dialects.text.markers import Marker
@@ -35,7 +35,7 @@ class _Inkling(DeclaredDialect):
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
         inner = super().parser(tools, starts_in)
-        return OpenedParser(inner, _MODEL, _opens) if starts_in == "text" else inner
+        return PrefilledParser(inner, _MODEL, _opens) if starts_in == "text" else inner
 
 
 def _opens(text: str) -> bool | None:

@@ -11,7 +11,7 @@ from typing import Any
 from toolspeak.data.deltas import Delta, TextDelta
 from toolspeak.dialects.parser.block_format import BlockFormat, OpenBlock
 from toolspeak.dialects.parser.quotes import MAX_REPORTS, QUOTATION, Quote, QuoteKind, lead_of, sentence_continues
-from toolspeak.dialects.parser.stray_markers import StrayParser
+from toolspeak.dialects.parser.unmatched_markers import UnmatchedMarkerParser
 from toolspeak.dialects.text.markdown import Markdown, run_end
 from toolspeak.dialects.text.markers import MarkerMatch
 from toolspeak.dialects.text.scan import MAX_CANDIDATE
@@ -19,7 +19,7 @@ from toolspeak.dialects.text.scan import MAX_CANDIDATE
 _SPACE = re.compile(r"\s*")
 
 
-class ExampleParser(StrayParser):
+class ExampleParser(UnmatchedMarkerParser):
     """Parser states after a block that may be an example, until its status is known."""
 
     # Attributes of the class until they are set, as in `BlockState`.

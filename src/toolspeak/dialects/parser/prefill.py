@@ -14,7 +14,7 @@ Opens = Callable[[str], bool | None]
 """Whether a turn with this beginning continues what the prompt's marker opened; None asks for more text."""
 
 
-class OpenedParser:
+class PrefilledParser:
     """Implements `Parser`. It puts the prompt's `marker` before a turn that `opens` recognises."""
 
     def __init__(self, inner: Parser, marker: str, opens: Opens) -> None:
@@ -29,9 +29,9 @@ class OpenedParser:
         """The count of the inner parser (`BlockState.shown_chars`)."""
         return getattr(self._inner, "shown_chars", 0)
 
-    def around(self, inner: Parser) -> OpenedParser:
+    def around(self, inner: Parser) -> PrefilledParser:
         """The same wrapper around another parser."""
-        return OpenedParser(inner, self._marker, self._opens)
+        return PrefilledParser(inner, self._marker, self._opens)
 
     def feed(self, chunk: str) -> Iterable[Delta]:
         if self._start is None:

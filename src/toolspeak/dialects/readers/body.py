@@ -167,7 +167,7 @@ class Body(ABC):
         vars(self).clear()
 
 
-class Steps(Body):
+class StateBody(Body):
     """Implements `feed` for states. Each state takes text from text[position:] and returns where the next state begins.
 
     A state that needs more characters sets `_wait`. The caller then feeds the rest again with more text.

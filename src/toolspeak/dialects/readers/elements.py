@@ -234,7 +234,7 @@ class ElementCalls(TaggedCalls):
             self._start_argument(value.name)
         super()._store(value, text)
 
-    # States, as in `Steps`.
+    # States, as in `StateBody`.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
         while (stop := self._take_whole(self._whole, text, position, out)) > position:

@@ -9,7 +9,7 @@ from typing import TypeAlias, cast
 
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
-from toolspeak.dialects.readers.body import PassThrough, Steps
+from toolspeak.dialects.readers.body import PassThrough, StateBody
 from toolspeak.dialects.readers.open_call import json_string, string_text
 from toolspeak.dialects.readers.whole_call import WholeCall
 from toolspeak.dialects.text.scan import Buffer, Caps, Problem, decode_json
@@ -24,7 +24,7 @@ Converting two chunks one by one gives the same as converting both together.
 """
 
 
-class FunctionCalls(Steps):
+class FunctionCalls(StateBody):
     """A body of calls such as `f(a=1)` or `call:f{a:1}`, whose values become fragments of JSON as they arrive.
 
     The arguments of a complete call are decoded from these fragments, so that the two cannot differ.

@@ -8,7 +8,7 @@ from typing import cast
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.readers.body import PassThrough, ReaderState, Steps, known_name, skip_space
+from toolspeak.dialects.readers.body import PassThrough, ReaderState, StateBody, known_name, skip_space
 from toolspeak.dialects.readers.json_call import PLAIN_KEY, PLAIN_STRING, CallShape, JsonCall, head_of
 from toolspeak.dialects.text.scan import (
     Buffer,
@@ -23,7 +23,7 @@ from toolspeak.dialects.text.scan import (
 )
 
 
-class JsonCalls(Steps):
+class JsonCalls(StateBody):
     """Implements `Body` for JSON calls. Once it knows the name, it sends arguments as they arrive."""
 
     _call: JsonCall

@@ -14,7 +14,7 @@ from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, 
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
-from toolspeak.dialects.readers.body import PassThrough, Steps, known_name, skip_space
+from toolspeak.dialects.readers.body import PassThrough, StateBody, known_name, skip_space
 from toolspeak.dialects.text.block_delimiters import begins
 from toolspeak.dialects.text.markdown import FENCE, FENCE_START, run_end
 from toolspeak.dialects.text.scan import (
@@ -104,7 +104,7 @@ class _Call:
     null: bool = False
 
 
-class NamedCalls(Steps):
+class NamedCalls(StateBody):
     """Implements `Body`. It sends arguments as they arrive.
 
     An unreadable call fails alone: its end marker, or a text that may follow a call, ends it.
@@ -160,7 +160,7 @@ class NamedCalls(Steps):
             self._no_arguments("", 0, out)
             self.is_complete = True
 
-    # States, as in `Steps`.
+    # States, as in `StateBody`.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
         stop = skip_space(text, position)

@@ -100,7 +100,7 @@ class NestedCalls(TaggedCalls):
             self._open.clear()
             self._state = self._in_call
 
-    # States, as in `Steps`.
+    # States, as in `StateBody`.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
         position = self._take_whole(self._whole, text, position, out)

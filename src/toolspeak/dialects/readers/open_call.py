@@ -20,7 +20,7 @@ from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, 
 from toolspeak.data.messages import JSON, as_mapping
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
-from toolspeak.dialects.readers.body import PassThrough, Steps
+from toolspeak.dialects.readers.body import PassThrough, StateBody
 from toolspeak.dialects.readers.whole_call import WholeCall
 from toolspeak.dialects.text.scan import (
     Buffer,
@@ -57,7 +57,7 @@ class OpenCall:
         return self.spec.parameters if self.spec else {}
 
 
-class CallSteps(Steps):
+class CallSteps(StateBody):
     """A body of calls whose arguments are text, each with its own type. The state between calls is `_between`."""
 
     _text = Buffer(0)  # the text of the open value, or of the JSON object with all arguments

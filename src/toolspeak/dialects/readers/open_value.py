@@ -116,7 +116,7 @@ def _beginning(text: str) -> str:
 
 
 @dataclass(slots=True)
-class Inside:
+class NestingCounts:
     """The numbers of open blocks and calls inside a value or after an unreadable part, and whether an argument is
     open."""
 
@@ -170,4 +170,4 @@ class OpenValue:
     crlf: bool = False
     following_end: str = ""
     may_be_torn: bool = False
-    inside: Inside = field(default_factory=Inside)
+    inside: NestingCounts = field(default_factory=NestingCounts)

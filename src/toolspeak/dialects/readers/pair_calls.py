@@ -111,7 +111,7 @@ class PairCalls(TaggedCalls):
             return "undecided" if follows is None else "yes" if follows else "no"
         return answer
 
-    # States, as in `Steps`.
+    # States, as in `StateBody`.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
         tags = self._tags

@@ -26,7 +26,7 @@ from typing import Literal
 from toolspeak.data.deltas import Delta
 from toolspeak.dialects.readers.body import skip_space
 from toolspeak.dialects.readers.open_call import CallSteps, OpenCall, string_text, without
-from toolspeak.dialects.readers.open_value import Inside, OpenValue, ValueEvent, ValueRules, ValueTags
+from toolspeak.dialects.readers.open_value import NestingCounts, OpenValue, ValueEvent, ValueRules, ValueTags
 from toolspeak.dialects.readers.tagged_values import CDATA, CDATA_END, Explicit, begins_json, is_text, read_value
 from toolspeak.dialects.text.block_delimiters import begins, stands
 from toolspeak.dialects.text.scan import MAX_CANDIDATE, JsonScanner, Problem, shorten
@@ -65,7 +65,7 @@ class TaggedCalls(CallSteps):
     signs: Mapping[str, ValueEvent] = {}
     _gap: Callable[[str, int], int] = staticmethod(skip_space)  # skips what may be between tags
     _value: OpenValue | None = None
-    _unread_inside = Inside()  # what is open after an unreadable part
+    _unread_inside = NestingCounts()  # what is open after an unreadable part
     _stray = False  # whether a value of the open call holds an end tag that ended nothing
 
     # What a family defines.
@@ -154,7 +154,7 @@ class TaggedCalls(CallSteps):
         if self._call is None:
             self._call = OpenCall("", None, self.problem_offset)
         self._call.problem = self._call.problem or problem
-        self.problem, self._unread_inside, self._state = None, Inside(), self._unread
+        self.problem, self._unread_inside, self._state = None, NestingCounts(), self._unread
         return True
 
     def _unread(self, text: str, position: int, out: list[Delta]) -> int:

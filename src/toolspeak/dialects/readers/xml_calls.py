@@ -70,7 +70,7 @@ class XmlCalls(TaggedCalls):
         )
         return Problem("unknown_argument", reason)
 
-    # States, as in `Steps`.
+    # States, as in `StateBody`.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
         if self.whole is not None:

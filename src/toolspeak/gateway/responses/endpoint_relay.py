@@ -17,11 +17,11 @@ from pydantic_core import from_json
 from toolspeak.data.deltas import TurnEnded
 from toolspeak.data.messages import JSON, Usage
 from toolspeak.errors import FormatError, ProviderError
-from toolspeak.gateway.client_request import Answering, stream_answer
+from toolspeak.gateway.client_request import AnswerContext, stream_answer
 from toolspeak.gateway.http.asgi import EVENTS, EventStream, Fields, check_values, decode_body, event, send_whole
 from toolspeak.gateway.http.error_responses import Failure, with_code
 from toolspeak.gateway.http.multipart_forms import FORM, read_form
-from toolspeak.gateway.responses.relayed_answer import known_as, with_data, with_model
+from toolspeak.gateway.responses.relayed_answer import client_model_name, with_data, with_model
 from toolspeak.gateway.settings.gateway_settings import Bounds
 from toolspeak.gateway.upstreams.routing import Route
 from toolspeak.providers.api import ApiProvider
@@ -117,7 +117,7 @@ def _of_form(content_type: str, body: bytes) -> RelayRequest:
     return RelayRequest(None if model is None else require_name(model, "model"), stream, True, form.with_model)
 
 
-async def pass_on(answering: Answering, request: RelayRequest, path: str, content_type: str) -> None:
+async def pass_on(answering: AnswerContext, request: RelayRequest, path: str, content_type: str) -> None:
     """Forwards the request, and returns the answer: JSON whole, events and other bytes as they arrive. Raises
     ToolspeakError for a failure before the answer begins, ClientGone if the client leaves."""
     able = [route for route in answering.routes.routes if route.wire in _FORMATS]
@@ -163,12 +163,12 @@ async def pass_on(answering: Answering, request: RelayRequest, path: str, conten
 class _Passing:
     """One answer that is passed on. `body` and `kind` (the content type) are those of a whole answer."""
 
-    def __init__(self, answering: Answering, request: RelayRequest) -> None:
+    def __init__(self, answering: AnswerContext, request: RelayRequest) -> None:
         self.body = b""
         self.kind = b"application/json"
         self._answering = answering
         self._request = request
-        self._model = None if request.model is None else known_as(answering.route, request.model)
+        self._model = None if request.model is None else client_model_name(answering.route, request.model)
         """The name that the client knows the model by, if it is not the upstream's."""
 
     async def read(self, reply: Reply, stream: EventStream, path: str) -> None:

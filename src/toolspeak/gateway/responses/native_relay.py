@@ -26,14 +26,14 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.messages import JSON, Message, TextMessage
 from toolspeak.data.values import evolve
-from toolspeak.gateway.client_request import Answering
+from toolspeak.gateway.client_request import AnswerContext
 from toolspeak.gateway.http.asgi import Fields, add_notes, event, with_notes
 from toolspeak.gateway.http.error_responses import Failure, with_code
-from toolspeak.gateway.responses.relayed_answer import RelayedAnswer, known_as, with_data
+from toolspeak.gateway.responses.relayed_answer import RelayedAnswer, client_model_name, with_data
 from toolspeak.gateway.responses.unknown_fields import (
     UnknownFields,
+    call_chunk_checker,
     same_finish,
-    sound_calls,
     with_role,
     with_unknown_fields,
 )
@@ -53,14 +53,14 @@ _PROSE_DELTAS = (TextDelta, ReasoningDelta)
 _ENDS = ("message_delta", "message_stop", "response.completed", "response.incomplete", "response.failed")
 
 
-def native_relay(answering: Answering, route: Route) -> NativeRelay | None:
+def native_relay(answering: AnswerContext, route: Route) -> NativeRelay | None:
     """The relay of a turn with native calls; None if server and client speak different APIs, or if the conversation was
     repaired."""
     speaks = route.wire == answering.request.wire.name and isinstance(route.provider, ApiProvider)
     if answering.native_request is None or not speaks or answering.report.notes or answering.wire_request.echo_fields:
         return None
     return NativeRelay(
-        RelayedAnswer(answering, known_as(route, answering.wire_request.model)), *answering.native_request
+        RelayedAnswer(answering, client_model_name(route, answering.wire_request.model)), *answering.native_request
     )
 
 
@@ -114,7 +114,7 @@ class NativeRelay:
         self._sent_deltas: list[Delta] = []
         """Deltas that the client has. Of Chat Completions only those that the encoder has to know."""
         self._encoder_knows: set[tuple[type[Delta], int]] = set()
-        self._calls = sound_calls()
+        self._calls = call_chunk_checker()
         self._unknown_fields = UnknownFields(self._wire)
         self._end: TurnEnded | None = None
         self._whole: RelayedPart | None = None

@@ -12,7 +12,7 @@ from typing import cast
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import JSON
 from toolspeak.errors import FormatError
-from toolspeak.gateway.client_request import Answering, stream_answer
+from toolspeak.gateway.client_request import AnswerContext, stream_answer
 from toolspeak.gateway.http.asgi import EventStream, Fields, event, run_while_connected, send_whole
 from toolspeak.gateway.http.error_responses import Failure, with_code
 from toolspeak.gateway.upstreams.routing import Route
@@ -27,7 +27,7 @@ from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 class RelayedAnswer:
     """One relayed answer: how each part leaves, and what the log needs."""
 
-    answering: Answering
+    answering: AnswerContext
     model: str | None
     """The client's name for the model, if the upstream's is another one."""
     deltas: list[Delta] | None = None
@@ -103,12 +103,12 @@ class RelayedAnswer:
             self.response_id = str(cast("dict[str, JSON]", response).get("id", ""))
 
 
-def known_as(route: Route, model: str) -> str | None:
+def client_model_name(route: Route, model: str) -> str | None:
     """The client's name for a model, if the upstream's is another one."""
     return model if route.upstream.model and route.upstream.model != model else None
 
 
-async def relay(answering: Answering, fields: Fields, headers: Mapping[str, str]) -> None:
+async def relay(answering: AnswerContext, fields: Fields, headers: Mapping[str, str]) -> None:
     """Sends the request on and its answer back. Raises ToolspeakError for a failure before the answer begins,
     ClientGone if the client leaves."""
     answering.report.attempts = 1
@@ -116,18 +116,18 @@ async def relay(answering: Answering, fields: Fields, headers: Mapping[str, str]
     await send(answering, fields, headers)
 
 
-def _of_route(answering: Answering, route: Route) -> tuple[RelayedAnswer, ApiProvider]:
+def _of_route(answering: AnswerContext, route: Route) -> tuple[RelayedAnswer, ApiProvider]:
     """The answer and the provider of one attempt."""
     provider = route.provider
     assert isinstance(provider, ApiProvider)
     answering.route = route
-    model = known_as(route, answering.wire_request.model)
+    model = client_model_name(route, answering.wire_request.model)
     relayed_answer = RelayedAnswer(answering, model, [] if answering.request.current.settings.log_content else None)
     answering.sent_deltas = relayed_answer.deltas
     return relayed_answer, provider
 
 
-async def _stream(answering: Answering, fields: Fields, headers: Mapping[str, str]) -> None:
+async def _stream(answering: AnswerContext, fields: Fields, headers: Mapping[str, str]) -> None:
     stream = EventStream(answering.request.send, answering.request.headers)
     relayed_answer = RelayedAnswer(answering, None)
 
@@ -157,7 +157,7 @@ async def _stream(answering: Answering, fields: Fields, headers: Mapping[str, st
     await stream_answer(answering, stream, work(), fail)
 
 
-async def _whole(answering: Answering, fields: Fields, headers: Mapping[str, str]) -> None:
+async def _whole(answering: AnswerContext, fields: Fields, headers: Mapping[str, str]) -> None:
     client, asked_at = answering.request, asyncio.get_running_loop().time()
     body = b""
 
@@ -187,7 +187,7 @@ async def _whole(answering: Answering, fields: Fields, headers: Mapping[str, str
 # --- upstreams that stream unasked, or do not stream -----------------------------------------------------------------
 
 
-def _as_stream(answering: Answering, fields: Fields, deltas: Sequence[Delta]) -> list[StreamFrame]:
+def _as_stream(answering: AnswerContext, fields: Fields, deltas: Sequence[Delta]) -> list[StreamFrame]:
     """A whole answer, as the stream that the client wants."""
     encoder = answering.request.wire.encoder(
         _read(answering, fields), response_id=answering.request.id, created_at=int(time.time())
@@ -195,7 +195,7 @@ def _as_stream(answering: Answering, fields: Fields, deltas: Sequence[Delta]) ->
     return [frame for delta in deltas for frame in encoder.feed(delta)]
 
 
-def _as_whole(answering: Answering, fields: Fields, deltas: Sequence[Delta]) -> JSON:
+def _as_whole(answering: AnswerContext, fields: Fields, deltas: Sequence[Delta]) -> JSON:
     """A streamed answer, as the whole answer that the client wants."""
     return answering.request.wire.encode_response(
         deltas,
@@ -206,7 +206,7 @@ def _as_whole(answering: Answering, fields: Fields, deltas: Sequence[Delta]) -> 
     )
 
 
-def _read(answering: Answering, fields: Fields) -> WireRequest:
+def _read(answering: AnswerContext, fields: Fields) -> WireRequest:
     """The decoded request; without messages and options if it cannot be decoded."""
     try:
         return answering.request.wire.decode_request(fields)

@@ -18,7 +18,7 @@ from toolspeak.data.messages import JSON, MalformedCall, Message, TextPart, Tool
 from toolspeak.data.values import evolve
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ToolspeakError
-from toolspeak.gateway.client_request import Answering, stream_answer
+from toolspeak.gateway.client_request import AnswerContext, stream_answer
 from toolspeak.gateway.http.asgi import (
     EventStream,
     Headers,
@@ -34,7 +34,7 @@ from toolspeak.gateway.requests.request_mapping import turn_of
 from toolspeak.gateway.responses.native_relay import NativeRelay, native_relay
 from toolspeak.gateway.server_tools.tool_loop import with_tools
 from toolspeak.gateway.turns.turn_gate import Note, ReleaseRules, TurnGate
-from toolspeak.gateway.turns.turn_report import Put, TurnReport, prompt_size, with_estimates
+from toolspeak.gateway.turns.turn_report import SendDeltas, TurnReport, prompt_size, with_estimates
 from toolspeak.gateway.upstreams.routing import Route
 from toolspeak.providers.http_client import json_bytes
 from toolspeak.providers.request_relay import RELAYING
@@ -46,7 +46,7 @@ WARNING_HEADER = b"x-toolspeak-warning"
 _PREFIXES = {"openai-chat": "chatcmpl-", "openai-responses": "resp_", "anthropic": "msg_"}
 
 
-async def answer(answering: Answering) -> None:
+async def answer(answering: AnswerContext) -> None:
     """Answers a request. Raises ToolspeakError for a failure before the answer begins, ClientGone if the client
     leaves."""
     # 80 random bits: a call's id is made of it, and OpenAI takes ids of 40 characters.
@@ -60,7 +60,7 @@ async def answer(answering: Answering) -> None:
         await _whole(answering, response_id)
 
 
-async def _keep(answering: Answering, response: dict[str, JSON]) -> None:
+async def _keep(answering: AnswerContext, response: dict[str, JSON]) -> None:
     """Stores a complete response. If that fails, the response says that it is not stored."""
     keeping = answering.request.keeping
     if answering.memory is None or keeping is None:
@@ -72,7 +72,10 @@ async def _keep(answering: Answering, response: dict[str, JSON]) -> None:
 
 
 def _run_turns(
-    answering: Answering, put: Put, on_attempt: Callable[[Route], None], has_left: Callable[[], bool] = lambda: False
+    answering: AnswerContext,
+    put: SendDeltas,
+    on_attempt: Callable[[Route], None],
+    has_left: Callable[[], bool] = lambda: False,
 ) -> Coroutine[Any, Any, None]:
     """The model's turn, or its turns with server-side tools.
 
@@ -95,9 +98,9 @@ def _run_turns(
 
 
 async def _turn(
-    answering: Answering,
+    answering: AnswerContext,
     wire_request: WireRequest,
-    put: Put,
+    put: SendDeltas,
     report: TurnReport,
     size: Callable[[], int],
     *,
@@ -143,7 +146,7 @@ async def _ask_driver(
     driver: Driver,
     request: TurnRequest,
     rules: ReleaseRules,
-    put: Put,
+    put: SendDeltas,
     report: TurnReport,
     size: Callable[[], int],
     usage_wanted: bool,
@@ -251,7 +254,7 @@ def _demand(rules: ReleaseRules) -> str:
     return f"Call the tool {name!r} now." if name else "Call one of the tools now."
 
 
-async def _stream(answering: Answering, response_id: str) -> None:
+async def _stream(answering: AnswerContext, response_id: str) -> None:
     client, settings = answering.request, answering.request.current.settings
     stream = EventStream(client.send, client.headers)
     encoder = client.wire.encoder(answering.wire_request, response_id=response_id, created_at=int(time.time()))
@@ -302,7 +305,7 @@ async def _stream(answering: Answering, response_id: str) -> None:
     await stream_answer(answering, stream, _run_turns(answering, put, on_attempt, lambda: stream.has_left), fail)
 
 
-async def _whole(answering: Answering, response_id: str) -> None:
+async def _whole(answering: AnswerContext, response_id: str) -> None:
     client, wire_request, report = answering.request, answering.wire_request, answering.report
     deltas: list[Delta] = []
     native: NativeRelay | None = None

@@ -122,7 +122,7 @@ def same_finish(data: Fields, body: Fields, wire: WireFormat) -> bool:
     return wire is not OPENAI_CHAT or _first(data).get("finish_reason") == _first(body).get("finish_reason")
 
 
-def sound_calls() -> Callable[[Fields, int], bool]:
+def call_chunk_checker() -> Callable[[Fields, int], bool]:
     """Makes a check for the calls of each chunk, or of a whole answer. They are sound if they are numbered in order, if
     each has an id and a name of its own, sent once, and if the arguments have `size` characters. A role must be
     `assistant`: llama-cpp-python sends null beside calls, and OpenAI's client for Node takes it over.

@@ -43,7 +43,7 @@ _SHORTER = (None, 4096, 1024, 256)
 """The bytes of a result that stay, tried in turn until the id is short enough."""
 
 
-def carrying(call_id: str, messages: Sequence[Message]) -> str | None:
+def encode_in_call_id(call_id: str, messages: Sequence[Message]) -> str | None:
     """The id with these messages; None if they are too long. Results are shortened until the id fits, and then lose
     their images and files."""
     for most in _SHORTER:

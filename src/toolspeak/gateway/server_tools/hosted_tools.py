@@ -122,7 +122,7 @@ def hosted_tools(
     return (HostedTools(servers, search, choice) if servers or search else None), notes
 
 
-def able_routes(
+def routes_that_support(
     wire_request: WireRequest, routes: Routes, optional: Collection[str], tools: ServerTools | None
 ) -> tuple[Routes, HostedTools | None, list[Note]]:
     """The routes that can answer the request, with their hosted tools and notes. If upstreams differ, only those that

@@ -21,12 +21,12 @@ from toolspeak.data.deltas import (
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice, ToolResult, Usage, failure
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import TurnCollector
-from toolspeak.gateway.server_tools.continuation_token import carrying, restore_messages
+from toolspeak.gateway.server_tools.continuation_token import encode_in_call_id, restore_messages
 from toolspeak.gateway.server_tools.hosted_tools import HostedTool, HostedTools
 from toolspeak.gateway.server_tools.tool_search import MOST_ROUNDS, ClientSearch
 from toolspeak.gateway.server_tools.tool_servers import Running, ServerTools
 from toolspeak.gateway.turns.turn_gate import Note
-from toolspeak.gateway.turns.turn_report import Put, TurnReport, message_size
+from toolspeak.gateway.turns.turn_report import SendDeltas, TurnReport, message_size
 from toolspeak.wire.base import WireRequest
 
 _BETWEEN = "\n\n"
@@ -78,7 +78,7 @@ class AskTurn(Protocol):
     def __call__(
         self,
         wire_request: WireRequest,
-        put: Put,
+        put: SendDeltas,
         report: TurnReport,
         size: Callable[[], int],
         /,
@@ -105,7 +105,7 @@ class ToolLoop:
         self,
         ask: AskTurn,
         wire_request: WireRequest,
-        put: Put,
+        put: SendDeltas,
         report: TurnReport,
         prompt_size: Callable[[], int],
     ) -> None:
@@ -217,7 +217,7 @@ class ToolLoop:
         if call_places and self._ran:
             first = leaving[call_places[0]]
             assert isinstance(first, CallCompleted)
-            token = carrying(first.id or self._call_id(first.index), self._ran)
+            token = encode_in_call_id(first.id or self._call_id(first.index), self._ran)
             if token is None:
                 message = (
                     "what the server's tools did is too long to be passed on, so the model will not know it in the "
@@ -239,7 +239,7 @@ class _Output:
     """Sends the text of all turns. White space waits: it leaves with the text after it or with the end of the answer,
     and is dropped in front of calls."""
 
-    def __init__(self, put: Put) -> None:
+    def __init__(self, put: SendDeltas) -> None:
         self._put = put
         self._waiting = ""
         self._text = _Voice()

@@ -37,7 +37,7 @@ _NOT_KEPT = Note(
 
 
 @quick()
-class Keeping:
+class ResponseStorage:
     """How to store the response to a request. `items`: the request's own input. `store`: whether to store it."""
 
     response_id: str
@@ -83,7 +83,7 @@ class ResponseMemory:
 
     # --- requests ----------------------------------------------------------------------------------------------
 
-    async def compose(self, fields: JSON, owner: str, most: int) -> tuple[JSON, Keeping]:
+    async def compose(self, fields: JSON, owner: str, most: int) -> tuple[JSON, ResponseStorage]:
         """The request with the whole conversation as its input, and how to store its response. Raises FormatError, and
         Failure, also for a conversation of more than `most` bytes."""
         body = dict(require_object(fields, "the request"))
@@ -99,7 +99,7 @@ class ResponseMemory:
         items = _with_ids(body.get("input"), response_id)
         if earlier and items is not None:
             body["input"] = [*earlier, *items]
-        keeping = Keeping(response_id, owner, cast("str | None", previous), items or (), store, background)
+        keeping = ResponseStorage(response_id, owner, cast("str | None", previous), items or (), store, background)
         return body, keeping
 
     def _check_background(self, body: Mapping[str, JSON], store: bool) -> None:
@@ -130,7 +130,7 @@ class ResponseMemory:
             raise FormatError(f"previous_response_id: the response is {chain[-1].status}; name one that is complete")
         return [item for each in chain for item in (*_items(each), *_output(each))]
 
-    async def keep(self, keeping: Keeping, response: Mapping[str, JSON]) -> Sequence[Note]:
+    async def keep(self, keeping: ResponseStorage, response: Mapping[str, JSON]) -> Sequence[Note]:
         """Stores a complete answer. Returns notes if that fails."""
         if not keeping.store:
             return ()
@@ -225,7 +225,7 @@ class ResponseMemory:
 
     # --- the background ----------------------------------------------------------------------------------------
 
-    async def begin(self, keeping: Keeping, response: Mapping[str, JSON]) -> JSON:
+    async def begin(self, keeping: ResponseStorage, response: Mapping[str, JSON]) -> JSON:
         """Stores a queued response. Raises Failure."""
         body = {**response, "status": "queued"}
         items = json.dumps([*keeping.items])

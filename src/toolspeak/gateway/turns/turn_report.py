@@ -22,7 +22,7 @@ MEDIA_TOKENS = 1_600
 """Tokens of an image: the most that Anthropic's models count (API reference, "Vision"). A file counts the same."""
 
 
-class Put(Protocol):
+class SendDeltas(Protocol):
     """Sends deltas to the client, in order."""
 
     def __call__(self, deltas: Sequence[Delta], /) -> Awaitable[None]: ...

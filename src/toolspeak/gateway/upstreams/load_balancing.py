@@ -52,7 +52,7 @@ class MonotonicClock(SystemClock):
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class UpstreamRequest:
     """One request to the upstreams of a model.
 
     `members`: the numbers of the upstreams that may answer. `ask`: sends the request to one of them. `has_left`:
@@ -100,7 +100,7 @@ def prefix_of(fields: Mapping[str, JSON]) -> str:
     return hashlib.blake2b(json.dumps(beginning).encode(), digest_size=16).hexdigest()
 
 
-def most_telling(errors: Sequence[ToolspeakError]) -> ToolspeakError:
+def best_client_error(errors: Sequence[ToolspeakError]) -> ToolspeakError:
     """The error that the client gets if several upstreams failed: a retryable one if there is one, and of those the one
     with the shortest wait."""
 
@@ -140,7 +140,7 @@ class Pool:
         self._turns = 0
         self._probing: set[asyncio.Task[None]] = set()
 
-    def serve(self, asking: Asking) -> Coroutine[Any, Any, None]:
+    def serve(self, asking: UpstreamRequest) -> Coroutine[Any, Any, None]:
         """Sends the request to the upstreams until one answers.
 
         If an upstream fails before part of the answer has left, the next one is tried, unless it would fail alike.
@@ -149,7 +149,7 @@ class Pool:
         """
         return self._only(asking) if len(self.labels) == 1 else self._any(asking)
 
-    async def _any(self, asking: Asking) -> None:
+    async def _any(self, asking: UpstreamRequest) -> None:
         turn, self._turns = self._turns, self._turns + 1
 
         def order_of(members: Sequence[int]) -> list[int]:
@@ -162,12 +162,12 @@ class Pool:
             candidates, errors = order_of(up or asking.members), list[ToolspeakError]()
             if await self._one_of(candidates, asking, errors):
                 return
-            delay = self._delay(attempt, most_telling(errors))
+            delay = self._delay(attempt, best_client_error(errors))
             if delay is None:
                 rest = [member for member in asking.members if member not in candidates]
                 if await self._one_of(order_of(rest), asking, errors):
                     return
-                raise most_telling(errors)
+                raise best_client_error(errors)
             await self._clock.sleep(delay)
 
     def healthy_first(self, members: Sequence[int]) -> list[int]:
@@ -199,7 +199,7 @@ class Pool:
             return None
         return delay_before(attempt, error, self._clock.random(), LONGEST_WAIT)
 
-    async def _only(self, asking: Asking) -> None:
+    async def _only(self, asking: UpstreamRequest) -> None:
         """Asks the only upstream, which retries on its own. Its health decides nothing, but log and metrics show it."""
         self._count(0)
         try:
@@ -214,7 +214,7 @@ class Pool:
                 self._becomes(0, HEALTHY)
             raise
 
-    async def _one_of(self, members: Sequence[int], asking: Asking, errors: list[ToolspeakError]) -> bool:
+    async def _one_of(self, members: Sequence[int], asking: UpstreamRequest, errors: list[ToolspeakError]) -> bool:
         """Whether one of the members answered. `errors` receives the errors of those that failed."""
         for member in members:
             try:
@@ -227,7 +227,7 @@ class Pool:
                 return True
         return False
 
-    async def _ask(self, member: int, asking: Asking) -> None:
+    async def _ask(self, member: int, asking: UpstreamRequest) -> None:
         is_trial = self._health[member].state == "answers"
         self._set(member, self._health[member].after_request())
         self._count(member)

@@ -16,7 +16,7 @@ from toolspeak.errors import ConfigurationError, FormatError, suggest
 from toolspeak.gateway.observability import Metrics
 from toolspeak.gateway.settings.gateway_settings import Settings
 from toolspeak.gateway.settings.upstream_settings import Upstream, labels_of
-from toolspeak.gateway.upstreams.load_balancing import LONGEST_WAIT, Asking, Pool
+from toolspeak.gateway.upstreams.load_balancing import LONGEST_WAIT, Pool, UpstreamRequest
 from toolspeak.providers import get_provider
 from toolspeak.providers.base import Provider
 from toolspeak.providers.configured_providers import environment_for
@@ -85,7 +85,7 @@ class Routes:
 
         failures = [] if failures is None else failures
         first = None if last is None else last.number
-        return self.pool.serve(Asking(tuple(routes), ask_member, has_left, prefix, failures, first))
+        return self.pool.serve(UpstreamRequest(tuple(routes), ask_member, has_left, prefix, failures, first))
 
     def healthy_first(self) -> Sequence[Route]:
         """The routes, with those to upstreams aside at the end."""

@@ -13,7 +13,14 @@ from toolspeak.errors import JournalError
 from toolspeak.gateway.settings.api_keys import Key
 from toolspeak.gateway.settings.usage_settings import UsageSettings
 from toolspeak.gateway.usage.usage_store import open_usage
-from toolspeak.gateway.usage.usage_values import Counts, Load, StartRequest, UsageBatch, UsageDecision, day_of
+from toolspeak.gateway.usage.usage_values import (
+    Counts,
+    StartRequest,
+    UsageBatch,
+    UsageDecision,
+    UsageInProgress,
+    day_of,
+)
 
 ASK_SECONDS = 5.0
 """How long a request waits for the store to say whether it may begin."""
@@ -53,9 +60,9 @@ class Ledger:
         self._on_failure = on_failure
         self._counts: dict[tuple[str, str], Counts] = {}
         self._models: dict[str, set[str]] = {}
-        self._finished_load: dict[str, Load] = {}
+        self._finished_load: dict[str, UsageInProgress] = {}
         self._start_requests: list[tuple[StartRequest, asyncio.Future[UsageDecision]]] = []
-        self._load: dict[str, Load] = {}
+        self._load: dict[str, UsageInProgress] = {}
         """The requests under way in this process according to the store, `_ended` included."""
         self._refusals: dict[Key, tuple[float, UsageDecision]] = {}
         self._wake = asyncio.Event()
@@ -131,7 +138,7 @@ class Ledger:
     def end(self, ask: StartRequest) -> None:
         """Ends a request that a verdict let begin."""
         name = ask.key.name
-        self._finished_load[name] = self._finished_load.get(name, Load()).plus(ask.load)
+        self._finished_load[name] = self._finished_load.get(name, UsageInProgress()).plus(ask.load)
         self._work_on()
 
     async def wait_for_store(self) -> None:
@@ -168,9 +175,12 @@ class Ledger:
         counts, ended_load, round_end = self._counts, self._finished_load, self._round_end
         self._start_requests, self._counts, self._finished_load, self._round_end = [], {}, {}, None
         names = {*ended_load, *(ask.key.name for ask, _ in requests), *(self._load if renews or self._closing else ())}
-        load = {name: self._load.get(name, Load()).minus(ended_load.get(name, Load())) for name in names}
+        load = {
+            name: self._load.get(name, UsageInProgress()).minus(ended_load.get(name, UsageInProgress()))
+            for name in names
+        }
         if self._closing:
-            load = dict.fromkeys(load, Load())
+            load = dict.fromkeys(load, UsageInProgress())
         try:
             if names or counts:
                 batch = UsageBatch(
@@ -206,11 +216,11 @@ class Ledger:
         if verdict.limit is None:
             self.end(ask)
 
-    def _keep(self, counts: Mapping[tuple[str, str], Counts], ended_load: Mapping[str, Load]) -> None:
+    def _keep(self, counts: Mapping[tuple[str, str], Counts], ended_load: Mapping[str, UsageInProgress]) -> None:
         for row, more in counts.items():
             self._counts[row] = self._counts.get(row, Counts()).plus(more)
         for name, load in ended_load.items():
-            self._finished_load[name] = self._finished_load.get(name, Load()).plus(load)
+            self._finished_load[name] = self._finished_load.get(name, UsageInProgress()).plus(load)
 
     def _unstored_counts(self) -> Mapping[str, object]:
         return {"lost": [{"key": key, "model": model, **asdict(each)} for (key, model), each in self._counts.items()]}

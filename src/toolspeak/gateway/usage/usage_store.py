@@ -15,10 +15,10 @@ from toolspeak.gateway.usage.usage_values import (
     WINDOW,
     Column,
     Counts,
-    Load,
-    Standing,
+    KeyUsage,
     UsageBatch,
     UsageDecision,
+    UsageInProgress,
     UsageOutcome,
     UsageRow,
     day_of,
@@ -90,7 +90,7 @@ class UsageStore:
         """Sums by these columns, in their order, from a day on (`2026-11-23`)."""
         return await self._database.do(partial(_rows, by=by, since=since))
 
-    async def standings(self) -> Mapping[str, Standing]:
+    async def standings(self) -> Mapping[str, KeyUsage]:
         """How the keys stand that have used something today or in the last minute. Changes nothing."""
         return await self._database.do(_standings)
 
@@ -135,7 +135,7 @@ async def _settle(db: Connection, batch: UsageBatch) -> UsageOutcome:
         standings[name] = verdict.standing
         if verdict.limit is None:
             starts[name] += 1
-            load[name] = load.get(name, Load()).plus(ask.load)
+            load[name] = load.get(name, UsageInProgress()).plus(ask.load)
     for name, count in starts.items():
         if count and keys[name].requests_per_minute is not None:
             await db.change(_ARRIVE, name, now, count)
@@ -143,7 +143,7 @@ async def _settle(db: Connection, batch: UsageBatch) -> UsageOutcome:
     return UsageOutcome(verdicts, load)
 
 
-async def _standing(db: Connection, key: Key, batch: UsageBatch, now: float) -> Standing:
+async def _standing(db: Connection, key: Key, batch: UsageBatch, now: float) -> KeyUsage:
     if key.requests_per_minute is not None:
         # A request in the future was written before the clock was set back.
         await db.change(
@@ -157,8 +157,8 @@ async def _standing(db: Connection, key: Key, batch: UsageBatch, now: float) -> 
     )
     rows = await db.rows(_STANDING, key.name, batch.worker, day_of(now))
     ((requests, oldest, newest, streams, reserved_tokens, tokens),) = rows
-    load = batch.load.get(key.name, Load()).plus(Load(int(streams), int(reserved_tokens)))
-    standing = Standing(now, int(requests), load, int(tokens))
+    load = batch.load.get(key.name, UsageInProgress()).plus(UsageInProgress(int(streams), int(reserved_tokens)))
+    standing = KeyUsage(now, int(requests), load, int(tokens))
     if key.requests_per_minute is None or newest is None:
         return standing
     excess = standing.requests - key.requests_per_minute + 1
@@ -167,16 +167,18 @@ async def _standing(db: Connection, key: Key, batch: UsageBatch, now: float) -> 
     return replace(standing, freed_at=oldest + WINDOW, emptied_at=newest + WINDOW)
 
 
-async def _standings(db: Connection) -> Mapping[str, Standing]:
+async def _standings(db: Connection) -> Mapping[str, KeyUsage]:
     now = await _now(db)
     tokens = await db.rows("SELECT key, sum(input + output) FROM usage WHERE day = $1 GROUP BY key", day_of(now))
     arrivals = await db.rows("SELECT key, sum(count) FROM arrivals WHERE at > $1 GROUP BY key", now - WINDOW)
     loads = await db.rows("SELECT key, sum(streams), sum(tokens) FROM loads WHERE until > $1 GROUP BY key", now)
-    standings = {key: Standing(now, tokens=int(count)) for key, count in tokens}
+    standings = {key: KeyUsage(now, tokens=int(count)) for key, count in tokens}
     for key, count in arrivals:
-        standings[key] = replace(standings.get(key, Standing(now)), requests=int(count))
+        standings[key] = replace(standings.get(key, KeyUsage(now)), requests=int(count))
     for key, streams, reserved_tokens in loads:
-        standings[key] = replace(standings.get(key, Standing(now)), load=Load(int(streams), int(reserved_tokens)))
+        standings[key] = replace(
+            standings.get(key, KeyUsage(now)), load=UsageInProgress(int(streams), int(reserved_tokens))
+        )
     return standings
 
 
@@ -189,7 +191,7 @@ async def _time_of(db: Connection, key: str, number: int) -> float:
     raise AssertionError("fewer arrivals stored than counted")
 
 
-async def _carry(db: Connection, batch: UsageBatch, load: Mapping[str, Load], now: float) -> None:
+async def _carry(db: Connection, batch: UsageBatch, load: Mapping[str, UsageInProgress], now: float) -> None:
     for name, one in sorted(load.items()):
         if one.streams:
             await db.change(_CARRY, name, batch.worker, one.streams, one.tokens, now + batch.lease)

@@ -42,21 +42,21 @@ COUNT_FIELDS = tuple(each.name for each in fields(Counts))
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class UsageInProgress:
     """A key's requests in progress, and the tokens that they reserve until they end."""
 
     streams: int = 0
     tokens: int = 0
 
-    def plus(self, more: Load) -> Load:
-        return Load(self.streams + more.streams, self.tokens + more.tokens)
+    def plus(self, more: UsageInProgress) -> UsageInProgress:
+        return UsageInProgress(self.streams + more.streams, self.tokens + more.tokens)
 
-    def minus(self, less: Load) -> Load:
-        return Load(max(0, self.streams - less.streams), max(0, self.tokens - less.tokens))
+    def minus(self, less: UsageInProgress) -> UsageInProgress:
+        return UsageInProgress(max(0, self.streams - less.streams), max(0, self.tokens - less.tokens))
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class KeyUsage:
     """A key's usage at `now` (Unix seconds).
 
     - `requests`: its requests in the last minute.
@@ -68,7 +68,7 @@ class Standing:
 
     now: float
     requests: int = 0
-    load: Load = Load()
+    load: UsageInProgress = UsageInProgress()
     tokens: int = 0
     freed_at: float = 0.0
     emptied_at: float = 0.0
@@ -83,7 +83,7 @@ class UsageDecision:
     - `seconds`: how long to wait before the next attempt.
     """
 
-    standing: Standing
+    standing: KeyUsage
     limit: UsageLimit | None = None
     seconds: float = 0.0
 
@@ -96,8 +96,8 @@ class StartRequest:
     tokens: int = 0
 
     @property
-    def load(self) -> Load:
-        return Load(1, self.tokens)
+    def load(self) -> UsageInProgress:
+        return UsageInProgress(1, self.tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class UsageBatch:
     worker: str
     lease: float
     counts: Mapping[tuple[str, str], Counts]
-    load: Mapping[str, Load]
+    load: Mapping[str, UsageInProgress]
     start_requests: Sequence[StartRequest] = ()
 
 
@@ -122,7 +122,7 @@ class UsageOutcome:
     """The outcome of a batch: a verdict for each of its asks, and the worker's load of the keys in the batch."""
 
     verdicts: Sequence[UsageDecision]
-    load: Mapping[str, Load]
+    load: Mapping[str, UsageInProgress]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def day_left(now: float) -> float:
     return DAY - now % DAY
 
 
-def usage_decision(ask: StartRequest, standing: Standing) -> UsageDecision:
+def usage_decision(ask: StartRequest, standing: KeyUsage) -> UsageDecision:
     """Whether a request may begin, and the key's usage then. A request that is refused does not count.
 
     The day's tokens refuse a request once they have reached the limit together with what is under way. What the request

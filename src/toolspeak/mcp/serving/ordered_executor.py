@@ -36,7 +36,7 @@ class OrderedExecutor(Executor):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._line = EffectLine()
+        self._line = ConflictQueue()
         self._orphans = OrphanedCalls()
         self._memories: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
@@ -75,7 +75,7 @@ class OrderedExecutor(Executor):
             return UNDECLARED_EFFECTS
 
 
-class EffectLine:
+class ConflictQueue:
     """The calls under way and those that wait for them, in the order of their arrival."""
 
     def __init__(self) -> None:

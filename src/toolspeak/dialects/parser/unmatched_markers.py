@@ -15,7 +15,7 @@ from toolspeak.dialects.text.markers import MarkerDecision, MarkerMatch
 from toolspeak.dialects.text.scan import MAX_CANDIDATE
 
 
-class StrayParser(ThinkingParser):
+class UnmatchedMarkerParser(ThinkingParser):
     """Tests for the text state."""
 
     @abstractmethod

@@ -22,7 +22,7 @@ _OF_ROUTES = ("upstreams", "grace_seconds", "aside_seconds")
 
 
 @dataclass(eq=False, slots=True)
-class Generation:
+class SettingsGeneration:
     """Settings, routes and tools. A request keeps its generation to its end."""
 
     settings: Settings
@@ -30,9 +30,9 @@ class Generation:
     tools: ServerTools | None
 
 
-def first_generation(settings: Settings, environ: Mapping[str, str], metrics: Metrics) -> Generation:
+def first_generation(settings: Settings, environ: Mapping[str, str], metrics: Metrics) -> SettingsGeneration:
     """Raises ConfigurationError for invalid settings."""
-    return Generation(settings, Router(settings, environ, metrics), _tools(settings, metrics))
+    return SettingsGeneration(settings, Router(settings, environ, metrics), _tools(settings, metrics))
 
 
 def check_settings(settings: Settings, environ: Mapping[str, str]) -> None:
@@ -47,8 +47,8 @@ def check_settings(settings: Settings, environ: Mapping[str, str]) -> None:
 
 
 def next_generation(
-    old: Generation, settings: Settings, environ: Mapping[str, str], metrics: Metrics
-) -> tuple[Generation, ServerTools | None]:
+    old: SettingsGeneration, settings: Settings, environ: Mapping[str, str], metrics: Metrics
+) -> tuple[SettingsGeneration, ServerTools | None]:
     """The generation after `old`, and its tools. It has the tools of `old` until the new ones are connected.
 
     Unchanged parts are taken over with their connections. Raises ConfigurationError for invalid settings.
@@ -58,7 +58,7 @@ def next_generation(
     tools = _tools(settings, metrics)
     if tools is not None and old.tools is not None and tools.same_as(old.tools):
         tools = old.tools
-    return Generation(settings, old.router if same else Router(settings, environ, metrics), old.tools), tools
+    return SettingsGeneration(settings, old.router if same else Router(settings, environ, metrics), old.tools), tools
 
 
 def with_fixed_settings(old: Settings, new: Settings) -> tuple[Settings, tuple[str, ...]]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from toolspeak.agent.pictures.run_chart import Bar, RunChart, chart_of, middle_cut, short_label
+from toolspeak.agent.charts.run_chart import Bar, RunChart, chart_of, middle_cut, short_label
 from toolspeak.data.events import Record
 
 MOST_BARS = 2_000
