@@ -22,8 +22,8 @@ LITELLM_VENV ?= .venv-litellm
 # Outside of the clone, as pip's cache is: the server is built once for all of them.
 ENGINE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/toolspeak/engine
 SECONDS ?= 600
-# Processes of a test run. Four on two cores: half of the time tests wait.
-WORKERS ?= 4
+# Processes of a test run. Three on two cores: some tests wait.
+WORKERS ?= 3
 
 # Without bytecode every process compiles this package again (0.5 s of CPU), and every worker of pytest all tests (10 s).
 unexport PYTHONDONTWRITEBYTECODE
@@ -220,7 +220,7 @@ test-templates: $(ENGINE_VENV)/.ready
 SLOW ?= slow or more_cases or hypothesis
 
 test-slow: $(VENV)/.dev
-	SWEEPS=whole $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal -m "$(SLOW)"
+	SWEEPS=whole $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 20 -m "$(SLOW)"
 
 $(DIST_VENV)/.ready: requirements/dist.txt requirements/build.txt | $(BIN)/python
 	$(BIN)/python -m venv $(DIST_VENV)

@@ -154,6 +154,7 @@ def environment(model: Server) -> dict[str, str]:
     return {name: root + path for name, path in ADDRESSES.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", SERVING)
 def test_each_command_serves_calls(command: str, tmp_path: Path):
     words = shlex.split(command)

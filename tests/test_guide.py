@@ -9,10 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 DOCS = Path(__file__).parents[1] / "docs"
 DIALECTS = Path(__file__).parents[1] / "src" / "toolspeak" / "dialects"
 
 
+@pytest.mark.slow
 def test_its_program_runs_and_its_file_in_the_catalogue(tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / "guides" / "adding-a-dialect.md").read_text("utf-8"), re.DOTALL)
     declaration = next(block for block in blocks if "NEBULA = " in block)

@@ -58,11 +58,13 @@ ELSEWHERE = {
 NOT_RUN = {"design.md": "signatures", "guides/engines.md": "needs PostgreSQL"}
 
 
+@pytest.mark.slow
 def test_the_tutorial_does_what_it_shows(tmp_path: Path):
     commands = [check_page(DOCS / "tutorial" / f"{name}.md", tmp_path) for name in TUTORIAL]
     assert all(commands), "each part of the tutorial runs something"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ONE_PROGRAM)
 def test_a_guide_runs_as_one_program(name: str, tmp_path: Path):
     source = program_of(DOCS / name)

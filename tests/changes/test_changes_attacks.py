@@ -460,6 +460,7 @@ def test_a_folder_that_is_swapped_for_a_link_again_and_again_leads_nowhere(work,
     assert len({*names}) > 2, "some got through"
 
 
+@pytest.mark.slow
 def test_an_undo_that_is_killed_goes_on_the_next_time(work, file):
     for number in range(400):
         (work / f"f{number}").write_text("mine")

@@ -1,4 +1,5 @@
-"""The grammars at length, with every matcher: `make test-grammar`. CI samples STRINGS=100 of each dialect, a tenth.
+"""The grammars at length, with every matcher: `make test-grammar`. CI samples STRINGS=250 of each dialect, a quarter,
+and of everything else a quarter too.
 
 With GBNF_VALIDATOR=/path/to/llama.cpp's test-gbnf-validator its matcher is held to the same.
 """
@@ -32,6 +33,7 @@ each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: 
 each_matcher = pytest.mark.parametrize("library", MATCHERS)
 AUTO, REQUIRED_CHOICE, NONE = ToolChoice("auto"), ToolChoice("required"), ToolChoice("none")
 STRINGS = int(os.environ.get("STRINGS") or 1000)  # of each dialect
+EXAMPLES, DAMAGED_STRINGS = -(-STRINGS // 25), -(-STRINGS // 333)  # of each grammar
 
 
 def grammar_and_matcher(dialect: Dialect, library: str, choice: ToolChoice, **options: bool) -> tuple[Grammar, Matcher]:
@@ -53,7 +55,7 @@ def test_rendered_calls_are_accepted_where_calls_may_be(dialect: Dialect, librar
     @given(st.lists(CALLS, min_size=1, max_size=dialect.batch.max_calls or 3))
     @settings(
         deadline=None,
-        max_examples=40,
+        max_examples=EXAMPLES,
         suppress_health_check=list(HealthCheck),
         database=None,
         derandomize=True,
@@ -74,7 +76,7 @@ def test_every_damage_of_a_frame_is_rejected(dialect: Dialect, library: str):
     """Each character of the frame deleted, replaced and crowded, by every other character of the frame."""
     for choice in (REQUIRED_CHOICE, ToolChoice("specific", "write_file"), ToolChoice("specific", "ping")):
         grammar, accepts = grammar_and_matcher(dialect, library, choice, reasoning=False)
-        assert unnoticed_damages(dialect, grammar, accepts, strings=3) == []
+        assert unnoticed_damages(dialect, grammar, accepts, strings=DAMAGED_STRINGS) == []
 
 
 @each_dialect

@@ -68,6 +68,7 @@ def test_a_shell_script_drives_runs_over_a_fifo():
     assert process.stdout.splitlines() == lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_a_program_does_what_it_says(name: str, tmp_path: Path):
     input_text, expected = RUNS[name]
@@ -92,6 +93,7 @@ def test_a_no_keeps_the_database_as_it_is(tmp_path: Path):
     assert "[('Ada', 5), ('Grace', 0)]" in process.stdout
 
 
+@pytest.mark.slow
 def test_a_batch_that_was_killed_goes_on(tmp_path: Path):
     run = command("batch_documents", str(tmp_path / "letters.db"))
     first = subprocess.Popen(run, stdout=subprocess.PIPE, env=environment(), text=True)

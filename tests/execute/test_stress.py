@@ -75,6 +75,7 @@ def leftovers():
     return threads, len(os.listdir("/dev/fd"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["serializable", "parallel"])
 def test_ten_thousand_calls_have_their_results_in_order_and_leave_nothing(schedule):
     chance, recorder, scope = random.Random(7), Recorder(), RunScope()

@@ -62,6 +62,7 @@ async def serve_config(
             yield config, model, server, process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_sighup_loses_none_of_a_hundred_open_streams(workers: int, tmp_path: Path):
     async def run() -> None:

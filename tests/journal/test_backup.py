@@ -42,6 +42,7 @@ def toolspeak(*arguments, code=0):
     return result.stdout + result.stderr
 
 
+@pytest.mark.slow
 def test_each_copy_that_is_made_while_a_process_writes_is_whole(tmp_path):
     path = tmp_path / "runs.db"
     with subprocess.Popen([sys.executable, WRITER, path], stdout=subprocess.PIPE, text=True) as writer:

@@ -123,6 +123,7 @@ def test_a_log_that_is_damaged_in_its_middle_is_told(damage_jobs, part):
     assert damage_jobs.outcome_of(damage_jobs.killed_run, flipping("toolspeak.db-wal", byte, 3)) == "said"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("remainder", ["no frame", "a third", "all but the last", "all but half a frame"])
 def test_a_log_that_is_cut_short_or_an_older_copy_is_told(damage_jobs, remainder):
     """A log of fewer transactions is what an older copy of it is, and has not one bad byte."""

@@ -136,6 +136,7 @@ def test_a_file_of_a_later_version_is_left_alone(path):
     assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_several_that_make_the_file_at_once_make_one(tmp_path):
     """Each from a thread of its own, as processes do; again and again, for what happens in one of hundred times."""
 

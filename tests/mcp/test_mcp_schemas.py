@@ -25,6 +25,7 @@ def nested_schema(depth: int) -> object:
     return value
 
 
+@pytest.mark.slow
 def test_arguments_that_a_recursive_schema_can_look_at_in_very_many_ways_are_refused_in_time(tmp_path):
     async def main():
         async with mcp_servers(odd(tmp_path, "two ways down")) as servers:

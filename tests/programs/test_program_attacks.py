@@ -69,6 +69,7 @@ MANY_AT_ONCE = "import asyncio\nx = 'a' * 8_000_000\nawait asyncio.gather(*[read
 ONE_BY_ONE = "for n in range(10): await write(str(n) * 20_000_000)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "most"), [(MANY_AT_ONCE, 0), (ONE_BY_ONE, 3), (REFUSED_CALLS, 0)])
 def test_arguments_that_grow_without_end_stop_the_program(code, most):
     """One value may be passed to a thousand calls, and each of them is recorded with it."""

@@ -1,5 +1,6 @@
 """`--code-mode`: the model of a run on the command line writes programs."""
 
+import pytest
 from scripted_project import calls
 from terminal_harness import DEADLINE
 
@@ -15,6 +16,7 @@ def program(code=PROGRAM):
     return calls(("run_code", {"code": code}))
 
 
+@pytest.mark.slow
 def test_the_model_writes_programs_that_work_in_the_folder(project):
     project.write("a.txt", "a")
     run = project.run(program(), "Done.", options=("--code-mode", "--approve", "all"))

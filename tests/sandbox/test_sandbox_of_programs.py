@@ -253,6 +253,7 @@ for result in await asyncio.gather(*[attempt(call) for call in calls]):
 """
 
 
+@pytest.mark.slow
 def test_a_program_an_mcp_server_and_the_web_bring_nothing_out(tmp_path: Path, stage: EscapeStage):
     """The same by code mode, beside calls of a server in a sandbox, and URLs of this machine."""
     redirecting = ThreadingHTTPServer(("127.0.0.1", 0), Redirect)

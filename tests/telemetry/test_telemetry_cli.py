@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from otlp_receiver import attributes, collecting
 
 from toolspeak.data.events import RunFinished, RunPaused
@@ -30,6 +31,7 @@ def toolspeak(folder: Path, *arguments: str, **environ: str) -> subprocess.Compl
     )
 
 
+@pytest.mark.slow
 def test_the_command_line_exports_its_runs(tmp_path):
     (tmp_path / "script.json").write_text(json.dumps({"turns": ["The answer is forty-two."]}))
     run = ("run", "--model", "scripted:script.json", "the question")

@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 from chat_templates import prompt_of
 from conversations import Case
-from toolspeak.providers.scripted import ScriptedProvider
 
 from toolspeak.agent.drivers.base import TurnRequest
 from toolspeak.agent.drivers.text import TextDriver
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import get_dialect
 from toolspeak.providers import Capabilities
+from toolspeak.providers.scripted_provider import ScriptedProvider
 from toolspeak.wire.openai_chat.request_writer import encode_messages
 
 Level = Literal["whole", "block", "differs", "unwritten", "error"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from loopback_server import serve, whole
 from otlp_receiver import OtlpCollector, attributes, collecting
 from processes import CHAT, running_process
@@ -16,6 +17,7 @@ CALL = 'I look.\n<tool_call>\n{"name": "look", "arguments": {"place": "Rome"}}\n
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 
 
+@pytest.mark.slow
 def test_each_request_has_a_span_below_the_clients_and_above_the_upstreams(monkeypatch, tmp_path):
     async def run(telemetry: OtlpCollector) -> list[dict[str, str]]:
         async with (

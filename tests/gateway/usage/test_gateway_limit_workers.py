@@ -94,6 +94,7 @@ async def until_served(client: httpx2.AsyncClient) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("usage_store", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
 def test_requests_a_minute_hold_over_four_workers(usage_store: str, tmp_path: Path):
     async def run() -> None:
@@ -112,6 +113,7 @@ def test_requests_a_minute_hold_over_four_workers(usage_store: str, tmp_path: Pa
     asyncio.run(run())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("usage_store", ["postgresql", pytest.param("sqlite", marks=pytest.mark.slow)], indirect=True)
 def test_streams_hold_over_four_workers_and_a_killed_worker_gives_its_own_back(usage_store: str, tmp_path: Path):
     async def run() -> None:
