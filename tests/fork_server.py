@@ -7,6 +7,7 @@ the terminal that is to control the session. It ends when nobody is left who cou
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import gc
 import importlib
@@ -17,6 +18,7 @@ import signal
 import socket
 import sys
 import termios
+import threading
 from typing import Any
 
 from toolspeak.cli.command_table import COMMANDS, load_command
@@ -27,6 +29,10 @@ for module in (
     "acp.agent_server",
     "gateway.config_check",
     "mcp.serving.mcp_app",
+    "tools.argument_reader",
+    "tools.docstring",
+    "tools.parameter_schema",
+    "tools.problems",
 ):  # imported by commands while they run
     importlib.import_module(f"toolspeak.{module}")
 
@@ -99,7 +105,17 @@ def main() -> None:
     folders = filter(None, request["env"].get("PYTHONPATH", "").split(os.pathsep))
     sys.path[1:1] = [folder for folder in folders if folder not in sys.path]
     sys.argv[1:] = request["arguments"]
-    runpy.run_module("toolspeak", run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module("toolspeak", run_name="__main__", alter_sys=True)
+    except SystemExit as error:
+        if not isinstance(error.code, int | None):
+            raise
+        threading._shutdown()
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Python's own end takes all modules apart, which copies each page of memory that this fork shares.
+        os._exit(error.code or 0)
 
 
 if __name__ == "__main__":
