@@ -33,8 +33,8 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
 	@echo "make check         lint, types and the fast half of the tests: a minute"
-	@echo "make test          set up and run all tests, of those with many cases and of the long sweeps a part"
-	@echo "make test-slow     the rest of the long sweeps, hundreds of killed processes, and every example of hypothesis"
+	@echo "make test          set up and run the tests: of those with many cases a part, and none that takes over a second"
+	@echo "make test-slow     the rest: long tests and sweeps, hundreds of killed processes, every case, and every example of hypothesis"
 	@echo "make test-grammar  the grammars at length, with xgrammar too"
 	@echo "make test-sdk      the wire formats against the vendors' own clients"
 	@echo "make test-adapters  the adapters against pydantic-ai, LangChain and the OpenAI Agents SDK themselves, and their types"
@@ -78,7 +78,8 @@ $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt
 demo: $(VENV)/.runtime
 	$(BIN)/toolspeak demo
 
-# Of a test with many cases four run, or one in sixteen (tests/sweeps.py). SWEEPS=whole runs them all, and every example.
+# Of a test with many cases four run, or one in sixteen, and no test that takes over a second (tests/sweeps.py).
+# SWEEPS=whole runs them all, and every example.
 SWEEPS ?= sample
 
 test: $(VENV)/.dev
@@ -217,7 +218,7 @@ test-templates: $(ENGINE_VENV)/.ready
 
 # The parts of the long sweeps and the cases that `make test` leaves out, and the full number of hypothesis' examples
 # (tests/sweeps.py). CI runs all cases in its `make test SWEEPS=cases`, and takes SLOW="slow and not long" here.
-SLOW ?= slow or more_cases or hypothesis
+SLOW ?= slow or over_a_second or more_cases or hypothesis
 
 test-slow: $(VENV)/.dev
 	SWEEPS=whole $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 20 -m "$(SLOW)"

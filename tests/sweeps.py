@@ -1,8 +1,9 @@
 """Which part of a long sweep `make test` runs. `make test-slow` runs the rest: every part that is marked slow, the
 other cases of a test that has many, and the full number of hypothesis' examples. CI leaves out what is `long`, too.
 
-SWEEPS chooses: `sample`, four cases of a test with more, or one in sixteen (`make test`); `few`, one in eight cases of
-any test (another Python in CI); `cases`, all cases (CI); `whole`, all cases with every example of hypothesis."""
+SWEEPS chooses: `sample`, four cases of a test with more, or one in sixteen, and no test that takes over a second (`make
+test`); `few`, one in eight cases of any test (another Python in CI); `cases`, all cases (CI); `whole`, all cases with
+every example of hypothesis."""
 
 from __future__ import annotations
 
@@ -27,9 +28,11 @@ def fewer(examples: int) -> int:
 
 
 def mark_more_cases(items: Sequence[pytest.Item]) -> None:
-    """Marks the cases that `make test` leaves out as `more_cases`, and as slow those that this run leaves out."""
+    """Marks the cases that `make test` leaves out as `more_cases`, and as slow the tests that this run leaves out."""
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
+        if SWEEPS == "sample" and item.get_closest_marker("over_a_second"):
+            item.add_marker("slow")
         if "callspec" in vars(item) and item.get_closest_marker("slow") is None:
             cases.setdefault(item.nodeid.split("[")[0], []).append(item)
     for name, each in cases.items():

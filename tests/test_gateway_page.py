@@ -154,7 +154,7 @@ def environment(model: Server) -> dict[str, str]:
     return {name: root + path for name, path in ADDRESSES.items()}
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("command", SERVING)
 def test_each_command_serves_calls(command: str, tmp_path: Path):
     words = shlex.split(command)
@@ -199,6 +199,7 @@ def unit_value(name: str) -> str:
     return value
 
 
+@pytest.mark.over_a_second
 def test_the_unit_starts_a_gateway(tmp_path: Path):
     words = shlex.split(unit_value("ExecStart").replace("/etc/toolspeak", str(tmp_path)))
 

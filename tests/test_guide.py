@@ -15,7 +15,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 DIALECTS = Path(__file__).parents[1] / "src" / "toolspeak" / "dialects"
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_its_program_runs_and_its_file_in_the_catalogue(tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / "guides" / "adding-a-dialect.md").read_text("utf-8"), re.DOTALL)
     declaration = next(block for block in blocks if "NEBULA = " in block)

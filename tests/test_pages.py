@@ -58,13 +58,13 @@ ELSEWHERE = {
 NOT_RUN = {"design.md": "signatures", "guides/engines.md": "needs PostgreSQL"}
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_the_tutorial_does_what_it_shows(tmp_path: Path):
     commands = [check_page(DOCS / "tutorial" / f"{name}.md", tmp_path) for name in TUTORIAL]
     assert all(commands), "each part of the tutorial runs something"
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("name", ONE_PROGRAM)
 def test_a_guide_runs_as_one_program(name: str, tmp_path: Path):
     source = program_of(DOCS / name)
@@ -76,7 +76,7 @@ def test_the_page_of_the_command_line_prints_what_it_shows(tmp_path: Path):
     assert check_page(DOCS / "reference" / "command-line.md", tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_the_comparison_says_what_a_kill_leaves_of_our_program():
     script = DOCS.parent / "benchmarks" / "beside" / "compare.py"
     process = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)

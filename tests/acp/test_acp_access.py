@@ -57,6 +57,7 @@ def results(events):
     return [event.result.text for event in events if isinstance(event, ToolFinished)]
 
 
+@pytest.mark.over_a_second
 def test_unsaved_text_is_read_and_changes_appear_in_the_buffer(folder):
     place = folder / "work" / "a.txt"
     place.write_text("saved\n")
@@ -203,6 +204,7 @@ def test_a_prompt_that_no_model_can_read_is_refused(folder, prompt, problem):
     asyncio.run(main())
 
 
+@pytest.mark.over_a_second
 def test_mcp_servers_come_with_the_session(folder):
     server = Path(__file__).parents[1] / "mcp" / "mcp_server.py"
     servers = [

@@ -180,6 +180,7 @@ def test_notifications_are_never_answered(folder):
     assert asyncio.run(main())["id"] == 0
 
 
+@pytest.mark.over_a_second
 def test_a_long_message_is_read_and_one_that_is_too_long_is_refused(folder):
     async def main():
         async with wire(folder, "Nice.") as one:

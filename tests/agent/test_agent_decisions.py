@@ -204,6 +204,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.over_a_second
 def test_a_run_goes_on_in_another_process():
     agent = an_asking_agent()
 

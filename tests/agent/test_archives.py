@@ -157,7 +157,7 @@ def child():
         process.stdin.close()
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_an_archive_that_is_killed_anywhere_loses_nothing_and_goes_on(tmp_path, child):
     path, folder = tmp_path / "runs.db", tmp_path / "archive"
     use(path, fill)

@@ -90,6 +90,7 @@ def test_the_model_reads_names_and_finds_definitions_which_stay_at_the_end():
     assert "invoice_*: show, delete" in definitions[0].description
 
 
+@pytest.mark.over_a_second
 def test_every_dialect_writes_the_definition_once_it_is_found():
     for dialect in (each.name for each in DIALECTS):
         with sweeps.case(dialect):

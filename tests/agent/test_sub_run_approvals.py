@@ -386,6 +386,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
+@pytest.mark.over_a_second
 @pytest.mark.parametrize(("how", "puts"), [("yes", "['a']"), ("no", "[]")])
 def test_one_process_pauses_and_another_goes_on(tmp_path: Path, how: str, puts: str):
     program = PROGRAM.format(folder=str(Path(__file__).parent))

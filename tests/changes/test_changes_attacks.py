@@ -254,6 +254,7 @@ asyncio.run(change({work!r}, {file!r}, calling(("write", {{"path": "w", "content
 """
 
 
+@pytest.mark.over_a_second
 def test_a_kill_within_a_call_loses_nothing_of_what_was_there(work, file):
     (work / "a").write_text("whole")
     (work / "gone").write_bytes(b"\0\1\2")
@@ -460,7 +461,7 @@ def test_a_folder_that_is_swapped_for_a_link_again_and_again_leads_nowhere(work,
     assert len({*names}) > 2, "some got through"
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_an_undo_that_is_killed_goes_on_the_next_time(work, file):
     for number in range(400):
         (work / f"f{number}").write_text("mine")

@@ -110,11 +110,13 @@ def check_answer(folder):
     return True
 
 
+@pytest.mark.over_a_second
 def test_the_uncrashed_call_changes_files_so_often(jobs):
     assert jobs.perform(new_folder(jobs)[0], die_at_change=CHANGES - 1)[0] == -9
     assert jobs.perform(new_folder(jobs)[0], die_at_change=CHANGES)[0] == 0
 
 
+@pytest.mark.over_a_second
 @parts(6)
 def test_a_resumed_run_has_replaced_all_or_nothing_and_says_which(jobs, part):
     for number, folder, before in killed_calls(jobs, part):
@@ -125,7 +127,7 @@ def test_a_resumed_run_has_replaced_all_or_nothing_and_says_which(jobs, part):
             assert tree_of(folder / "0") == before
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 @parts(6)
 def test_an_undo_without_a_resume_brings_all_files_back(jobs, part):
     for number, folder, before in killed_calls(jobs, part):
@@ -137,7 +139,7 @@ def test_an_undo_without_a_resume_brings_all_files_back(jobs, part):
             assert tree_of(folder / "0") == before
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 @parts(6)
 def test_a_look_at_the_changes_before_the_resume_makes_no_difference(jobs, part):
     for number, folder, before in killed_calls(jobs, part):
@@ -149,7 +151,7 @@ def test_a_look_at_the_changes_before_the_resume_makes_no_difference(jobs, part)
             assert tree_of(folder / "0") == before
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 @parts(6)
 def test_the_call_that_goes_on_may_be_killed_too(jobs, part):
     """It was killed in the middle, so it changes files less often than an uncrashed one."""
@@ -194,7 +196,7 @@ def test_a_plan_that_somebody_changed_makes_the_call_write_nothing_else(jobs):
     assert (folder / "answer").read_text().endswith(f"{NAMES[-1]}\nother.md")
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_a_plan_that_is_no_plan_any_more_is_named(jobs):
     folder, _ = new_folder(jobs)
     assert jobs.perform(folder, die_at_change=7)[0] == -9

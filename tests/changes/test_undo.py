@@ -7,6 +7,7 @@ import random
 import tempfile
 from pathlib import Path
 
+import pytest
 from changing_runs import calling, change, shell, tree_of, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -71,6 +72,7 @@ def a_step(rng, number):
     )
 
 
+@pytest.mark.over_a_second
 @settings(max_examples=fewer(60))
 @given(st.integers(0, 2**32))
 def test_undo_to_any_call_gives_exactly_the_tree_that_was_there(seed):

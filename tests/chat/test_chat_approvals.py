@@ -295,6 +295,7 @@ def test_a_question_is_asked_again_after_the_program_ended(monkeypatch, folder):
     asyncio.run(main())
 
 
+@pytest.mark.over_a_second
 def test_an_interrupted_command_keeps_what_it_wrote(monkeypatch, folder):
     """The person and the model read it; and a command that fails is no success."""
 

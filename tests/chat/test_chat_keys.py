@@ -59,6 +59,7 @@ def test_an_answer_after_a_message_goes_to_the_question(monkeypatch, folder):
     asyncio.run(main())
 
 
+@pytest.mark.over_a_second
 def test_the_next_question_of_a_batch_keeps_the_keys_from_a_draft(monkeypatch, folder):
     async def main():
         answers = calls(*(shell(f"touch {name}") for name in "abc")), reply("Done.")

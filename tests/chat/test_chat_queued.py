@@ -66,6 +66,7 @@ def test_what_waits_when_q_ends_the_turn_comes_back(monkeypatch, folder):
     asyncio.run(main())
 
 
+@pytest.mark.over_a_second
 def test_a_queued_message_outlives_the_terminal(monkeypatch, folder):
     async def main():
         async with chat(monkeypatch, folder, calls(write("a", "1"))) as person:

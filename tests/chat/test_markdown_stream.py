@@ -142,7 +142,7 @@ SESSION = [
 LANGUAGES = sorted(aliases[0] for _, aliases, _, _ in get_all_lexers() if aliases)
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 @parts(4)
 def test_code_of_every_language_is_shown_as_it_was_written(part: int):
     for language in LANGUAGES[part::4]:

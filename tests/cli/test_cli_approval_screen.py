@@ -115,6 +115,7 @@ class Person:
         self._process.type(f"{key}\n")
 
 
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("columns", [80, 40])
 def test_all_that_will_run_was_on_the_screen(tmp_path: Path, columns: int):
     folder = tmp_path / "work"

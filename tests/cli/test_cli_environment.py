@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 import toolspeak
@@ -53,6 +54,7 @@ def names_read(text: str) -> Iterator[str]:
                 pass
 
 
+@pytest.mark.over_a_second
 def test_the_help_names_every_variable_and_no_other():
     names_listed = [name for names in VARIABLES for name in names.split(", ")]
     assert len(names_listed) == len(set(names_listed))

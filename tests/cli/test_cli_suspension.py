@@ -63,6 +63,7 @@ def states_of(command: str) -> list[str]:
     return states
 
 
+@pytest.mark.over_a_second
 @pytest.mark.parametrize(
     ("start", "sandbox"),
     [("run Go.", "off"), ("run Go.", "auto"), ("chat", "off")],

@@ -269,6 +269,7 @@ def test_msgspec_and_the_loops_write_alike(name: str):
     alike()
 
 
+@pytest.mark.over_a_second
 @settings(
     max_examples=fewer(300), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )

@@ -193,6 +193,7 @@ def test_null_is_no_arguments_for_a_tool_that_needs_none():
         assert isinstance(call, MalformedCall)  # where the key itself must be there
 
 
+@pytest.mark.over_a_second
 def test_types_instead_of_values_call_nothing_but_a_tool_that_takes_them():
     schema = json.dumps({"type": "object", "properties": {"file": {"type": "string"}}})
     for dialect in (*WITH_END_MARKERS, *JSON_BLOCKS):

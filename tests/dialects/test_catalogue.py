@@ -18,7 +18,7 @@ def test_names_and_aliases_are_each_ones_own():
     assert len(names) == len(set(names))
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_the_page_is_current():
     """Update it with `python tests/dialects/catalogue_page.py`."""
     assert PAGE.read_text("utf-8") == page()

@@ -259,7 +259,7 @@ def test_splits_do_not_matter(own: str | None, text: str, cut: st.DataObject):
         check_splits(auto, text, TOOLS, starts_in=starts_in, splits=[tuple(chunks(text, 1)), pieces])
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_the_time_grows_with_the_text():
     for unit in ("a<b ", "<tool_call> ", "[{(<|`"):
         assert parse_growth(AUTO, "", unit, 40) < LINEAR

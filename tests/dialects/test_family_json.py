@@ -122,7 +122,7 @@ def test_every_cut_in_two_of_a_turn_with_everything(dialect: Dialect):
 # --- 2. linear time -----------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 @each_representative
 @pytest.mark.parametrize("whole", [False, True], ids=["chunks", "whole"])
 def test_twice_the_text_takes_about_twice_as_long(dialect: Dialect, whole: bool):

@@ -38,6 +38,7 @@ def test_a_call_is_found_after_every_beginning_of_its_marker(name: str) -> None:
             assert (text_out, [type(delta).__name__ for delta in deltas].count("CallCompleted")) == (before, 1)
 
 
+@pytest.mark.over_a_second
 def test_many_messages_at_once_take_linear_time() -> None:
     """In every one of them a call may stand whose special tokens a server dropped."""
     for unit in ("a<|end|>", "<|channel|>final<|message|>a<|end|>"):

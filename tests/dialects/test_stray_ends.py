@@ -94,6 +94,7 @@ def test_a_call_without_its_start_is_told_where_text_follows_its_end():
     check_splits(get_dialect("hermes"), f"So.\n{text}", TOOLS)
 
 
+@pytest.mark.over_a_second
 def test_many_stray_end_markers_take_no_longer_each():
     text = "<function>\n" + "</function>\n" * 20_000
     assert len(read_turn(get_dialect("qwen3-coder"), text, TOOLS).text) < len(text)

@@ -314,6 +314,7 @@ def test_the_last_call_counts_where_only_one_does():
 PIECES = [A, B, "<think>", "</think>", "`", "```\n", "x", " ", '<tool_call>{"', "<tool_call>", "</tool_call>", "{", '"']
 
 
+@pytest.mark.over_a_second
 @given(
     pieces=st.lists(st.sampled_from(PIECES), max_size=9),
     finish=st.sampled_from(["stop", "length"]),

@@ -12,6 +12,7 @@ from toolspeak.testing import ENGINE_CHECKS
 
 
 # The journals have a contract of their own, so one is enough here.
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("store", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "check",
@@ -44,6 +45,7 @@ def open_faulty(engine, place):
     return engine("embedded:", journal), journal
 
 
+@pytest.mark.over_a_second
 @pytest.mark.parametrize(
     ("engine", "name"),
     [

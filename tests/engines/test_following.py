@@ -34,6 +34,7 @@ class SlowProvider:
         pass
 
 
+@pytest.mark.over_a_second
 def test_a_follower_in_another_process_gets_all_records_and_deltas_on_their_way(open_store):
     async def main():
         journal, run_id, model = open_store(), new_id(), SlowProvider()
@@ -114,6 +115,7 @@ def test_progress_of_tools_is_followed_and_secrets_are_hidden(open_store):
     open_store.run(main)
 
 
+@pytest.mark.over_a_second
 def test_a_slow_reader_loses_deltas_and_no_record(open_store):
     async def main():
         journal, run_id = open_store(), new_id()

@@ -1,5 +1,6 @@
 """New code between, on the embedded engine: `make test-engines` has the others."""
 
+import pytest
 from new_code import charge, check_new_code
 from shop import agent, pay, task, working
 
@@ -7,6 +8,7 @@ from toolspeak import ToolChoice
 from toolspeak.engines import RunClient
 
 
+@pytest.mark.over_a_second
 def test_new_code_leaves_no_run_of_older_code_behind(open_store):
     open_store.run(lambda: check_new_code(open_store(), "embedded:"))
 

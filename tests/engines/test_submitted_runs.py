@@ -155,6 +155,7 @@ def test_a_limit_in_dollars_that_its_agent_cannot_enforce_fails_the_run_at_once(
     open_store.run(main)
 
 
+@pytest.mark.over_a_second
 def test_a_call_does_not_begin_if_its_record_took_so_long_that_another_worker_has_the_run():
     """As when the network between a worker and its database holds an answer back: the other worker has found that the
     call did not happen, and runs it."""
@@ -187,6 +188,7 @@ def test_a_call_does_not_begin_if_its_record_took_so_long_that_another_worker_ha
     asyncio.run(main())
 
 
+@pytest.mark.over_a_second
 def test_a_run_begins_at_its_time_and_its_queue_time_is_not_its_own(open_store):
     async def main():
         journal = open_store()

@@ -96,6 +96,7 @@ def shop(request, tmp_path):
         yield shop
 
 
+@pytest.mark.over_a_second
 def test_a_killed_workers_run_goes_on_in_another_and_nothing_runs_twice(shop):
     first = shop.worker()
     run_id = shop.submit([("once", {"name": "a"})], [("hold", {"name": "gate"})], [("once", {"name": "b"})])
@@ -165,6 +166,7 @@ def test_what_does_not_end_in_time_is_cut_off_and_a_second_signal_ends_at_once(s
     assert second.returncode in (0, 130, -signal.SIGINT)
 
 
+@pytest.mark.over_a_second
 def test_the_command_line_submits_decides_delivers_and_lists(shop):
     run_id = new_id()
     words = task([("pay", {"order": "7"})])
@@ -189,6 +191,7 @@ def test_the_command_line_submits_decides_delivers_and_lists(shop):
     assert shop.run("decide", run_id, "call_1_0", "yes", "--reason", "x").returncode == 2
 
 
+@pytest.mark.over_a_second
 def test_the_command_line_submits_the_next_task_of_a_session_with_limits_of_its_own(shop):
     async def begin(client):
         queued_run = await client.submit("shop", task(), session_id="talk-1", limits=Limits(steps=3))

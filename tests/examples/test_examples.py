@@ -53,6 +53,7 @@ def test_each_program_is_run_and_listed():
     assert {name: length for name, length in lengths.items() if length > 120} == {}
 
 
+@pytest.mark.over_a_second
 @pytest.mark.skipif(os.name != "posix", reason="needs a shell and a FIFO")
 def test_a_shell_script_drives_runs_over_a_fifo():
     script = EXAMPLES / "drive_over_pipes.sh"
@@ -68,7 +69,7 @@ def test_a_shell_script_drives_runs_over_a_fifo():
     assert process.stdout.splitlines() == lines
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("name", RUNS)
 def test_a_program_does_what_it_says(name: str, tmp_path: Path):
     input_text, expected = RUNS[name]
@@ -86,6 +87,7 @@ def test_a_program_does_what_it_says(name: str, tmp_path: Path):
     assert [line for line in expected if line not in process.stdout] == [], process.stdout
 
 
+@pytest.mark.over_a_second
 def test_a_no_keeps_the_database_as_it_is(tmp_path: Path):
     process = subprocess.run(
         command("sql_analyst"), input="n\n", cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
@@ -93,7 +95,7 @@ def test_a_no_keeps_the_database_as_it_is(tmp_path: Path):
     assert "[('Ada', 5), ('Grace', 0)]" in process.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_a_batch_that_was_killed_goes_on(tmp_path: Path):
     run = command("batch_documents", str(tmp_path / "letters.db"))
     first = subprocess.Popen(run, stdout=subprocess.PIPE, env=environment(), text=True)
@@ -105,6 +107,7 @@ def test_a_batch_that_was_killed_goes_on(tmp_path: Path):
     assert "1000 letters\n1000 of 1000 letters need an answer\n" in second.stdout
 
 
+@pytest.mark.over_a_second
 def test_the_chat_streams_and_asks(tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port = sock.getsockname()[1]

@@ -75,7 +75,7 @@ def leftovers():
     return threads, len(os.listdir("/dev/fd"))
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("schedule", ["serializable", "parallel"])
 def test_ten_thousand_calls_have_their_results_in_order_and_leave_nothing(schedule):
     chance, recorder, scope = random.Random(7), Recorder(), RunScope()
@@ -105,6 +105,7 @@ def test_ten_thousand_calls_have_their_results_in_order_and_leave_nothing(schedu
     assert leftovers() == before
 
 
+@pytest.mark.over_a_second
 def test_batches_that_are_cancelled_at_any_moment_leave_nothing():
     chance = random.Random(11)
 

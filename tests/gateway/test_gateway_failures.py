@@ -116,6 +116,7 @@ def test_an_upstreams_error_as_the_client_reads_it(status, error, expected, word
         assert response.json()["error"]["code"] == "context_length_exceeded"
 
 
+@pytest.mark.over_a_second
 def test_an_upstream_that_is_unreachable_or_silent():
     async def run():
         async with serve(hang_up()) as server:
@@ -197,6 +198,7 @@ def test_a_stream_that_turns_into_nonsense(path: str, broken_event: bytes):
     assert "[DONE]" not in response.text
 
 
+@pytest.mark.over_a_second
 @given(st.lists(st.integers(1, len(WHOLE) - 1), max_size=12, unique=True), st.sampled_from(sorted(ENDPOINTS)))
 @settings(max_examples=fewer(25))
 def test_however_the_upstream_is_cut_the_client_reads_the_same(cuts: list[int], path: str):
@@ -264,6 +266,7 @@ async def metric_value(gateway, series: str) -> float:
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.over_a_second
 def test_a_slow_client_slows_the_upstream_down():
     """The upstream offers 64 MiB to a client that reads nothing. They stay there until the client reads."""
     piece, count = "x" * 65536, 1024

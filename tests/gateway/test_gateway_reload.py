@@ -62,7 +62,7 @@ async def serve_config(
             yield config, model, server, process
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_sighup_loses_none_of_a_hundred_open_streams(workers: int, tmp_path: Path):
     async def run() -> None:
@@ -89,6 +89,7 @@ def test_sighup_loses_none_of_a_hundred_open_streams(workers: int, tmp_path: Pat
     asyncio.run(run())
 
 
+@pytest.mark.over_a_second
 def test_a_file_that_is_broken_changes_nothing(tmp_path: Path):
     async def run() -> None:
         async with serve_config(tmp_path) as (config, _, server, process), process.client() as client:
@@ -122,6 +123,7 @@ def test_a_file_that_is_broken_changes_nothing(tmp_path: Path):
     asyncio.run(run())
 
 
+@pytest.mark.over_a_second
 def test_a_key_that_is_taken_out_of_its_file_is_refused(tmp_path: Path):
     async def run() -> None:
         model = Halting()
@@ -148,6 +150,7 @@ def test_a_key_that_is_taken_out_of_its_file_is_refused(tmp_path: Path):
     asyncio.run(run())
 
 
+@pytest.mark.over_a_second
 def test_what_needs_a_restart_is_told_and_stays(tmp_path: Path):
     async def run() -> None:
         async with serve_config(tmp_path) as (config, _, server, process), process.client() as client:
@@ -161,7 +164,7 @@ def test_what_needs_a_restart_is_told_and_stays(tmp_path: Path):
     asyncio.run(run())
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_a_worker_that_starts_later_has_the_settings_of_the_others(tmp_path: Path):
     """Even if the file is broken by then."""
 
@@ -189,6 +192,7 @@ def test_a_worker_that_starts_later_has_the_settings_of_the_others(tmp_path: Pat
     asyncio.run(run())
 
 
+@pytest.mark.over_a_second
 def test_a_terminal_that_is_closed_ends_it():
     command = [sys.executable, "-m", "toolspeak", "serve", "--port", "0", "--upstream", "http://127.0.0.1:9/v1"]
     pid, terminal = pty.fork()
@@ -202,6 +206,7 @@ def test_a_terminal_that_is_closed_ends_it():
     assert os.waitstatus_to_exitcode(status) in (0, -signal.SIGTERM, -signal.SIGHUP)
 
 
+@pytest.mark.over_a_second
 def test_it_serves_where_nobody_reads_its_standard_error():
     """Its log and its address go nowhere: a closed pipe ends no server."""
     with socket.create_server(("127.0.0.1", 0)) as placeholder:

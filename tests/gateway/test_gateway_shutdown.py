@@ -48,6 +48,7 @@ class Model:
             await self._more.wait_for(lambda: self._streams == count)
 
 
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("workers", [1, WORKERS])
 def test_what_is_under_way_when_the_time_to_drain_is_over_gets_an_error(workers: int, tmp_path: Path):
     async def run() -> None:
@@ -97,6 +98,7 @@ def test_what_is_under_way_when_the_time_to_drain_is_over_gets_an_error(workers:
     asyncio.run(run())
 
 
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("workers", [1, pytest.param(WORKERS, marks=pytest.mark.slow)])
 def test_a_gateway_that_does_not_start_says_so_by_its_exit_code(workers: int, tmp_path: Path):
     config = tmp_path / "gateway.toml"
@@ -139,6 +141,7 @@ def test_a_worker_that_cannot_start_anew_leaves_the_others_at_work(tmp_path: Pat
     asyncio.run(run())
 
 
+@pytest.mark.over_a_second
 def test_a_worker_that_stands_still_holds_up_neither_the_others_nor_the_end():
     """Nobody waits for its answer, for which it has half a minute."""
 

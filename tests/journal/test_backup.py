@@ -42,7 +42,7 @@ def toolspeak(*arguments, code=0):
     return result.stdout + result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_each_copy_that_is_made_while_a_process_writes_is_whole(tmp_path):
     path = tmp_path / "runs.db"
     with subprocess.Popen([sys.executable, WRITER, path], stdout=subprocess.PIPE, text=True) as writer:
@@ -151,6 +151,7 @@ def test_a_restored_file_goes_on_and_repeats_only_what_came_after_the_backup(tmp
     assert first != second
 
 
+@pytest.mark.over_a_second
 def test_a_dump_of_postgresql_goes_on_and_repeats_only_what_came_after_it(postgres_url, tmp_path):
     dump, new = tmp_path / "journal.dump", postgres_url.replace("/postgres?", "/restored?")
     tools = binaries()

@@ -295,6 +295,7 @@ def test_others_go_on_while_the_file_is_closed_and_it_opens_again(tmp_path):
     assert use(journal, main) == 8
 
 
+@pytest.mark.over_a_second
 def test_a_file_that_is_locked_when_it_is_closed_is_named_to_who_appends(tmp_path):
     path = tmp_path / "toolspeak.db"
     journal = SqliteJournal(path)

@@ -92,6 +92,7 @@ def last_transaction(log):
     return min(at for at, _ in frames if at > ends[-2])
 
 
+@pytest.mark.over_a_second
 def test_what_was_killed_goes_on_as_before(damage_jobs):
     assert damage_jobs.outcome_of(damage_jobs.killed_run, lambda _: None) == "whole"
     assert damage_jobs.outcome_of(damage_jobs.taken_over, lambda _: None) == "whole"
@@ -107,6 +108,7 @@ def test_a_log_that_is_missing_or_empty_is_missed(damage_jobs):
     )
 
 
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("part", ["header", "number of a page", "salt", "checksum", "page", "next to last transaction"])
 def test_a_log_that_is_damaged_in_its_middle_is_told(damage_jobs, part):
     _, frames = frames_of(damage_jobs.killed_run / "toolspeak.db-wal")
@@ -123,7 +125,7 @@ def test_a_log_that_is_damaged_in_its_middle_is_told(damage_jobs, part):
     assert damage_jobs.outcome_of(damage_jobs.killed_run, flipping("toolspeak.db-wal", byte, 3)) == "said"
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("remainder", ["no frame", "a third", "all but the last", "all but half a frame"])
 def test_a_log_that_is_cut_short_or_an_older_copy_is_told(damage_jobs, remainder):
     """A log of fewer transactions is what an older copy of it is, and has not one bad byte."""
@@ -280,6 +282,7 @@ def test_the_files_are_their_owners_alone(tmp_path):
 # --- going on with what is left ----------------------------------------------------------------------------------
 
 
+@pytest.mark.over_a_second
 def test_what_is_left_is_gone_on_with_when_somebody_says_so_and_open_runs_are_closed(damage_jobs):
     folder = damage_jobs.folder()
     shutil.rmtree(folder)
@@ -336,6 +339,7 @@ def outcomes_of_sweep(damage_jobs, template, name, count, seed):
     return outcomes
 
 
+@pytest.mark.over_a_second
 def test_a_bit_that_flipped_in_the_log_is_told(damage_jobs):
     assert outcomes_of_sweep(damage_jobs, damage_jobs.killed_run, "toolspeak.db-wal", 4, seed=1) == {"said": 4}
 
@@ -345,7 +349,7 @@ def test_a_bit_that_flipped_in_the_last_transaction_is_told(damage_jobs):
     assert damage_jobs.outcome_of(damage_jobs.killed_run, flipping("toolspeak.db-wal", last_start + 500, 2)) == "said"
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_a_bit_that_flipped_in_the_file_makes_nothing_run_twice(damage_jobs):
     assert outcomes_of_sweep(damage_jobs, damage_jobs.taken_over, "toolspeak.db", 4, seed=1).total() == 4
 

@@ -173,6 +173,7 @@ def test_an_erasure_that_a_reader_delays_says_so_and_is_finished_by_the_next(tmp
     asyncio.run(work())
 
 
+@pytest.mark.over_a_second
 def test_nothing_of_an_erased_principal_is_in_the_tables_of_postgresql():
     with postgres() as url:
         data = Path(url.partition("host=")[2]) / "data" / "base"

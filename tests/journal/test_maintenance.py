@@ -187,6 +187,7 @@ def test_the_space_of_deleted_runs_is_given_back(place, full):
     use(place, work)
 
 
+@pytest.mark.over_a_second
 def test_a_process_that_writes_goes_on_while_the_file_is_made_smaller(tmp_path):
     """And while another one has the file open: neither takes the smaller file for a damaged one."""
     path = tmp_path / "runs.db"

@@ -155,6 +155,7 @@ def test_connections_that_are_cut_again_and_again_are_told_as_the_journals_failu
     assert all("postgresql:///postgres" in each for each in errors)
 
 
+@pytest.mark.over_a_second
 def test_a_journal_is_closed_although_its_server_does_not_answer(postgres_url, tmp_path):
     async def run() -> None:
         network = Network(postgres_url, tmp_path / "host")

@@ -136,7 +136,7 @@ def test_a_file_of_a_later_version_is_left_alone(path):
     assert path.read_bytes() == before
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_several_that_make_the_file_at_once_make_one(tmp_path):
     """Each from a thread of its own, as processes do; again and again, for what happens in one of hundred times."""
 
@@ -306,6 +306,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.over_a_second
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_FSIZE as Linux has it")
 @pytest.mark.parametrize(
     "kilobytes", [pytest.param(300, marks=pytest.mark.slow), 417, pytest.param(1000, marks=pytest.mark.slow)]

@@ -35,6 +35,7 @@ def files(folder: Path, *named_calls: tuple[str, dict]) -> tuple[str, str]:
     return str(folder / "mcp.json"), f"scripted:{folder / 'book.json'}"
 
 
+@pytest.mark.over_a_second
 def test_a_run_calls_what_a_server_offers(tmp_path):
     config, model = files(tmp_path, ("s__echo", {"text": "hello from afar"}))
     process_result = toolspeak(tmp_path, "run", "say it", "--model", model, "--mcp", config, "--json")
@@ -44,6 +45,7 @@ def test_a_run_calls_what_a_server_offers(tmp_path):
     assert traces(tmp_path, "calls") == ["echo"]
 
 
+@pytest.mark.over_a_second
 def test_a_call_that_may_do_anything_waits_for_a_yes_and_runs_when_it_is_resumed(tmp_path):
     config, model = files(tmp_path, ("s__plain", {"text": "write"}))
     paused_result = toolspeak(tmp_path, "run", "write it", "--model", model, "--mcp", config)
@@ -65,6 +67,7 @@ def test_a_server_that_does_not_start_ends_the_command_with_its_reason(tmp_path)
     assert "Traceback" not in process_result.stderr
 
 
+@pytest.mark.over_a_second
 def test_without_the_extra_it_is_said_what_to_install(tmp_path):
     config, model = files(tmp_path, ("s__echo", {"text": "never"}))
     code = (
@@ -90,6 +93,7 @@ def test_who_uses_no_server_loads_no_sdk(tmp_path):
     assert process_result.stdout.strip() == "set()"
 
 
+@pytest.mark.over_a_second
 @pytest.mark.skipif(os.name != "posix", reason="sends signals as Unix has them")
 def test_a_second_interrupt_leaves_no_server_running(tmp_path):
     """The first has told it to end, which it takes its time for."""

@@ -19,7 +19,7 @@ def shop_of_guide(folder: Path) -> None:
     (folder / "shop.py").write_text(shop, "utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_the_client_of_the_guide_talks_to_the_guides_server(tmp_path):
     shop_of_guide(tmp_path)
     shop = {
@@ -38,7 +38,7 @@ def test_the_client_of_the_guide_talks_to_the_guides_server(tmp_path):
     assert (process_result.stdout, process_result.returncode) == ("3\n", 0), process_result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_the_guides_agent_is_served(tmp_path):
     shop_of_guide(tmp_path)
     (tmp_path / "turns.json").write_text(json.dumps({"turns": ["Nothing is missing."]}), "utf-8")

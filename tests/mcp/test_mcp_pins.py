@@ -51,6 +51,7 @@ class Project:
         return len(traces(self.folder, "calls"))
 
 
+@pytest.mark.over_a_second
 def test_a_changed_definition_asks_until_it_is_pinned_anew(tmp_path):
     project = Project(tmp_path)
     offer(project.folder, {"name": "look", "description": "Looks around."})

@@ -42,7 +42,7 @@ def test_what_a_server_has_started_ends_with_it_also_when_the_server_ends_by_its
     asyncio.run(main())
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_a_line_that_never_ends_ends_the_connection(tmp_path):
     async def main():
         async with mcp_servers(odd(tmp_path, "never ends its line")) as servers:
@@ -52,6 +52,7 @@ def test_a_line_that_never_ends_ends_the_connection(tmp_path):
     assert "it is not known whether the call took effect (it wrote a line of more than 16777216 bytes)" in result.text
 
 
+@pytest.mark.over_a_second
 def test_a_server_that_asks_and_does_not_read_is_not_heard_any_more(tmp_path, caplog):
     """Each of its questions is answered, and the answers would fill the memory."""
 

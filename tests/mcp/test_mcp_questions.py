@@ -170,6 +170,7 @@ def test_a_server_that_asks_without_end_is_given_up(tmp_path):
     assert "again and again" in result.text
 
 
+@pytest.mark.over_a_second
 @WAYS
 def test_the_time_that_a_person_takes_is_not_the_calls(way, tmp_path):
     schema = {"type": "object", "properties": {"sure": {"type": "boolean"}}, "required": ["sure"]}

@@ -25,7 +25,7 @@ def nested_schema(depth: int) -> object:
     return value
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_arguments_that_a_recursive_schema_can_look_at_in_very_many_ways_are_refused_in_time(tmp_path):
     async def main():
         async with mcp_servers(odd(tmp_path, "two ways down")) as servers:
@@ -40,7 +40,7 @@ def test_arguments_that_a_recursive_schema_can_look_at_in_very_many_ways_are_ref
     assert "fine" in good.text
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_a_result_whose_schema_takes_for_ever_is_left_out_with_a_note(tmp_path):
     async def main():
         async with mcp_servers(odd(tmp_path, "a heavy result")) as servers:

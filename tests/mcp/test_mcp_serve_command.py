@@ -225,6 +225,7 @@ def test_a_client_that_leaves_during_a_call_leaves_no_process_behind(shop):
     assert "running" not in listing.stdout
 
 
+@pytest.mark.over_a_second
 def test_a_client_that_does_not_read_holds_nothing_up_when_it_leaves(shop):
     server = Server(shop, "--tools", "shop.py:tools")
     for number in range(100):
@@ -253,6 +254,7 @@ def test_a_wrong_option_is_named(arguments, problem, shop):
     assert "Traceback" not in process_result.stderr
 
 
+@pytest.mark.over_a_second
 def test_the_built_in_tools_over_http_with_keys_write_and_undo(tmp_path):
     (tmp_path / "keys").write_text("key-of-a-client-1234\n", "utf-8")
     process = subprocess.Popen(
@@ -286,6 +288,7 @@ def test_the_built_in_tools_over_http_with_keys_write_and_undo(tmp_path):
     assert undo_result.returncode == 0, undo_result.stderr
 
 
+@pytest.mark.over_a_second
 def test_the_sdks_client_starts_the_command(shop):
     person = Person(YES)
 

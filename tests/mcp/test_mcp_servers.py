@@ -147,6 +147,7 @@ def test_a_schema_that_cannot_be_used_leaves_its_tool_out_and_fetches_nothing(tm
     assert "s__fetching" not in servers.tools
 
 
+@pytest.mark.over_a_second
 def test_tools_of_one_name_in_two_servers_get_distinct_names(tmp_path):
     async def main():
         one, other = tmp_path / "one", tmp_path / "other"
@@ -208,6 +209,7 @@ def test_a_call_past_its_time_limit_is_cancelled_in_the_server(tmp_path):
     assert len(traces(tmp_path / f"{seconds}", "starts")) == 1
 
 
+@pytest.mark.over_a_second
 def test_a_server_that_dies_fails_its_calls_and_is_started_again_for_the_next(tmp_path):
     async def main():
         async with server("program", tmp_path) as servers:
@@ -249,6 +251,7 @@ def test_a_server_that_cannot_be_started_again_fails_the_call_with_the_reason(tm
     assert "no licence left" in result.text
 
 
+@pytest.mark.over_a_second
 def test_a_server_that_hangs_is_started_again_for_the_next_call(tmp_path):
     async def main():
         async with server("program", tmp_path, probe_timeout=0.2) as servers:
@@ -339,6 +342,7 @@ def test_one_server_that_fails_to_start_ends_the_others_and_is_named(tmp_path):
     assert not any(is_running(int(pid)) for pid in traces(tmp_path, "starts"))
 
 
+@pytest.mark.over_a_second
 def test_a_server_that_never_answers_is_given_up(tmp_path):
     pid = tmp_path / "pid"
 
@@ -459,7 +463,7 @@ MOMENTS = ["waiting", "told", "again", "over"]
 the call has failed for that."""
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 @pytest.mark.parametrize(("moment", "interrupts"), grid(MOMENTS, [1, 2], every=2))
 def test_leaving_a_server_that_hangs_ends_it_at_every_moment(moment, interrupts, tmp_path):
     async def main(folder, connect_timeout):
@@ -497,6 +501,7 @@ def test_leaving_a_server_that_hangs_ends_it_at_every_moment(moment, interrupts,
     in_time(attempt, *((1, 10, 60) if moment == "over" else (10 * PATIENT,)))
 
 
+@pytest.mark.over_a_second
 def test_a_server_whose_output_has_ended_is_replaced_before_a_call_is_sent_to_it(tmp_path):
     async def main():
         async with mcp_servers(raw(tmp_path, "odd_server.py", "falls silent")) as servers:

@@ -69,7 +69,7 @@ MANY_AT_ONCE = "import asyncio\nx = 'a' * 8_000_000\nawait asyncio.gather(*[read
 ONE_BY_ONE = "for n in range(10): await write(str(n) * 20_000_000)"
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 @pytest.mark.parametrize(("code", "most"), [(MANY_AT_ONCE, 0), (ONE_BY_ONE, 3), (REFUSED_CALLS, 0)])
 def test_arguments_that_grow_without_end_stop_the_program(code, most):
     """One value may be passed to a thousand calls, and each of them is recorded with it."""
@@ -122,7 +122,7 @@ def test_halves_of_characters_in_a_result_end_no_program(kind, text):
     assert desk.log == ["after"]
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("line", ["time.sleep(0)", "await read(*json.loads('[1, 2]'))"], ids=["a sleep", "a call"])
 def test_a_loop_that_keeps_the_host_busy_ends(line):
     code = f"import json\nimport time\nwhile True:\n    try:\n        {line}\n    except Exception:\n        pass"

@@ -86,6 +86,7 @@ def check(folder):
     assert end.answer == ANSWER.format(number=number)
 
 
+@pytest.mark.over_a_second
 def test_a_program_goes_on_in_the_process_that_answers_its_question(desk):
     folder = desk.folder()
     assert desk.end(folder) == 4

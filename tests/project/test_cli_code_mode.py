@@ -16,7 +16,7 @@ def program(code=PROGRAM):
     return calls(("run_code", {"code": code}))
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_the_model_writes_programs_that_work_in_the_folder(project):
     project.write("a.txt", "a")
     run = project.run(program(), "Done.", options=("--code-mode", "--approve", "all"))

@@ -244,6 +244,7 @@ def test_a_hook_may_leave_its_streams_as_it_likes(project, hooks, command):
     assert "toolspeak: the PreToolUse hook" not in run.errors
 
 
+@pytest.mark.over_a_second
 def test_a_flood_of_output_is_bounded(project, hooks):
     flood = f"{sys.executable} -c \"import sys; [sys.stdout.write('x' * 1_000_000) for _ in range(300)]\""
     hooks(("PreToolUse", flood), ("UserPromptSubmit", flood))

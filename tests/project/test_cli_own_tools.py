@@ -118,6 +118,7 @@ def test_a_projects_tools_are_imported_only_if_they_are_trusted(project):
     assert project.run(calls(HALF), "Done.").results == ["3.5"]
 
 
+@pytest.mark.over_a_second
 def test_a_projects_file_takes_the_place_of_no_installed_module(project):
     project.write("mine.py", SOURCE)
     project.write("yaml.py", "open('imported', 'w')")

@@ -56,6 +56,7 @@ def fetch(server: Server, path: str = "") -> tuple[str, dict[str, str]]:
     return ("fetch", {"url": f"http://127.0.0.1:{server.port}/{path}"})
 
 
+@pytest.mark.over_a_second
 def test_the_tools_are_there_if_they_are_asked_for(project: ScriptedProject):
     assert not {"fetch", "search"} & set(project.run("Done.").tools)
     with serving(whole("200 OK", PAGE, "text/html", "connection: close")) as server:

@@ -79,6 +79,7 @@ def test_a_person_reads_what_a_value_overrides(folder):
     assert "limits.steps = 7  # " in text
 
 
+@pytest.mark.over_a_second
 def test_the_configuration_decides_a_run_and_the_command_line_comes_first(folder):
     fast, slow = folder.plays("fast", "I am fast."), folder.plays("slow", "I am slow.")
     folder.user(f'model = "fast"\n[aliases]\nfast = "{fast}"\nslow = "{slow}"\n')
@@ -235,6 +236,7 @@ def test_the_examples_of_the_guide_are_valid(folder):
     assert 'model = "fast"  (= ollama:qwen3:8b)  # ' in folder.toolspeak("config").stdout
 
 
+@pytest.mark.over_a_second
 def test_configured_servers_bring_tools_and_one_that_fails_is_left_out(folder):
     call = get_dialect("cogency-json").render(
         [Message("assistant", (ToolCall("", "good__echo", {"text": "five pears"}),))]

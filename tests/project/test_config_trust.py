@@ -26,6 +26,7 @@ def answer(folder, **env):
     return process.stdout.strip(), process.stderr
 
 
+@pytest.mark.over_a_second
 def test_without_a_terminal_it_is_ignored_until_it_is_trusted_and_when_it_changes(folder):
     folder.project(f'model = "{folder.model}"')
     reply, messages = answer(folder)
@@ -194,6 +195,7 @@ def test_a_linked_folder_is_no_configuration(folder):
     assert answer(folder)[0] == "The user counts."
 
 
+@pytest.mark.over_a_second
 def test_two_that_trust_at_the_same_time_lose_nothing(folder):
     places = []
     for number in range(8):
@@ -219,6 +221,7 @@ def test_two_that_trust_at_the_same_time_lose_nothing(folder):
     assert outputs == {"The project counts."}
 
 
+@pytest.mark.over_a_second
 def test_a_damaged_list_of_trusted_files_trusts_nothing_and_is_written_anew(folder):
     folder.project(f'model = "{folder.model}"', trusted=True)
     trust_file = folder.home / ".local/share/toolspeak/trusted.json"

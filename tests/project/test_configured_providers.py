@@ -114,6 +114,7 @@ def test_the_name_of_a_provider_says_nothing_about_its_models(folder):
     assert "cogency-json" in findings["deepseek-lab:some-model"]
 
 
+@pytest.mark.over_a_second
 @pytest.mark.parametrize(("is_up", "code"), [(True, 0), (False, 1)])
 def test_agents_of_a_worker_use_them_too(folder, is_up, code):
     program = (

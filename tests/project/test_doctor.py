@@ -163,6 +163,7 @@ def test_a_server_without_a_list_that_has_the_api(folder):
     assert (findings["server"][0], findings["model"][0]) == ("ok", "warning")
 
 
+@pytest.mark.over_a_second
 def test_a_server_that_never_answers(folder):
     async def silent(exchange):
         await exchange.reader.read()  # until the client leaves
@@ -266,6 +267,7 @@ def test_journals(folder, tmp_path):
     assert findings_of(folder.toolspeak("doctor", model, "--json", "--journal", "none"))["journal"][0] == "warning"
 
 
+@pytest.mark.over_a_second
 def test_each_finding_is_a_line_for_a_person(folder):
     folder.project('model = "x"\n')
     process = folder.toolspeak("doctor", folder.plays("m", "Hi"))

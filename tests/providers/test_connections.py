@@ -84,6 +84,7 @@ def pausing(pause: Callable[[], Any], *pieces: bytes) -> Answer:
     return answer
 
 
+@pytest.mark.over_a_second
 def test_a_slow_answer_is_no_silent_one():
     async def run(seconds: float) -> Any:
         slow = pausing(lambda: asyncio.sleep(0.2 * seconds), b": still here\n\n", b":\n\n", *EVENTS)

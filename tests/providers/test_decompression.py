@@ -58,7 +58,7 @@ def error_and_turns(name: str, body: bytes, kind: str, status: str = "200 OK") -
     return str(raised_error.value), turns
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("name", sorted(API_CASES))
 def test_a_stream_that_unpacks_to_far_more_than_was_sent_is_ended(name):
     body = compress(name, 80 * MIB)
@@ -68,7 +68,7 @@ def test_a_stream_that_unpacks_to_far_more_than_was_sent_is_ended(name):
     assert turns >= 60
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("kind", ["application/json", ""])
 @pytest.mark.parametrize("name", ["openai", "ollama"])
 def test_a_whole_answer_that_unpacks_to_far_more_is_ended_too(name, kind):

@@ -147,6 +147,7 @@ def test_a_connection_that_drops_after_the_finish_reason_lost_only_the_usage():
     assert ask(answer)[0] == [*DELTAS[:2], TurnEnded("stop", Usage(), "m-1")]
 
 
+@pytest.mark.over_a_second
 def test_turns_share_a_connection_also_at_the_same_time():
     _, server = ask(stream(*EVENTS), turns=3)
     assert server.connections == 1

@@ -70,6 +70,7 @@ def test_limits_stand_in_the_files_of_their_version(is_second, names):
     assert limit_files(ProcessLimits(processes=None, memory=None), is_second=is_second) == []
 
 
+@pytest.mark.over_a_second
 def test_a_process_is_moved_by_its_number_and_what_is_left_is_killed(tmp_path):
     folder = tree(tmp_path) / "toolspeak-1-1"
     tree(folder)
@@ -99,6 +100,7 @@ print("alive")
 """
 
 
+@pytest.mark.over_a_second
 def test_processes_of_another_namespace_in_a_group_are_not_taken_for_ones_own(tmp_path):
     """The kernel lists them as 0, which `kill` takes for the caller's own process group."""
     (tree(tmp_path) / "cgroup.procs").write_text("0\n0\n")

@@ -75,6 +75,7 @@ CHANGES: list[Callable[[Home], Awaitable[None]]] = [
 ]
 
 
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_a_change_on_the_disk_counts_for_the_next_command(change: Callable[[Home], Awaitable[None]]):
     open_sandbox = open_level("landlock")

@@ -152,6 +152,7 @@ def test_a_worker_that_cannot_hold_commands_does_not_start(folder: Path):
     assert "install bubblewrap" in result.stderr
 
 
+@pytest.mark.over_a_second
 def test_the_doctor_says_what_holds_commands_and_what_to_do(folder: Path):
     def finding(**env: str) -> tuple[str, str]:
         result = run_fresh_process(
@@ -169,6 +170,7 @@ def test_the_doctor_says_what_holds_commands_and_what_to_do(folder: Path):
     assert finding(TOOLSPEAK_SANDBOX="nonsense")[0] == "problem"
 
 
+@pytest.mark.over_a_second
 def test_auto_goes_on_without_one_and_says_so(folder: Path):
     result = run(folder, [{"command": "echo a > a"}], "--sandbox", "auto", env=without_boundaries(folder))
     assert "toolspeak: sandbox: none (" in result.stderr
@@ -225,6 +227,7 @@ def server() -> Iterator[int]:
     listener.close()
 
 
+@pytest.mark.over_a_second
 @needs_bubblewrap
 def test_hosts_of_the_list_are_reached_and_others_are_named(folder: Path, server: int):
     ask = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=120).read())"
@@ -266,6 +269,7 @@ def test_the_journal_in_the_workspace_is_not_seen(folder: Path):
     assert journal.read_bytes().startswith(b"SQLite format 3")
 
 
+@pytest.mark.over_a_second
 @needs_boundary
 def test_ending_the_run_ends_the_command(folder: Path):
     os.mkfifo(folder / "fifo")

@@ -117,6 +117,7 @@ def test_it_keeps_the_contract(check, level: str):
     asyncio.run(check(open_level(level)))
 
 
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("check", PROCESS_CHECKS, ids=lambda check: check.__name__)
 def test_without_a_boundary_processes_start_and_end_in_the_same_way(check):
     async def open_sandbox() -> NoSandbox:

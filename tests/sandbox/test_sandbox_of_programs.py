@@ -67,6 +67,7 @@ async def write(servers: tuple, *paths: Path) -> list[str]:
         return [tool.boundary, *texts]
 
 
+@pytest.mark.over_a_second
 def test_a_server_changes_what_its_entry_names(tmp_path: Path):
     (tmp_path / "notes").mkdir()
     servers = read_servers(server_in(tmp_path, {"writable": ["notes"]}))
@@ -77,6 +78,7 @@ def test_a_server_changes_what_its_entry_names(tmp_path: Path):
     assert [(tmp_path / "notes" / "a").exists(), (tmp_path / "b").exists()] == [True, False]
 
 
+@pytest.mark.over_a_second
 @pytest.mark.parametrize(("entry", "is_required", "is_held"), [
     (None, False, False), (None, True, True), (True, False, True), (False, True, False),
 ])  # fmt: skip
@@ -126,6 +128,7 @@ agent = Agent(
 """
 
 
+@pytest.mark.over_a_second
 @pytest.mark.parametrize(("options", "is_held"), [((), True), (("--sandbox", "off"), False)])
 def test_a_worker_holds_the_commands_of_its_agents(tmp_path: Path, options: tuple[str, ...], is_held: bool):
     (tmp_path / "work").mkdir()
@@ -196,7 +199,7 @@ def stage(tmp_path: Path) -> Generator[EscapeStage]:
     stage.close()
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_a_model_that_tries_every_way_out_gets_nothing(tmp_path: Path, stage: EscapeStage):
     # The stage's journal is none of this run's: `test_the_journal_in_the_workspace_is_not_seen` has a real one.
     attempts = [attempt for attempt in ATTEMPTS if "journal" not in attempt.name]
@@ -253,7 +256,7 @@ for result in await asyncio.gather(*[attempt(call) for call in calls]):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_a_program_an_mcp_server_and_the_web_bring_nothing_out(tmp_path: Path, stage: EscapeStage):
     """The same by code mode, beside calls of a server in a sandbox, and URLs of this machine."""
     redirecting = ThreadingHTTPServer(("127.0.0.1", 0), Redirect)

@@ -169,7 +169,7 @@ def test_an_unknown_run_is_an_error(tmp_path):
         export(tmp_path / "runs.db", "nothing")
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_the_command_exports_by_otlp_or_prints_json(tmp_path):
     result = run(tmp_path / "runs.db", LOOK, "A star.")
     arguments = ("trace", result.run_id[:8], "--journal", "runs.db")

@@ -31,7 +31,7 @@ def toolspeak(folder: Path, *arguments: str, **environ: str) -> subprocess.Compl
     )
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_the_command_line_exports_its_runs(tmp_path):
     (tmp_path / "script.json").write_text(json.dumps({"turns": ["The answer is forty-two."]}))
     run = ("run", "--model", "scripted:script.json", "the question")
@@ -58,6 +58,7 @@ def test_the_command_line_exports_its_runs(tmp_path):
         assert b"forty-two" not in collector.bodies
 
 
+@pytest.mark.over_a_second
 def test_an_exporter_that_is_not_here_is_named(tmp_path):
     wrong = toolspeak(tmp_path, "--telemetry", "sessions", OTEL_EXPORTER_OTLP_PROTOCOL="grpc")
     assert wrong.returncode == 2
@@ -73,6 +74,7 @@ mine = Agent(ScriptedProvider(["Done."]), name="mine", journal=open_journal("run
 """
 
 
+@pytest.mark.over_a_second
 def test_a_worker_reports_what_waits_in_its_journal(tmp_path):
     """Also runs of agents that it does not drive: nothing drives those."""
     (tmp_path / "agents.py").write_text(AGENTS)

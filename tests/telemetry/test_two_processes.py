@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from otlp_receiver import OtlpCollector, attributes, collecting
 from traced_program import PARENT
 
@@ -27,6 +28,7 @@ def program(journal: Path, *arguments: str, collector: OtlpCollector) -> subproc
     )
 
 
+@pytest.mark.over_a_second
 def test_a_run_whose_process_is_killed_is_one_trace_with_the_process_that_goes_on(tmp_path):
     journal = tmp_path / "runs.db"
 

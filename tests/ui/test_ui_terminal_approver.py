@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 from toolspeak import Agent, tool
 from toolspeak.testing import ScriptedCall, ScriptedProvider, ScriptedTurn
@@ -41,6 +43,7 @@ def screen_after(keys):
     return screen.decode()
 
 
+@pytest.mark.over_a_second
 def test_a_program_asks_at_its_terminal():
     screen = screen_after(b"y\n")
     assert 'item: "pear"' in screen

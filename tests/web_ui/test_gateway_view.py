@@ -60,6 +60,7 @@ def upstreams(*names: str, count: int = 1) -> tuple[Upstream, ...]:
     )
 
 
+@pytest.mark.over_a_second
 def test_the_status_is_that_of_the_metrics():
     key = Key("alice", "0" * 64, expires=2e9)
 
@@ -134,6 +135,7 @@ def test_a_key_of_one_principal_does_not_see_the_gateway_and_one_without_a_role_
     asyncio.run(main())
 
 
+@pytest.mark.over_a_second
 def test_lists_are_bounded_and_those_with_most_requests_come_first():
     names = [f"model-{number}" for number in range(MOST_ROWS + 20)]
 
@@ -162,6 +164,7 @@ def test_the_requests_that_are_listed_are_those_that_began_first():
     assert not oldest_streams({})
 
 
+@pytest.mark.over_a_second
 def test_a_worker_lists_its_requests_for_the_process_that_shows_them_while_it_looks(tmp_path):
     stream = RunningStream("req_1", f"\ud800{NASTY}", "127.0.0.1:9", "alice", True, 1.0, 7)
     streams: StreamTable = {lambda: stream: None}
@@ -219,6 +222,7 @@ def test_options_that_do_not_work_are_refused_before_anything_is_served(options,
     assert problem in str(result.exception)
 
 
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_one_process_shows_the_gateway_and_its_workers(tmp_path, workers):
     with (

@@ -162,6 +162,7 @@ def test_no_answer_depends_on_the_runs_of_others(name):
     asyncio.run(main())
 
 
+@pytest.mark.over_a_second
 def test_a_key_without_a_principal_sees_what_the_other_does_not():
     """Without it, the test above would hold for a server that shows nothing."""
 

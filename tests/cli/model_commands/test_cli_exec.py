@@ -147,6 +147,7 @@ def test_a_damaged_reads_file_is_named_and_nothing_runs(tmp_path):
     assert not (tmp_path / "a.txt").exists()
 
 
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_ending_it_from_outside_ends_the_command_too(number, tmp_path):
     wait = "echo $$ > pid; mkfifo gate; read line < gate"
@@ -197,6 +198,7 @@ def test_a_command_cannot_read_the_environment_of_the_program_that_started_it(tm
     assert "readable" not in output
 
 
+@pytest.mark.over_a_second
 def test_env_passes_a_variable_on(tmp_path):
     arguments = ("exec", "--dialect", "cogency-json", "--approve", "all")
     reply = shell("echo ${CI_NAME-none}")

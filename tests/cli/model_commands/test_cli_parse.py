@@ -205,6 +205,7 @@ def test_help_names_the_exit_codes(tmp_path):
     assert "3 awaiting approval" in " ".join(toolspeak("--help", cwd=tmp_path).stdout.decode().split())
 
 
+@pytest.mark.over_a_second
 def test_a_reader_that_leaves_early_ends_it_quietly(tmp_path):
     line = f"'{sys.executable}' -m toolspeak dialects --show cogency-json | head -n 1"
     process = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)

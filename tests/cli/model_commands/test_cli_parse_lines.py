@@ -26,6 +26,7 @@ def answers(rows, cwd, *arguments, code=0) -> list[dict]:
     return [json.loads(line) for line in process.stdout.splitlines()]
 
 
+@pytest.mark.over_a_second
 def test_every_sample_is_read_as_by_read_turn_whole_and_in_chunks(tmp_path):
     files = [file for file in sorted(SAMPLES.glob("*.jsonl")) if file.stem != "render-templates"]
     rows = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]

@@ -103,6 +103,7 @@ def test_the_playbook_shows_what_it_should():
     assert sum("{{find:" in step.text for step in STEPS) >= 2
 
 
+@pytest.mark.over_a_second
 def test_the_three_schedules_are_compared_and_drawn(tmp_path: Path):
     picture = tmp_path / "out.svg"
     process = demo(tmp_path, "--schedules", "--timeline", str(picture))

@@ -89,6 +89,7 @@ def folder(tmp_path):
     return Folder(tmp_path)
 
 
+@pytest.mark.over_a_second
 def test_a_killed_run_is_resumed_shown_and_compared(folder):
     folder.plays(
         calling("write", path="a.txt", content="a\n"), calling("shell", command="sleep 60; echo x >> b"), "Done."
@@ -254,6 +255,7 @@ def test_a_follower_of_a_run_reads_that_it_was_deleted(folder):
     assert (follower.returncode, "held was deleted" in output) == (2, True)
 
 
+@pytest.mark.over_a_second
 def test_a_run_of_another_process_is_suspended_and_continues(folder):
     gate = "until [ -e gate ]; do sleep 0.05; done; echo one >> log"
     folder.plays(both(gate, "echo two >> log"), "Done.")
@@ -317,6 +319,7 @@ def test_a_session_whose_last_run_was_killed_continues_at_once(folder):
     assert [run["status"] for run in session["runs"]] == ["answered", "no_answer"]
 
 
+@pytest.mark.over_a_second
 def test_continue_takes_the_last_session_of_this_folder_with_its_model(folder, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
@@ -381,6 +384,7 @@ def test_a_run_whose_process_is_dead_is_interrupted_and_not_running(folder):
     assert "interrupted: 1 step" in folder.here("show", run_id[:8])
 
 
+@pytest.mark.over_a_second
 def test_ctrl_c_says_how_to_continue(folder):
     folder.plays(calling("shell", command="sleep 60"), "Done.")
     process = folder.start("run", "go", "--approve", "all")

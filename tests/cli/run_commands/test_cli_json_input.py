@@ -140,6 +140,7 @@ def test_a_question_stays_open_at_the_inputs_end(drive, tmp_path):
     assert driver.lines[-1]["event"]["reason"] == "awaiting_approval"
 
 
+@pytest.mark.over_a_second
 def test_wrong_lines_are_answered_with_errors_and_change_nothing(drive):
     driver = drive("Done.")
     bad_lines = {

@@ -64,6 +64,7 @@ def test_what_cannot_be_added_is_an_error_before_anything_begins(folder, reply, 
     assert not (folder.parent / "run.jsonl").exists()
 
 
+@pytest.mark.over_a_second
 def test_a_pipe_that_stays_open_is_waited_for_and_the_person_reads_so(folder):
     command = [sys.executable, "-m", "toolspeak", "run", "look", "--model", f"scripted:{folder.parent / 'book.json'}"]
     ours, theirs = os.pipe()
@@ -81,6 +82,7 @@ def test_at_a_terminal_nothing_is_read(folder):
         assert terminal.finish()[0] == 0
 
 
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("redirection", ["< /dev/null", "<&-"])
 def test_without_an_input_the_task_is_all(folder, redirection):
     line = f'"$@" {redirection}'

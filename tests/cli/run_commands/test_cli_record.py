@@ -6,6 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
 from terminal_harness import DEADLINE, TerminalProcess, environment
 
 from forked_commands import completed_text
@@ -87,6 +88,7 @@ def test_the_answers_of_a_person_are_played_where_there_is_none(tmp_path: Path):
     assert {path.name for path in tmp_path.iterdir()} == {"book.json", "run.jsonl"}
 
 
+@pytest.mark.over_a_second
 def test_a_run_that_waited_and_was_resumed_is_played_as_one(tmp_path: Path):
     (tmp_path / "book.json").write_text(json.dumps({"turns": [CALL, "Written."], "follow": True}), "utf-8")
     model = "scripted:book.json"

@@ -74,6 +74,7 @@ async def ready(http: httpx2.AsyncClient) -> int:
             return status
 
 
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("workers", [1, 2])
 def test_sigterm_lets_open_streams_end(workers: int):
     async def run() -> None:
@@ -168,6 +169,7 @@ def workers_of(pid: int) -> list[int]:
     return [int(child) for child in children if "resource_tracker" not in Path(f"/proc/{child}/cmdline").read_text()]
 
 
+@pytest.mark.over_a_second
 def test_sigterm_does_not_wait_for_ever():
     async def run() -> None:
         async def answer(exchange: Exchange) -> None:
@@ -195,6 +197,7 @@ def test_sigterm_does_not_wait_for_ever():
     asyncio.run(run())
 
 
+@pytest.mark.over_a_second
 def test_a_port_that_is_taken(tmp_path):
     book = tmp_path / "book.json"
     book.write_text('{"turns": ["Hi."]}')

@@ -318,6 +318,7 @@ def test_the_check_makes_no_store_warns_of_an_expired_key_and_notes_a_port_in_us
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.over_a_second
 @pytest.mark.skipif(sys.platform != "linux", reason="needs capabilities as Linux has them")
 def test_a_store_that_cannot_be_read_is_told_as_that(tmp_path: Path):
     store = tmp_path / "usage.db"

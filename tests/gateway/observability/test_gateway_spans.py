@@ -17,7 +17,7 @@ CALL = 'I look.\n<tool_call>\n{"name": "look", "arguments": {"place": "Rome"}}\n
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_each_request_has_a_span_below_the_clients_and_above_the_upstreams(monkeypatch, tmp_path):
     async def run(telemetry: OtlpCollector) -> list[dict[str, str]]:
         async with (
@@ -76,6 +76,7 @@ def test_each_request_has_a_span_below_the_clients_and_above_the_upstreams(monke
         assert b"Rome" not in telemetry.bodies
 
 
+@pytest.mark.over_a_second
 def test_a_gateway_without_telemetry_exports_nothing(monkeypatch):
     async def run() -> None:
         async with (

@@ -732,6 +732,7 @@ def turn_of(texts: Iterable[str], calls: Iterable[tuple[str, str, bool]], finish
     return [*frames, chunk({}, finish), USAGE_EVENT, DONE_EVENT]
 
 
+@pytest.mark.over_a_second
 @settings(max_examples=fewer(40), deadline=None)
 @given(
     texts=st.lists(PIECES, max_size=8),

@@ -78,7 +78,7 @@ def test_what_cannot_be_served_is_told_at_the_start(tmp_path):
     assert "Start 'no-such-program' by hand" in unusable.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_gateway_that_is_stopped_leaves_no_server_behind(workers, tmp_path):
     server = program(tmp_path)

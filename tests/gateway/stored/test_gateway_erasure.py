@@ -7,6 +7,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from loopback_server import serve
 from processes import running_process
 from serving import in_turn, texts
@@ -40,6 +41,7 @@ async def toolspeak(*arguments: str) -> str:
     return output.decode()
 
 
+@pytest.mark.over_a_second
 def test_the_usage_and_the_responses_of_a_key_are_erased_for_good_while_the_gateway_runs(tmp_path: Path):
     stores, config, journal = tmp_path / "stores", tmp_path / "gateway.toml", tmp_path / "runs.db"
     stores.mkdir()

@@ -291,6 +291,7 @@ def test_a_background_response_is_made_and_polled(store: str):
     asyncio.run(run())
 
 
+@pytest.mark.over_a_second
 def test_a_background_response_is_cancelled_in_another_process_too(store: str):
     async def run() -> None:
         departure = asyncio.Event()

@@ -61,6 +61,7 @@ async def upstream(name: str, stream_count: int, port: int = 0) -> AsyncGenerato
         await process.wait()
 
 
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("tools", [pytest.param((), marks=pytest.mark.slow), TOOLS], ids=["relayed", "with tools"])
 def test_of_a_hundred_streams_only_those_that_had_begun_see_that_an_upstream_was_killed(tools, tmp_path: Path):
     """A quarter had begun there, and ends in an error; a quarter had not, and is answered by the other upstream. The
@@ -109,6 +110,7 @@ def test_of_a_hundred_streams_only_those_that_had_begun_see_that_an_upstream_was
     asyncio.run(run())
 
 
+@pytest.mark.over_a_second
 def test_an_upstream_that_is_put_aside_stays_so_when_another_model_is_configured(tmp_path: Path):
     body = OPENAI_CHAT.encode_request(ModelRequest([Message.user("How is it?")]), model="m", stream=True)
 
@@ -139,6 +141,7 @@ def test_an_upstream_that_is_put_aside_stays_so_when_another_model_is_configured
     asyncio.run(run())
 
 
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_sighup_with_streams_at_several_upstreams_loses_none(workers: int, tmp_path: Path):
     """Also where one of the upstreams is gone from the configuration."""

@@ -94,7 +94,7 @@ async def until_served(client: httpx2.AsyncClient) -> None:
             await asyncio.sleep(0.05)
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("usage_store", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
 def test_requests_a_minute_hold_over_four_workers(usage_store: str, tmp_path: Path):
     async def run() -> None:
@@ -113,7 +113,7 @@ def test_requests_a_minute_hold_over_four_workers(usage_store: str, tmp_path: Pa
     asyncio.run(run())
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("usage_store", ["postgresql", pytest.param("sqlite", marks=pytest.mark.slow)], indirect=True)
 def test_streams_hold_over_four_workers_and_a_killed_worker_gives_its_own_back(usage_store: str, tmp_path: Path):
     async def run() -> None:
@@ -177,6 +177,7 @@ def test_a_reload_that_gives_a_key_its_first_limit_opens_the_store(tmp_path: Pat
     asyncio.run(run())
 
 
+@pytest.mark.over_a_second
 def test_sigterm_loses_nothing_that_was_under_way(usage_store: str, tmp_path: Path):
     async def run() -> None:
         model = Model(waits=True)

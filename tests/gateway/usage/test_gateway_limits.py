@@ -177,6 +177,7 @@ def test_the_day_is_over_once_its_tokens_are_used(usage_store: str):
     asyncio.run(run())
 
 
+@pytest.mark.over_a_second
 def test_what_is_under_way_counts_towards_the_day(usage_store: str):
     async def run() -> None:
         model = Model(waits=True)
@@ -289,6 +290,7 @@ def test_a_response_in_the_background_is_one_request_and_one_stream(usage_store:
     asyncio.run(run())
 
 
+@pytest.mark.over_a_second
 def test_a_store_that_fails_lets_no_limited_key_in_and_all_others(tmp_path: Path):
     async def run() -> None:
         path = tmp_path / "usage.db"

@@ -77,7 +77,7 @@ def start(ends: str, root) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", PROGRAM, ends, str(root)], stdout=subprocess.PIPE, text=True)
 
 
-@pytest.mark.slow
+@pytest.mark.over_a_second
 def test_no_search_outlives_the_program_that_started_it(root):
     (root / "a.txt").write_bytes(TEXT)
     programs = [start(ends, root) for ends in ("stays", "returns", "killed")]
@@ -123,6 +123,7 @@ def test_the_process_ends_inside_the_expression_though_nobody_watches_it(before)
     in_time(attempt, 0.3, 5, 60)
 
 
+@pytest.mark.over_a_second
 def test_time_between_two_texts_does_not_count():
     def attempt(seconds: float) -> None:
         with Searcher("b", seconds=seconds, is_cancelled=lambda: False) as searcher:

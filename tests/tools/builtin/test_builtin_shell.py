@@ -95,6 +95,7 @@ def test_what_a_command_wrote_until_its_time_was_over_reaches_the_model(root):
     in_time(attempt, 0.6, 6, 60)
 
 
+@pytest.mark.over_a_second
 def test_what_ignores_sigterm_is_killed(call, root):
     def attempt(seconds: float) -> None:
         result = run(call, "trap '' TERM; echo $$ > pid; while :; do sleep 1000; done", timeout=seconds)
@@ -116,6 +117,7 @@ def test_a_command_may_clean_up_when_its_time_is_over(call, root):
     in_time(attempt, 0.6, 6, 60)
 
 
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("times", [1, 3])
 def test_cancellation_ends_the_whole_tree(call, root, times):
     async def cancel() -> None:
@@ -153,6 +155,7 @@ def test_the_result_says_what_ran_on_and_was_ended(call):
     assert run(call, "sleep 0 & wait; (echo a; echo b) | cat") == {"exit_code": 0, "output": "a\nb\n"}
 
 
+@pytest.mark.over_a_second
 def test_a_process_that_left_the_group_does_not_hold_the_call(call, root):
     program = "import os, time; os.setsid(); open('pid', 'w').write(f'{os.getpid()}\\n'); time.sleep(1000)"
     result = run(call, f'python3 -c "{program}" & while [ ! -s pid ]; do sleep 0.01; done')

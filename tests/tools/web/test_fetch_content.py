@@ -260,6 +260,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.over_a_second
 @pytest.mark.parametrize(
     "name",
     ["nested blocks", *(pytest.param(name, marks=pytest.mark.slow) for name in HOSTILE if name != "nested blocks")],
