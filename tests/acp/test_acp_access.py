@@ -85,6 +85,7 @@ def test_unsaved_text_is_read_and_changes_appear_in_the_buffer(folder):
     ]
 
 
+@pytest.mark.over_a_second
 def test_two_changes_of_one_buffer_in_one_turn_are_shown_one_after_the_other(folder):
     place = folder / "work" / "a.txt"
     place.write_text("saved\n")

@@ -238,6 +238,7 @@ class ManySteps:
         pass
 
 
+@pytest.mark.over_a_second
 def test_the_five_thousandth_step_costs_what_the_first_cost():
     driver = ManySteps(5000)
     result = asyncio.run(Agent(driver, TOOLS, limits=Limits(steps=None, repeats=None)).run("count"))

@@ -171,6 +171,7 @@ def test_a_conversation_of_another_folder_is_not_continued_here(monkeypatch, fol
     asyncio.run(main())
 
 
+@pytest.mark.over_a_second
 def test_the_conversation_that_was_used_last_is_continued_and_one_that_waits_is_named(monkeypatch, folder):
     """One that began before and was used later; and another one whose question nobody has answered."""
 

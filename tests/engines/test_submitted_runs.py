@@ -225,6 +225,7 @@ def test_a_session_takes_a_submitted_run(open_store):
     open_store.run(main)
 
 
+@pytest.mark.over_a_second
 def test_limits_of_agents_and_principals_hold(open_store):
     at_once, most = {}, {}
 

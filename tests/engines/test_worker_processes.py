@@ -115,6 +115,7 @@ def test_a_killed_workers_run_goes_on_in_another_and_nothing_runs_twice(shop):
     assert sum(isinstance(each, ToolFinished) for each in events) == 3
 
 
+@pytest.mark.over_a_second
 def test_two_workers_share_runs_and_each_run_has_one(shop):
     workers = [shop.worker("--concurrency", "1"), shop.worker("--concurrency", "1")]
     ids = [shop.submit([("hold", {"name": "gate"})], [("once", {"name": f"r{number}"})]) for number in range(6)]

@@ -62,6 +62,7 @@ def test_others_go_on_while_a_record_is_synced(tmp_path):
     use(journal, main)
 
 
+@pytest.mark.over_a_second
 def test_others_go_on_while_much_is_indexed_for_a_search_and_two_may_do_it(journal):
     user = f"user {id(journal)}"
 
@@ -86,6 +87,7 @@ def test_others_go_on_while_much_is_indexed_for_a_search_and_two_may_do_it(journ
     use(journal, main)
 
 
+@pytest.mark.over_a_second
 def test_what_comes_while_a_record_is_synced_keeps_its_order_and_is_written(tmp_path):
     journal = SqliteJournal(tmp_path / "toolspeak.db")
 

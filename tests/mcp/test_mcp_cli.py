@@ -58,6 +58,7 @@ def test_a_call_that_may_do_anything_waits_for_a_yes_and_runs_when_it_is_resumed
     assert traces(tmp_path, "calls") == ["plain"]
 
 
+@pytest.mark.over_a_second
 def test_a_server_that_does_not_start_ends_the_command_with_its_reason(tmp_path):
     _, model = files(tmp_path, ("s__echo", {"text": "never"}))
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"gone": {"command": "no-such-program"}}}', encoding="utf-8")

@@ -115,6 +115,7 @@ def killed_at(desk, number, when, process):
     return True
 
 
+@pytest.mark.over_a_second
 @pytest.mark.parametrize(("number", "when", "process"), [(5, "after", 0), (9, "before", 1)])
 def test_a_program_that_is_killed_at_a_record_goes_on(desk, number, when, process):
     assert killed_at(desk, number, when, process)

@@ -23,6 +23,7 @@ def outputs(tmp_path_factory) -> dict[Example, list[str]]:
     return {example: run_example(example, run) for example in EXAMPLES}
 
 
+@pytest.mark.over_a_second
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: f"{example.dialect}: {example.title}")
 def test_the_results_have_the_shown_names_order_and_status(example, outputs):
     for reply, output in zip(example.replies, outputs[example], strict=True):
